@@ -31,6 +31,11 @@ def place_of(alert: Alert) -> dict[str, str]:
     given = dict(alert.labels)
     if alert.watches is not None:
         given |= alert.watches.place
+    return place_in(given)
+
+
+def place_in(given: Mapping[str, str]) -> dict[str, str]:
+    """Environment, cluster and region among these labels, each under the name of its kind."""
     found = {}
     for kind, labels in ALIKE.items():
         for label in labels:

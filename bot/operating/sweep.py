@@ -18,6 +18,7 @@ from bot.operating.engine_rows import EngineRows
 from bot.operating.removing import delete_case, delete_rows, engine_work
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
+from bot.store.change_tables import ReportedChangeRow
 from bot.store.conversation_rows import QuestionRow, QuietThreadRow
 from bot.store.message_updates import ENDED
 from bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
@@ -60,6 +61,7 @@ class Sweep:
             ("conversations", kept.conversations_days, self.conversations),
             ("progress", kept.progress_days, self.progress),
             ("deliveries", kept.deliveries_days, self.deliveries),
+            ("changes", kept.changes_days, self.reported_changes),
             ("audit", self.settings.login.audit_days, self.audit),
             ("records", kept.investigations_days, self.records),
         )
@@ -143,6 +145,14 @@ class Sweep:
                 break
             after = found[-1].id
         return count
+
+    def reported_changes(self, before: datetime) -> int:
+        """Changes that somebody reported."""
+        row = ReportedChangeRow
+        over = select(row.id).where(row.at < before).limit(BATCH)
+        return self._in_batches(
+            lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids))
+        )
 
     def deliveries(self, before: datetime) -> int:
         """Ids of deliveries that no vendor will send again."""

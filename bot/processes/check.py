@@ -122,6 +122,8 @@ async def _inbound(settings: Settings) -> Check:
             "no alert source configured: set FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS or another "
             "source's secret",
         )
+    if settings.changes.tokens:
+        configured.append("reported changes")
     return Check("inbound", True, ", ".join(configured))
 
 

@@ -20,9 +20,10 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from analysis.errors import FaultlineError, SettingsError
-from bot.intake.accepting import store_accept, store_first_time
+from bot.intake.accepting import IntakeLimits, store_accept, store_first_time
 from bot.intake.alert_sources import alert_sources, labels_by_path
 from bot.intake.questions.message_router import MessageRouter
+from bot.intake.reported_changes import reported_change_routes, store_keep
 from bot.intake.routes import intake_routes
 from bot.intake.slack_events import Register
 from bot.intake.slack_socket import SlackSocket, socket_mode_tokens, start_socket_mode
@@ -41,6 +42,7 @@ from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
 from bot.store.opening import engine_url, open_cases, open_store
+from bot.store.reported_changes import ReportedChanges
 from bot.store.store import Store
 from bot.web.pages import page_routes
 from bot.web.rendering import CasePath
@@ -91,6 +93,9 @@ def build_app(
         first_time=store_first_time(store),
     )
     pages = page_routes(settings, store, case_path, readiness, credentials, sources)
+    keep = store_keep(ReportedChanges(store.engine))
+    limits = IntakeLimits(max_body_bytes=settings.server.max_body_bytes)
+    intake += reported_change_routes(settings, keep, limits)
     labels = labels_by_path(sources)
     watch = Middleware(ArrivalWatch, labels=labels)
     app = Starlette(routes=[*intake, *pages], lifespan=lifespan, middleware=[watch])

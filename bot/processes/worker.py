@@ -19,6 +19,7 @@ from bot.answer.targets.target_type import reply_targets
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation.reading_traces import TraceReading
+from bot.investigation.reported_changes import ReportedChangesConnector
 from bot.investigation.steps import InvestigationSteps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.worker_context import WorkerContext
@@ -47,6 +48,7 @@ from bot.runtime.scratch import Scratch
 from bot.settings import Settings
 from bot.store.conversations import Conversations
 from bot.store.opening import engine_url, open_cases, open_store
+from bot.store.reported_changes import ReportedChanges
 from bot.store.store import Store
 from connectors.recorded.connector import RecordedConnector
 from connectors.registry import build_connectors
@@ -180,6 +182,8 @@ class RunningEngine:
 def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerContext:
     """What this worker investigates with."""
     connectors = build_connectors(settings)
+    if settings.changes.tokens:
+        connectors = (*connectors, ReportedChangesConnector(ReportedChanges(store.engine)))
     return WorkerContext(
         settings=settings,
         store=store,

@@ -26,6 +26,8 @@ class RetentionSettings(Section):
     deliveries_days: float = Field(default=400, ge=400, le=LONGEST_DAYS)
     """Ids of webhooks, by which a second delivery is known as one, and a request that was recorded
     and sent again."""
+    changes_days: float = Field(default=90, ge=1, le=LONGEST_DAYS)
+    """Changes that were reported to `/changes`."""
     engine_days: float = Field(default=14, ge=1, le=LONGEST_DAYS)
     """What the engine keeps of workflows that ended, for `faultline doctor`."""
     sweep_minutes: float = Field(default=60, ge=1, le=1_440)

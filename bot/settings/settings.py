@@ -33,6 +33,7 @@ from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
 from bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
+from bot.settings.reported_changes import ReportedChangesSettings
 from bot.settings.retention import RetentionSettings
 from bot.settings.runbooks import RunbookSettings
 from bot.settings.teams import TeamSettings, claimed_twice
@@ -165,6 +166,7 @@ class Settings(ConnectorSections):
     investigation: InvestigationSettings = InvestigationSettings()
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
+    changes: ReportedChangesSettings = ReportedChangesSettings()
     training: TrainingSettings = TrainingSettings()
     runbooks: RunbookSettings = RunbookSettings()
     model: ModelSettings = ModelSettings()

@@ -22,6 +22,7 @@ from bot.store.listing import Listing, ListingFilter
 from bot.store.memory import Memory
 from bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.replays import KEPT_AT_LEAST
+from bot.store.reported_changes import ReportedChange, ReportedChanges
 from bot.store.store import Delivery
 from tests.bot.operating.installation import LIVING, NOW, Installation, make_case
 
@@ -260,3 +261,13 @@ def test_what_only_the_engine_knows_can_be_deleted(installation: Installation) -
     delete_investigation(installation.settings, "20260101-000000-abcdef", sure=True)
     assert installation.rows.of("20260101-000000-abcdef") == []
     assert Path(installation.cases.location).is_dir()
+
+
+def test_reported_changes_go_when_they_are_old(installation: Installation) -> None:
+    changes = ReportedChanges(installation.store.engine)
+    told = [
+        ReportedChange(f"v{days}", NOW - days * DAY, "web", "deploy", "Deploy") for days in (1, 91)
+    ]
+    changes.report(told)
+    assert sweep(installation)["changes"] == 1
+    assert [one.id for one in changes.between(NOW - 400 * DAY, NOW)] == ["v1"]

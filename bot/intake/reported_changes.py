@@ -1,0 +1,151 @@
+"""`POST /changes`: a change, told by whoever makes it.
+
+For everything that no connector reads: the last step of a pipeline, a flag service, a person with
+curl.
+It is our own format, so what is wrong with it is said, in one line with the field's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from bot.intake.accepting import IntakeLimits, NotAccepted
+from bot.intake.payload_fields import as_url, one_line, plain
+from bot.intake.request_body import Refused, read_body
+from bot.intake.responses import not_configured, with_errors_answered
+from bot.intake.service_names import catalogued
+from bot.intake.signatures import verify_token
+from bot.runtime.threads import in_store
+from bot.settings import Settings, secret_variable
+from bot.store.reported_changes import (
+    LONGEST_DIFF,
+    LONGEST_FILES,
+    LONGEST_ID,
+    ReportedChange,
+    ReportedChanges,
+)
+
+PATH = "/changes"
+SECTION = "changes"
+MOST_AT_ONCE = 100
+AHEAD = timedelta(minutes=10)
+"""How far a reporter's clock may be ahead."""
+
+Keep = Callable[[Sequence[ReportedChange]], Awaitable[None]]
+"""Keep changes. May raise NotAccepted."""
+Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
+
+
+class ChangeReport(BaseModel):
+    """One change as its reporter tells it. `time` is when it took effect; unset: now."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    service: Name
+    title: Said
+    kind: Literal["deploy", "config", "migration", "flag", "scale", "merge"] = "deploy"
+    id: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST_ID)] = ""
+    time: AwareDatetime | None = None
+    author: Annotated[str, StringConstraints(max_length=300)] = ""
+    link: Annotated[str, StringConstraints(max_length=2_000)] = ""
+    files: Annotated[tuple[str, ...], Field(max_length=2_000)] = ()
+    diff: str = ""
+    place: Annotated[Mapping[Name, Name], Field(max_length=10)] = Field(default_factory=dict)
+
+
+def reported_change_routes(settings: Settings, keep: Keep, limits: IntakeLimits) -> list[Route]:
+    """The route; without a token set it answers 404 and names the setting."""
+    tokens = settings.changes.tokens
+
+    async def handle(request: Request) -> Response:
+        verify_token(SECTION, request.headers.get("authorization"), tokens)
+        body = await read_body(request, limits)
+        reports = read_reports(body)
+        now = datetime.now(UTC)
+        changes = [_change(one, settings, now) for one in reports]
+        await keep(changes)
+        ids = [one.id for one in changes]
+        return JSONResponse({"outcome": "kept", "ids": ids}, status_code=202)
+
+    handler = handle if tokens else not_configured(secret_variable(SECTION, "tokens"))
+    return [Route(PATH, with_errors_answered(handler), methods=["POST"])]
+
+
+def store_keep(changes: ReportedChanges) -> Keep:
+    """Keep in the store."""
+
+    async def keep(reported: Sequence[ReportedChange]) -> None:
+        try:
+            await in_store(changes.report, reported)
+        except SQLAlchemyError as error:
+            raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
+
+    return keep
+
+
+def read_reports(body: bytes) -> list[ChangeReport]:
+    """The changes of a body: an object, or a list of them. Raises Refused with 400, naming the
+    field."""
+    try:
+        given = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Refused(400, "the body is not JSON") from None
+    entries = given if isinstance(given, list) else [given]
+    if not 1 <= len(entries) <= MOST_AT_ONCE:
+        raise Refused(400, f"1 to {MOST_AT_ONCE} changes at once")
+    return [_report(one, number, len(entries)) for number, one in enumerate(entries, start=1)]
+
+
+def _report(given: Any, number: int, count: int) -> ChangeReport:
+    try:
+        return ChangeReport.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(one_line(part, 60) for part in first["loc"]) or "the body"
+        which = f"change {number}: " if count > 1 else ""
+        raise Refused(400, f"{which}{where}: {first['msg']}") from None
+
+
+def _change(report: ChangeReport, settings: Settings, now: datetime) -> ReportedChange:
+    at = (report.time or now).astimezone(UTC)
+    if at > now + AHEAD:
+        raise Refused(400, "time: lies in the future")
+    service = one_line(report.service)
+    files = "\n".join(filter(None, (one_line(path) for path in report.files)))
+    title = one_line(report.title, 2_000)
+    return ReportedChange(
+        id=one_line(report.id) or _derived_id(service, report.kind, title, at),
+        at=at,
+        service=catalogued(settings, service) or service,
+        kind=report.kind,
+        title=title,
+        author=one_line(report.author),
+        link=as_url(report.link),
+        files=files[:LONGEST_FILES],
+        diff=plain(report.diff, LONGEST_DIFF),
+        place={one_line(name): one_line(value) for name, value in report.place.items()},
+    )
+
+
+def _derived_id(service: str, kind: str, title: str, at: datetime) -> str:
+    """For reporters that give none: a retry with the same time is the same change."""
+    said = "\x00".join((service, kind, title, at.isoformat()))
+    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,68 @@
+"""Changes that were reported to the bot, as a source of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from analysis.vocabulary import EvidenceKind, Window
+from bot.runtime.threads import in_store
+from bot.store.reported_changes import MOST_READ, ReportedChange, ReportedChanges
+from connectors.alert_place import place_in, place_of
+from connectors.base import Check, Collected, Item, Request
+from connectors.collection_builder import CollectionBuilder, nanoseconds
+from connectors.limits import Limits
+
+LIMITS = Limits()
+
+
+class ReportedChangesConnector:
+    """What `POST /changes` took. Always there where a token for it is set."""
+
+    name = "changes"
+    kinds: tuple[EvidenceKind, ...] = ("changes",)
+    limits = LIMITS
+
+    def __init__(self, changes: ReportedChanges) -> None:
+        self._changes = changes
+
+    async def collect(self, request: Request) -> Collected:
+        """The changes since the first baseline began, but those of another environment, cluster or
+        region than the alert's."""
+        scope = request.scope
+        start = min(one.start for one in (scope.incident, *scope.baseline))
+        window = Window(start=start, end=scope.incident.end)
+        found = await in_store(self._changes.between, window.start, window.end)
+        place = place_of(request.alert)
+        kept = [one for one in found if _may_concern(one, place)]
+        builder = CollectionBuilder()
+        rows = [_row(one) for one in kept]
+        count = builder.add("changes", rows)
+        cut = f"the latest {MOST_READ:,}" if len(found) >= MOST_READ else None
+        item = Item("changes", "reported changes", window, rows=count, cut=cut)
+        builder.items.append(item.holding(rows))
+        return builder.collected()
+
+    async def check(self) -> Check:
+        """The store is checked by itself."""
+        return Check(self.name, True, "changes are taken at /changes")
+
+
+def _may_concern(change: ReportedChange, place: Mapping[str, str]) -> bool:
+    """Whether it was made where the alert is, as far as both say where that is."""
+    made = place_in(change.place)
+    return all(made.get(kind, value) == value for kind, value in place.items())
+
+
+def _row(change: ReportedChange) -> tuple[Any, ...]:
+    return (
+        nanoseconds(change.at),
+        change.service,
+        change.kind,
+        change.id,
+        change.title,
+        change.author or None,
+        change.link or None,
+        change.files or None,
+        change.diff or None,
+    )

@@ -1,0 +1,13 @@
+"""Settings of changes that whoever makes them reports to the bot."""
+
+from __future__ import annotations
+
+from connectors.settings_types import Secrets, Section
+
+
+class ReportedChangesSettings(Section):
+    """`POST /changes`: deployments, flags and anything else without a connector
+    (docs/report-changes.md)."""
+
+    tokens: Secrets = ()
+    """Secret. Bearer tokens of those who may report changes. Unset: none are taken."""

@@ -1,0 +1,93 @@
+"""Changes that were reported to the bot, until retention deletes them.
+
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from bot.store.change_tables import ReportedChangeRow
+from bot.store.memory import storable
+
+MOST_READ = 2_000
+LONGEST_ID = 200
+LONGEST_NAME = 300
+LONGEST_TEXT = 2_000
+LONGEST_FILES = 20_000
+LONGEST_DIFF = 200_000
+
+
+@dataclass(frozen=True)
+class ReportedChange:
+    """One change. `files` are paths, one a line; `place` holds labels such as environment."""
+
+    id: str
+    at: datetime
+    service: str
+    kind: str
+    title: str
+    author: str = ""
+    link: str = ""
+    files: str = ""
+    diff: str = ""
+    place: Mapping[str, str] = field(default_factory=dict)
+
+
+class ReportedChanges:
+    """All of them, on the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def report(self, changes: Iterable[ReportedChange], *, now: datetime | None = None) -> None:
+        """Keep the changes, all or none; one whose id is known replaces what was told before."""
+        received = now or datetime.now(UTC)
+        with Session(self._engine) as session, session.begin():
+            for one in changes:
+                session.merge(_row(one, received))
+
+    def between(self, start: datetime, end: datetime) -> Sequence[ReportedChange]:
+        """The changes of that time, the latest `MOST_READ` of them, in the order of time."""
+        row = ReportedChangeRow
+        query = select(row).where(row.at >= start, row.at < end)
+        query = query.order_by(row.at.desc(), row.id).limit(MOST_READ)
+        with Session(self._engine) as session:
+            found = [_change(one) for one in session.scalars(query)]
+        return found[::-1]
+
+
+def _row(one: ReportedChange, received: datetime) -> ReportedChangeRow:
+    return ReportedChangeRow(
+        id=storable(one.id, LONGEST_ID),
+        at=one.at,
+        received_at=received,
+        service=storable(one.service, LONGEST_NAME),
+        kind=storable(one.kind, LONGEST_NAME),
+        title=storable(one.title, LONGEST_TEXT),
+        author=storable(one.author, LONGEST_NAME),
+        link=storable(one.link, LONGEST_TEXT),
+        files=storable(one.files, LONGEST_FILES),
+        diff=storable(one.diff, LONGEST_DIFF),
+        place=dict(one.place),
+    )
+
+
+def _change(row: ReportedChangeRow) -> ReportedChange:
+    return ReportedChange(
+        row.id,
+        row.at,
+        row.service,
+        row.kind,
+        row.title,
+        row.author,
+        row.link,
+        row.files,
+        row.diff,
+        row.place,
+    )
