@@ -1,0 +1,27 @@
+"""What vendors call the environment, the cluster and the region that something runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PLACE_LABELS: Mapping[str, tuple[str, ...]] = {
+    "environment": ("environment", "env", "deployment_environment", "deployment.environment"),
+    "cluster": (
+        "cluster",
+        "kube_cluster_name",
+        "k8s_cluster",
+        "k8s_cluster_name",
+        "k8s.cluster.name",
+        "cluster_name",
+    ),
+    "region": ("region", "aws_region", "cloud_region"),
+}
+"""Labels by what they say: Prometheus and Kubernetes, Datadog's unified tagging, OpenTelemetry."""
+
+
+def same_place_labels(label: str) -> tuple[str, ...]:
+    """The labels that say the same as this one, itself included."""
+    for names in PLACE_LABELS.values():
+        if label in names:
+            return names
+    return (label,)
