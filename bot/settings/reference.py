@@ -24,7 +24,9 @@ from bot.settings import (
     sections_that_repeat,
 )
 from connectors.instance_settings import InstanceTable
+from connectors.limits import ConnectorSettings
 
+SHARED_KEYS = frozenset(ConnectorSettings.model_fields)
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 HEAD = f"""# Configuration
@@ -116,7 +118,9 @@ def _several() -> str:
 def _rows(name: str, section: type[BaseModel]) -> str:
     meanings = _docstrings_of_fields(section)
     rows: list[str] = []
-    for key, info in section.model_fields.items():
+    # What all connectors share comes last, whatever they inherit first.
+    keys = sorted(section.model_fields.items(), key=lambda one: one[0] in SHARED_KEYS)
+    for key, info in keys:
         rows.append(_row(name, key, section, info, meanings.get(key, "")))
     return "\n".join(rows)
 

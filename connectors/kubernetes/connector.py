@@ -55,6 +55,7 @@ def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnec
         jobs={name: job.pods for name, job in settings.jobs.items()},
         namespaces=own.namespaces,
         page=own.page,
+        limits=own.limits(LIMITS),
     )
 
 

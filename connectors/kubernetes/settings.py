@@ -6,10 +6,11 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from connectors.settings_types import Names, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Names, Url
 
 
-class KubernetesSettings(Section):
+class KubernetesSettings(ConnectorSettings):
     """A cluster as a source: events, rollouts, states of pods and nodes:
     docs/connectors/kubernetes.md."""
 

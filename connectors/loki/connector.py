@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlencode
@@ -38,7 +38,7 @@ from connectors.loki.answers import (
 )
 from connectors.loki.settings import LokiSettings
 from connectors.prometheus.promql import one_of, quoted
-from connectors.self_hosted import headers
+from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
@@ -68,10 +68,11 @@ def build(own: LokiSettings, settings: SharedSettings) -> LokiConnector | None:
     grafana = settings.section(GrafanaSettings)
     return LokiConnector(
         own.url,
-        headers(own.token, own.username, own.tenant),
+        own.access("loki"),
         service_labels=own.service_labels,
         names=ServiceNames.of_catalogue(settings.services),
         explore=Explore(grafana.public_url or grafana.url, "loki", own.grafana_source),
+        limits=own.limits(LIMITS),
     )
 
 
@@ -94,16 +95,14 @@ class LokiConnector:
     def __init__(
         self,
         url: str,
-        sent: Mapping[str, str] | None = None,
+        access: ServerAccess = ANYONE,
         *,
         service_labels: Sequence[str] = ("service_name", "app", "job"),
         names: ServiceNames | None = None,
         explore: Explore | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(
-            self.name, url, headers={**CATEGORIZED, **(sent or {})}, limits=limits
-        )
+        self._http = ReadOnlyHttp(self.name, url, headers=CATEGORIZED, access=access, limits=limits)
         self._labels = tuple(service_labels)
         self._names = names or ServiceNames()
         self._explore = explore or Explore(None, "loki", "")

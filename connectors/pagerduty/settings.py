@@ -7,13 +7,14 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from connectors.settings_types import Secrets, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Secrets, Url
 
 CustomValue = Literal["verdict", "headline", "cause", "service", "change", "confidence", "page"]
 """What can be written into a custom field of an incident."""
 
 
-class PagerDutySettings(Section):
+class PagerDutySettings(ConnectorSettings):
     """PagerDuty webhooks in, notes out."""
 
     webhook_secrets: Secrets = ()

@@ -11,6 +11,7 @@ import pytest
 from analysis.errors import SettingsError
 from bot.settings import Settings, load_settings, sections_that_repeat
 from connectors.covers import Covers
+from connectors.datadog.settings import DatadogSettings
 from connectors.grafana.settings import GrafanaSettings
 from connectors.prometheus.settings import PrometheusSettings
 from connectors.registry import build_connectors
@@ -53,17 +54,21 @@ def test_a_single_table_is_one_instance_without_a_name(tmp_path: Path) -> None:
 
 
 def test_secrets_of_an_instance_come_from_variables_with_its_name(tmp_path: Path) -> None:
-    secret = tmp_path / "token"
+    secret = tmp_path / "key"
     secret.write_text("from-file\n")
     environ = {
         "FAULTLINE_PROMETHEUS__PROD_EU__TOKEN": "from-environment",
-        "FAULTLINE_PROMETHEUS__PROD_US__TOKEN_FILE": str(secret),
         "FAULTLINE_PROMETHEUS__PROD_US__STEP_S": "60",
+        "FAULTLINE_DATADOG__ACME_INC__API_KEY_FILE": str(secret),
     }
-    sections = load(tmp_path, TWO, environ).sections(PrometheusSettings)
-    tokens = [one.token.get_secret_value() for one in sections if one.token]
-    assert tokens == ["from-environment", "from-file"]
-    assert sections[1].step_s == 60
+    settings = load(tmp_path, TWO + "[[datadog]]\nname = 'acme.inc'\n", environ)
+    eu, us = settings.sections(PrometheusSettings)
+    (datadog,) = settings.sections(DatadogSettings)
+    assert eu.token is not None
+    assert eu.token.get_secret_value() == "from-environment"
+    assert (us.token, us.step_s) == (None, 60)
+    assert datadog.api_key is not None
+    assert datadog.api_key.get_secret_value() == "from-file"
 
 
 def test_settings_with_instances_reach_other_processes_whole(tmp_path: Path) -> None:
