@@ -21,7 +21,8 @@ class PagerDutySettings(ConnectorSettings):
     """Secret. Signing secrets of the V3 webhook subscriptions; several during rotation, separated
     by commas."""
     api_token: SecretStr | None = None
-    """Secret. REST API key; without it no notes are written and nothing is read."""
+    """Secret. REST API key, or an access token of PagerDuty's OAuth (`pdus+...`); without it no
+    notes are written and nothing is read."""
     from_email: str | None = None
     """A user's e-mail address, for the `From` header of notes."""
     api_url: Url = "https://api.pagerduty.com"
