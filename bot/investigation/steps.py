@@ -134,7 +134,7 @@ class InvestigationSteps:
         asked = ", ".join(names) or "no connector is configured"
         left_out = [c.name for c in self.context.connectors if c.name not in names]
         if left_out:
-            asked += f"; not asking {', '.join(left_out)}, which cover other places or services"
+            asked += f"; not asked, for other places or services: {', '.join(left_out)}"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")
         if runbooks is not None:
             await self._put(investigation_id, RUNBOOKS_FILE, json_bytes(runbooks))
