@@ -97,6 +97,11 @@ def vendor_of(connector: Connector) -> str:
     return connector.name
 
 
+def vendor_in(name: str) -> str:
+    """The vendor in a connector's name, also in that of one of several."""
+    return name.partition(" ")[0]
+
+
 def worth_asking(
     connectors: Iterable[Connector], alert: Alert, scope: Scope
 ) -> tuple[Connector, ...]:

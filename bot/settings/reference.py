@@ -84,7 +84,7 @@ ROWS
   services asked about. `cluster`, `env` and `region` are compared under all their usual names.
 - **Evidence, gaps and `faultline check`** name the instance: `prometheus prod-eu`. Its rows get the labels of which it
   covers a single value, where they do not carry them, so that places can be compared; without such a label, series get
-  the label `source`.
+  the label `source`. A service that one of them knows is no gap of the others.
 - **Alerts** that come with the webhook secret of an instance get its labels too. The rule of an alert is looked up
   first where the alert's links lead.
 - **Rates, circuits and budgets** are each instance's own.

@@ -208,7 +208,7 @@ class JaegerConnector:
     ) -> None:
         theirs = self._names.found(service, ask.known)
         if not theirs:
-            collection.missing.append(Missing("spans", service, NONE_FOUND))
+            collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
             return
         asked = [(name, window) for name in theirs[:MOST_NAMES] for window in windows]
         typical = [
@@ -232,7 +232,7 @@ class JaegerConnector:
             if rows and (often or not search.failed):
                 self._keep(ask, collection, search, rows)
         if all(rows is not None and not rows for rows in found):
-            collection.missing.append(Missing("spans", service, NONE_FOUND))
+            collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
 
     async def _searches(
         self, ask: _Ask, collection: CollectionBuilder, searches: Sequence[Search]

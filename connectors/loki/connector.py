@@ -136,9 +136,9 @@ class LokiConnector:
         unknown = (
             f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
         )
-        collection.missing += [
-            Missing("logs", service, unknown) for service in services if service not in known
-        ]
+        for service in services:
+            if service not in known:
+                collection.missing.append(Missing("logs", service, unknown, unknown=True))
         if more:
             collection.missing.append(
                 Missing("logs", "services in scope", f"{more} more services were not asked about")

@@ -143,7 +143,7 @@ class PrometheusConnector:
         metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
         items, gaps = self._items(asked, rows, spans)
         for service in _without(request.scope.services, metrics):
-            gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE))
+            gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
         monitors = self._monitors(alerts, spans)
         if alerts.failed:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))

@@ -161,7 +161,7 @@ class TempoConnector:
             await self._own(read, collection, request.alert, windows[-1])
         for service, searches in zip(services, of_each, strict=True):
             if not any(s.found or s.failed for s in searches):
-                collection.missing.append(Missing("spans", service, NONE_FOUND))
+                collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
         if more:
             collection.missing.append(
                 Missing("spans", "services in scope", f"{more} more services were not asked about")

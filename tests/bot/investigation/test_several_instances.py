@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from analysis.case.folder import read_case
@@ -36,8 +37,20 @@ class Organisation:
         self.team = team
 
     async def collect(self, request: Request) -> Collected:
-        missing = Missing("monitors", "monitors", "none")
-        return Collected(items=(Item("metrics", f"of {self.team}"),), missing=(missing,))
+        missing = [Missing("monitors", "monitors", "none")]
+        tables = {}
+        if self.team == "us":
+            row = (STARTED, "checkout", "errors", 1.0)
+            columns = ["time", "service", "signal", "value"]
+            tables["metrics"] = pl.DataFrame([row], schema=columns, orient="row")
+            unknown = "payments"
+        else:
+            unknown = "checkout"
+        # Neither knows the second service.
+        for service in dict.fromkeys((unknown, "payments")):
+            missing.append(Missing("metrics", service, "no such service", unknown=True))
+        item = Item("metrics", f"of {self.team}")
+        return Collected(tables, items=(item,), missing=tuple(missing))
 
     async def check(self) -> Check:
         return Check(self.name, True, self.team)
@@ -93,6 +106,16 @@ def test_evidence_and_gaps_name_the_account_that_was_asked(context: WorkerContex
     with context.cases.checkout(investigation) as folder:
         case = read_case(folder)
     assert [(one.source, one.query) for one in case.evidence] == [("datadog us", "of us")]
-    assert [one.source for one in case.gaps] == ["datadog us"]
+    assert {one.source for one in case.gaps} == {"datadog us"}
     (scope,) = [one for one in context.store.progress(investigation) if one.stage == "scope"]
     assert "not asked, for other places or services: datadog eu" in scope.text
+
+
+def test_a_service_that_one_account_knows_is_no_gap_of_the_other(context: WorkerContext) -> None:
+    investigation, _ = investigated(context)
+    with context.cases.checkout(investigation) as folder:
+        gaps = read_case(folder).gaps
+    assert sorted((one.source, one.query) for one in gaps if one.kind == "metrics") == [
+        ("datadog eu", "payments"),
+        ("datadog us", "payments"),
+    ]
