@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings
+from bot.store.case_store import CaseStore
 from connectors.environment_trust import proxy_of_environment
 from connectors.registry import CONNECTORS
 from tests.connectors.test_read_only import aws_credentials, stand_in
@@ -21,6 +24,14 @@ from tests.own_certificates import OwnAuthority
 HOST = "api.vendor.example"
 NOT_ASKED = ("recorded", "traces")
 """Neither speaks to a vendor's API."""
+ASK_SLACK = f"""
+import asyncio
+from bot.answer.targets.slack.posts import slack_client
+from connectors.slack.settings import SlackSettings
+
+settings = SlackSettings(bot_token="xoxb-1", api_url="https://{HOST}/api")
+asyncio.run(slack_client(settings).auth_test())
+"""
 NOT_SET = (
     "NO_PROXY",
     "ALL_PROXY",
@@ -160,3 +171,16 @@ def test_the_proxy_is_that_of_the_environment(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert proxy_of_environment(f"https://{HOST}") == proxy
+
+
+def test_slacks_own_client_uses_both(vendor: SecretVendor) -> None:
+    # aiohttp reads its authorities when it is imported, so a process of its own is asked.
+    asked = subprocess.run([sys.executable, "-c", ASK_SLACK], check=False, capture_output=True)
+    assert vendor.connected == [f"{HOST}:443"], asked.stderr
+    assert vendor.hosts == [HOST]
+
+
+def test_the_store_of_cases_uses_both(vendor: SecretVendor) -> None:
+    store = CaseStore("s3://cases/faultline", endpoint_url=f"https://{HOST}")
+    assert store.get("20260302-120000-000000", "report.json") == b"{}"
+    assert set(vendor.connected) == {f"{HOST}:443"}
