@@ -9,21 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from analysis.kinds.place_names import PLACE_LABELS
 from analysis.vocabulary import Alert
-
-ALIKE: Mapping[str, tuple[str, ...]] = {
-    "environment": (
-        "environment", "env", "deployment_environment_name", "deployment_environment",
-        "deployment.environment.name", "deployment.environment", "stage",
-    ),
-    "cluster": (
-        "cluster", "cluster_name", "k8s_cluster_name", "k8s.cluster.name", "kube_cluster_name",
-        "kubernetes_cluster",
-    ),
-    "region": ("region", "cloud_region", "cloud.region", "aws_region"),
-}  # fmt: skip
-"""Labels that say the same: OpenTelemetry's attributes (as they are, and as Prometheus has them),
-kube-state-metrics', Datadog's and common ones."""
 
 
 def place_of(alert: Alert) -> dict[str, str]:
@@ -37,7 +24,7 @@ def place_of(alert: Alert) -> dict[str, str]:
 def place_in(given: Mapping[str, str]) -> dict[str, str]:
     """Environment, cluster and region among these labels, each under the name of its kind."""
     found = {}
-    for kind, labels in ALIKE.items():
+    for kind, labels in PLACE_LABELS.items():
         for label in labels:
             if given.get(label):
                 found[kind] = given[label]
@@ -50,7 +37,7 @@ def place_labels(place: Mapping[str, str], known: Iterable[str]) -> dict[str, st
     there = frozenset(known)
     found = {}
     for kind, value in place.items():
-        for label in ALIKE[kind]:
+        for label in PLACE_LABELS[kind]:
             if label in there:
                 found[label] = value
                 break

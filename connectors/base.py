@@ -89,6 +89,9 @@ class Missing:
     reason: str
     source: str | None = None
     """As in `Item`."""
+    unknown: bool = False
+    """The server answered and knows nothing of the service that `query` names: another of the same
+    vendor may."""
 
 
 @dataclass(frozen=True)

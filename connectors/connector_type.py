@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from analysis.errors import SettingsError
 from analysis.vocabulary import EvidenceKind
 from connectors.plugins import load_object
 from connectors.settings_types import Section
 
 if TYPE_CHECKING:
     from connectors.base import Connector
+    from connectors.instance_settings import InstanceSettings
     from connectors.shared_settings import SharedSettings
 
 S = TypeVar("S", bound=Section)
@@ -39,6 +41,8 @@ class ConnectorType(Generic[S]):
     """Its page: a file of docs/connectors, or a URL."""
     reads_jobs: bool = False
     """Whether entries of [jobs] configure it too, even when its own section is empty."""
+    several: bool = True
+    """Whether its section can be given several times, as `[[name]]`: `connectors.instances`."""
 
     def configured(self, settings: SharedSettings) -> Connector | None:
         """The connector as these settings have it; None where they leave it alone.
@@ -52,6 +56,34 @@ class ConnectorType(Generic[S]):
         if own == self.settings.model_construct() and not has_jobs:
             return None
         return self._build()(own, settings)
+
+    def all_configured(self, settings: SharedSettings) -> tuple[Connector, ...]:
+        """The connector, or one for each instance. Raises SettingsError naming the key."""
+        instances = settings.instances(self.name)
+        if not instances:
+            single = self.configured(settings)
+            return () if single is None else (single,)
+        # Late, like the connectors themselves.
+        from connectors.instances import ConnectorInstance
+
+        built: list[Connector] = []
+        for one in instances:
+            connector = self._instance(one, settings)
+            if connector is not None:
+                built.append(ConnectorInstance(connector, one))
+        return tuple(built)
+
+    def _instance(self, one: InstanceSettings, settings: SharedSettings) -> Connector | None:
+        from connectors.rate_limiter import asking_instance
+
+        own = one.own
+        assert isinstance(own, self.settings)
+        try:
+            with asking_instance(one.name):
+                return self._build()(own, settings.seen_by(self.name, one))
+        except SettingsError as error:
+            key = error.key.replace(f"{self.name}.", f"{self.name}.{one.name}.", 1)
+            raise SettingsError(key, error.problem) from error
 
     def _build(self) -> Build[S]:
         if not isinstance(self.build, str):

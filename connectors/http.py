@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import httpx
@@ -16,6 +16,7 @@ import msgspec
 from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
 from connectors.limits import Limits
+from connectors.server_access import ANYONE, ServerAccess
 from connectors.transport import (
     CALL,
     RETRIES,
@@ -49,11 +50,13 @@ class ReadOnlyHttp:
         timeouts: Timeouts = TIMEOUTS,
         retries: Retries = RETRIES,
         verify: ssl.SSLContext | bool = True,
+        access: ServerAccess = ANYONE,
     ) -> None:
         self.vendor = vendor
         self.base_url = plain_url(base_url, vendor)
         self.limits = limits
-        self._headers = {**JSON_HEADERS, **(headers or {})}
+        self._headers = {**JSON_HEADERS, **(headers or {}), **access.headers}
+        self._access = access
         self._timeouts = timeouts
         self._retries = retries
         self._verify = verify
@@ -65,11 +68,15 @@ class ReadOnlyHttp:
         async with self._client(deadline) as client:
             yield HttpSession(self.vendor, self.base_url, client, deadline)
 
-    def _client(
+    @asynccontextmanager
+    async def _client(
         self, deadline: Deadline, headers: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    ) -> AsyncIterator[httpx.AsyncClient]:
         """A client; `headers` are sent besides the connector's."""
-        return open_client(
+        verify = self._verify
+        if self._access.trust is not None:
+            verify = await self._access.verify()
+        async with open_client(
             self.vendor,
             self.base_url,
             self.limits,
@@ -77,9 +84,11 @@ class ReadOnlyHttp:
             deadline=deadline,
             timeouts=self._timeouts,
             retries=self._retries,
-            verify=self._verify,
+            verify=verify,
             quota=self.quota,
-        )
+            auth=self._access.auth,
+        ) as client:
+            yield client
 
 
 class HttpSession:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from pydantic import Field
+
+from connectors.settings_types import Section
 
 
 @dataclass(frozen=True)
@@ -14,3 +18,20 @@ class Limits:
     max_rows: int = 500_000
     requests_per_s: float = 10.0
     concurrency: int = 4
+
+
+class ConnectorSettings(Section):
+    """The keys that the sections of all connectors have."""
+
+    deadline_s: float | None = Field(default=None, ge=2, le=600)
+    """How long it may collect for one investigation. Unset: as its page says."""
+    max_mb: float | None = Field(default=None, gt=0, le=65_536)
+    """Answers that it reads for one investigation, in MiB. Unset: as its page says."""
+
+    def limits(self, usual: Limits) -> Limits:
+        """The connector's usual limits with what the settings say."""
+        if self.deadline_s is not None:
+            usual = replace(usual, deadline_s=self.deadline_s)
+        if self.max_mb is not None:
+            usual = replace(usual, max_bytes=round(self.max_mb * 1024 * 1024))
+        return usual

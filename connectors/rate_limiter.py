@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.budgets import Deadline
@@ -197,6 +198,8 @@ class RateLimiter:
             yield
 
 
+_instance: ContextVar[str] = ContextVar("instance", default="")
+"""The instance of the connector that asks just now, where a vendor has several."""
 _limiters: dict[tuple[str, str], RateLimiter] = {}
 _collections: dict[str, FairSemaphore] = {}
 _lock = threading.Lock()
@@ -205,10 +208,23 @@ _lock = threading.Lock()
 def rate_limiter_of(vendor: str, server: str, limits: Limits) -> RateLimiter:
     """The one that everybody in this process shares who asks that vendor's server.
 
-    The first caller's limits hold.
+    The first caller's limits hold. Two instances have one each, also at the same address: vendors
+    count the requests of each account.
     """
+    instance = _instance.get()
+    name = f"{vendor} {instance}" if instance else vendor
     with _lock:
-        return _limiters.setdefault((vendor, server), RateLimiter(limits, vendor, server))
+        return _limiters.setdefault((name, server), RateLimiter(limits, name, server))
+
+
+@contextmanager
+def asking_instance(name: str) -> Iterator[None]:
+    """What is asked meanwhile, is asked by the instance of that name."""
+    before = _instance.set(name)
+    try:
+        yield
+    finally:
+        _instance.reset(before)
 
 
 def rate_limiters_of(vendor: str) -> list[RateLimiter]:

@@ -74,9 +74,7 @@ def build_connectors(settings: SharedSettings) -> tuple[Connector, ...]:
     """The configured connectors, Faultline's own first. Raises SettingsError naming the key."""
     built: list[Connector] = []
     for one in (*CONNECTORS.values(), *settings.plugins.values()):
-        connector = one.configured(settings)
-        if connector is not None:
-            built.append(connector)
+        built += one.all_configured(settings)
     return tuple(built)
 
 

@@ -1,24 +1,61 @@
-"""Headers of servers that one runs oneself: a token as bearer or as Basic password, and the
-tenant."""
+"""How servers that one runs oneself, or that a cloud runs for one, are reached: one set of keys for
+all of them."""
 
 from __future__ import annotations
 
-import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr, model_validator
+
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Url
+
+if TYPE_CHECKING:
+    from connectors.server_access import ServerAccess
 
 
-def headers(
-    token: SecretStr | None, username: str | None = None, tenant: str | None = None
-) -> dict[str, str]:
-    """The headers of every request. With a user name the token is the password of Basic
-    authentication (RFC 7617)."""
-    made = {}
-    if token is not None and username:
-        given = f"{username}:{token.get_secret_value()}".encode()
-        made["Authorization"] = f"Basic {base64.b64encode(given).decode()}"
-    elif token is not None:
-        made["Authorization"] = f"Bearer {token.get_secret_value()}"
-    if tenant:
-        made["X-Scope-OrgID"] = tenant
-    return made
+class SelfHostedSettings(ConnectorSettings):
+    """The keys that say where such a server is and as whom it is asked."""
+
+    url: Url | None = None
+    """Base of the HTTP API. Unset: it is not asked."""
+    token: SecretStr | None = None
+    """Secret. Bearer token; with `username` the password of Basic authentication."""
+    token_file: Path | None = None
+    """A file that holds the token, instead of `token`; it is read again when it changes."""
+    username: str | None = Field(default=None, pattern=r"^[^:\r\n]*$")
+    """User name of Basic authentication, such as the instance's number in Grafana Cloud."""
+    tenant: str | None = Field(default=None, pattern=r"^[!-~]{1,500}$")
+    """Sent as `X-Scope-OrgID`, for servers with several tenants."""
+    ca_file: Path | None = None
+    """Certificates (PEM) of the authority that signed the server's. Unset: those of the system."""
+    client_cert_file: Path | None = None
+    """Certificate (PEM) that is shown to a server that asks for one."""
+    client_key_file: Path | None = None
+    """Its key. Unset: it lies in `client_cert_file` too."""
+    cloud: Literal["aws", "google", "azure"] | None = None
+    """The cloud that runs the server: the credentials that the bot's machine or pod has there are
+    used instead of a token. `aws` signs each request, for Amazon Managed Service for
+    Prometheus."""
+    aws_region: str | None = None
+    """Unset: as the address says, `aps-workspaces.eu-west-1.amazonaws.com`."""
+    aws_service: str = "aps"
+    """The service that requests are signed for."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> SelfHostedSettings:
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("token and token_file are both set: one of them is enough")
+        if self.cloud is not None and (self.token is not None or self.token_file is not None):
+            raise ValueError("a token and cloud are both set: one of them is enough")
+        if self.client_key_file is not None and self.client_cert_file is None:
+            raise ValueError("client_key_file needs client_cert_file")
+        return self
+
+    def access(self, section: str) -> ServerAccess:
+        """How the server is asked. Raises SettingsError naming the section's key."""
+        # Late: the settings are read before anything is connected.
+        from connectors.server_access import access_of
+
+        return access_of(self, section)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from connectors.settings_types import Locations, Names, Section
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from connectors.base import Connector
+    from connectors.instance_settings import InstanceSettings
 
 S = TypeVar("S", bound=Section)
 
@@ -94,8 +97,17 @@ class PluginConnector(Protocol):
     """A connector of another package, as far as settings know it: see
     `connectors.connector_type.ConnectorType`."""
 
-    def configured(self, settings: SharedSettings) -> Connector | None:
-        """The connector as these settings have it. Raises SettingsError."""
+    @property
+    def name(self) -> str:
+        """The name of its section."""
+
+    @property
+    def several(self) -> bool:
+        """Whether its section can be given several times."""
+
+    def all_configured(self, settings: SharedSettings) -> Sequence[Connector]:
+        """The connector as these settings have it, once for each instance. Raises
+        SettingsError."""
 
 
 class SharedSettings(Section):
@@ -107,6 +119,10 @@ class SharedSettings(Section):
     services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
     jobs: Mapping[str, JobLocations] = Field(default_factory=dict)
 
+    _instances: Mapping[str, tuple[InstanceSettings, ...]] = PrivateAttr(default_factory=dict)
+    """By section, those that were given as `[[section]]`. Their section itself then has its
+    defaults: it names no server."""
+
     def section(self, of: type[S]) -> S:
         """The section of that type, with its defaults where the settings have none."""
         for name in type(self).model_fields:
@@ -114,3 +130,50 @@ class SharedSettings(Section):
             if type(value) is of:
                 return value
         return of()
+
+    def instances(self, section: str) -> tuple[InstanceSettings, ...]:
+        """The instances of a section; none where it is a single table."""
+        return self._instances.get(section, ())
+
+    def every_instance(self) -> tuple[InstanceSettings, ...]:
+        """Those of all sections."""
+        return tuple(one for several in self._instances.values() for one in several)
+
+    def sections(self, of: type[S]) -> tuple[S, ...]:
+        """Every table of that type: the single one, or one for each instance."""
+        found = tuple(one.own for one in self.every_instance() if type(one.own) is of)
+        return found or (self.section(of),)
+
+    def with_instances(self, instances: Mapping[str, tuple[InstanceSettings, ...]]) -> Self:
+        """These settings with the tables of sections that were given several times."""
+        copy = self.model_copy()
+        copy._instances = dict(instances)
+        return copy
+
+    def seen_by(self, section: str, instance: InstanceSettings) -> Self:
+        """These settings for one instance: its table is the section, and the catalogue holds the
+        services that it covers.
+
+        Of another section with several it is given the one of its own name, else the only one
+        that may be about the same place.
+        """
+        update: dict[str, object] = {section: instance.own}
+        for other, candidates in self._instances.items():
+            chosen = _counterpart(instance, candidates)
+            if other != section and chosen is not None:
+                update[other] = chosen.own
+        known = instance.covers.knows
+        update["services"] = {name: one for name, one in self.services.items() if known(name)}
+        copy = self.model_copy(update=update)
+        copy._instances = {}
+        return copy
+
+
+def _counterpart(
+    instance: InstanceSettings, candidates: Sequence[InstanceSettings]
+) -> InstanceSettings | None:
+    for one in candidates:
+        if one.name == instance.name:
+            return one
+    agreeing = [one for one in candidates if one.covers.agrees(instance.covers)]
+    return agreeing[0] if len(agreeing) == 1 else None

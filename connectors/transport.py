@@ -154,10 +154,13 @@ class VendorTransport(httpx.AsyncBaseTransport):
             except httpx.TimeoutException as error:
                 breaker.record(failed=True)
                 raise ConnectorError(vendor, call, "no answer in time", retryable=True) from error
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
+            # A server that refuses our certificate says so when the answer is read, and httpx
+            # passes OpenSSL's error on as it is.
+            except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
                 breaker.record(failed=True)
-                problem = f"no answer ({type(error).__name__})"
-                raise ConnectorError(vendor, call, problem, retryable=True) from error
+                tls = _tls_problem(error)
+                problem = tls or f"no answer ({type(error).__name__})"
+                raise ConnectorError(vendor, call, problem, retryable=tls is None) from error
             breaker.record(failed=response.status_code >= 500)
             return response
 
@@ -201,6 +204,19 @@ class VendorTransport(httpx.AsyncBaseTransport):
     ) -> ConnectorError:
         vendor = self._limiter.vendor
         return ConnectorError(vendor, call, problem, status=status, retryable=retryable)
+
+
+def _tls_problem(error: BaseException) -> str | None:
+    """Why no TLS connection came about; None where it is not that."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            said = short(cause.verify_message, 80)
+            return f"its certificate is not trusted ({said}): set ca_file, or SSL_CERT_FILE"
+        if isinstance(cause, ssl.SSLError):
+            return f"no TLS connection ({short(cause.reason or 'no reason given', 60)})"
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 class ClientTransport(httpx.AsyncBaseTransport):
@@ -269,6 +285,8 @@ async def open_client(
     verify: ssl.SSLContext | bool = True,
     allow: Allow = get_only,
     quota: Quota | None = None,
+    auth: httpx.Auth | None = None,
+    use_proxies: bool = True,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client for one collection, with connections of its own. The only way to open one.
 
@@ -276,7 +294,7 @@ async def open_client(
     """
     timeout = httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s)
     transport = VendorTransport(
-        ClientTransport(plain_client(verify=verify)),
+        ClientTransport(plain_client(verify=verify, use_proxies=use_proxies)),
         rate_limiter_of(vendor, server, limits),
         deadline,
         budget or ByteBudget(f"size of {vendor}'s answers", limits.max_bytes),
@@ -285,7 +303,7 @@ async def open_client(
         quota=quota,
     )
     async with httpx.AsyncClient(
-        headers=headers, timeout=timeout, transport=transport, follow_redirects=False
+        headers=headers, timeout=timeout, transport=transport, follow_redirects=False, auth=auth
     ) as client:
         yield client
 

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,14 +24,17 @@ from bot.intake.accepting import Accept, FirstTime, Ignored, IntakeLimits, NotAc
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.request_body import read_body
 from bot.intake.responses import Handler, ignored_response, taken_response
-from bot.intake.signatures import verify_token
+from bot.intake.signatures import BadSignature, verify_token
 from bot.policy.values import Accepted, Arrival
 from bot.settings import Section, Settings, secret_variable
 from bot.settings.alert_sources import DeclaredAlertSource
+from connectors.covers import Covers
 
 if TYPE_CHECKING:
     from bot.intake.slack_events import Register
 
+IDENTITIES = ("fingerprint", "incident_key")
+"""Labels by which `Alert.fingerprint` knows an alert again."""
 Found = Sequence[Arrival] | Arrival | Ignored
 """What a request holds: one alert or several, or why it starts nothing."""
 
@@ -68,6 +72,53 @@ class Intake:
     first_time: FirstTime | None = None
 
 
+@dataclass(frozen=True)
+class Sender:
+    """Who may send alerts: one server of a vendor, where the settings name several."""
+
+    settings: Settings
+    """As they are for this sender: its table stands as the section."""
+    secrets: Sequence[SecretStr]
+    covers: Covers = Covers()  # noqa: RUF009  it is frozen
+
+    def placed(self, found: Found) -> Found:
+        """The alerts with the places that this sender covers, where they name none: then only
+        what covers the same is asked about them."""
+        if isinstance(found, Ignored):
+            return found
+        if isinstance(found, Arrival):
+            return self._placed(found)
+        return [self._placed(one) for one in found]
+
+    def _placed(self, arrival: Arrival) -> Arrival:
+        alert = arrival.alert
+        labels = self.covers.added_to(alert.labels)
+        added = [f"{name}={labels[name]}" for name in labels if name not in alert.labels]
+        for identity in IDENTITIES:
+            if added and identity in labels:
+                # Equal alerts of two clusters are two alerts.
+                labels[identity] = " ".join((labels[identity], *sorted(added)))
+        return replace(arrival, alert=alert.model_copy(update={"labels": labels}))
+
+
+def proven(senders: Sequence[Sender], verify: Callable[[Sequence[SecretStr]], None]) -> Sender:
+    """The sender whose secrets fit. Raises BadSignature where none do."""
+    found: Sender | None = None
+    refusal: BadSignature | None = None
+    for sender in senders:
+        # No early return: the time taken must not tell whose secret it was.
+        try:
+            verify(sender.secrets)
+        except BadSignature as error:
+            refusal = error
+        else:
+            found = found or sender
+    if found is not None:
+        return found
+    assert refusal is not None
+    raise refusal
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlertSource(DeclaredAlertSource, ABC):
     """One way for alerts to arrive. Each is listed in `bot.settings.alert_sources`."""
@@ -100,10 +151,14 @@ class AlertSource(DeclaredAlertSource, ABC):
 
     def missing(self, settings: Settings) -> str | None:
         """The environment variable (also what a 404 names) that must be set first, if any."""
+        instances = settings.instances(self.section)
+        if any(all(getattr(one.own, key) for key in self.required) for one in instances):
+            return None
         own = self.own_section(settings)
         for key in self.required:
             if not getattr(own, key):
-                return secret_variable(self.section, key)
+                instance = instances[0].name if instances else None
+                return secret_variable(self.section, key, instance)
         return None
 
     def configured(self, settings: Settings) -> tuple[str, ...]:
@@ -132,9 +187,20 @@ class WebhookSource(AlertSource):
         """Its one path."""
         return {self.path: self.endpoint or self.name}
 
-    def secrets(self, settings: Settings) -> Sequence[SecretStr]:
-        """What proves the sender."""
-        secrets: Sequence[SecretStr] = getattr(self.own_section(settings), self.required[0])
+    def senders(self, settings: Settings) -> Sequence[Sender]:
+        """Who may send, each with what proves it: one for each instance of the section."""
+        instances = settings.instances(self.section)
+        if not instances:
+            return (Sender(settings, self._secrets(self.own_section(settings))),)
+        found: list[Sender] = []
+        for one in instances:
+            # An alert may be about any service: the whole catalogue names it.
+            seen = settings.model_copy(update={self.section: one.own})
+            found.append(Sender(seen, self._secrets(one.own), one.covers))
+        return found
+
+    def _secrets(self, section: Section) -> Sequence[SecretStr]:
+        secrets: Sequence[SecretStr] = getattr(section, self.required[0])
         return secrets
 
     def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
@@ -170,12 +236,13 @@ def signed_body(
     """For a vendor that signs the body: it is read, verified, and only then parsed."""
 
     def made(source: WebhookSource, settings: Settings) -> Receive:
-        secrets = source.secrets(settings)
+        senders = source.senders(settings)
 
         async def receive(request: WebhookRequest) -> Found:
             body = await request.read()
-            verify(body, request.headers.get(header), secrets)
-            return read(body, settings, now=datetime.now(UTC))
+            signature = request.headers.get(header)
+            sender = proven(senders, partial(verify, body, signature))
+            return sender.placed(read(body, sender.settings, now=datetime.now(UTC)))
 
         return receive
 
@@ -186,13 +253,14 @@ def token_in_header(read: ReadAlerts) -> Callable[[WebhookSource, Settings], Rec
     """For a vendor that sends a token of ours in `Authorization`, as Bearer or as Basic."""
 
     def made(source: WebhookSource, settings: Settings) -> Receive:
-        tokens = source.secrets(settings)
+        senders = source.senders(settings)
 
         async def receive(request: WebhookRequest) -> Found:
             # The token needs no body, so what a stranger sends is not even read.
-            verify_token(source.name, request.headers.get("authorization"), tokens)
+            given = request.headers.get("authorization")
+            sender = proven(senders, partial(verify_token, source.name, given))
             body = await request.read()
-            return read(body, settings, now=datetime.now(UTC))
+            return sender.placed(read(body, sender.settings, now=datetime.now(UTC)))
 
         return receive
 

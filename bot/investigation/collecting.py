@@ -25,6 +25,7 @@ from bot.investigation.nsight_exports import with_exports
 from bot.runtime.threads import in_thread
 from bot.store.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
+from connectors.instances import vendor_in
 
 
 class CollectionPart(BaseModel):
@@ -36,6 +37,8 @@ class CollectionPart(BaseModel):
     gaps: list[Gap]
     tables: list[str]
     files: list[str]
+    unknown: list[tuple[EvidenceKind, str]] = []
+    """Kind and query of the gaps that mean a service which the server does not know."""
 
     @property
     def summary(self) -> str:
@@ -104,6 +107,7 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Colle
         gaps=gaps,
         tables=tables,
         files=found,
+        unknown=[(one.kind, one.query) for one in collected.missing if one.unknown],
     )
 
 
@@ -129,9 +133,9 @@ def assemble(
     with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
         folder = Path(scratch)
         write_json(folder / "scope.json", scope)
-        write_evidence(folder, *_number(parts))
         for table in SCHEMAS:
             _join(table, [p for p in parts if table in p.tables], cases, case_id, folder)
+        write_evidence(folder, *_number([_without_found(p, parts, folder) for p in parts]))
         # Which series the alert means can only be said once they are there.
         named = with_alerting_series(alert, read_table(folder, METRICS.name))
         write_json(folder / "alert.json", named)
@@ -149,6 +153,26 @@ def read_part(cases: CaseStore, case_id: str, connector: str) -> CollectionPart:
     if stored is None:
         raise EvidenceError(f"{PARTS}/{connector}/part.json", "is missing from the case store")
     return CollectionPart.model_validate_json(stored)
+
+
+def _without_found(
+    part: CollectionPart, parts: Sequence[CollectionPart], folder: Path
+) -> CollectionPart:
+    """The part without gaps for services that another server of its vendor knows: of a server for
+    each cluster, most know nothing of a service that runs in one."""
+    vendors = [vendor_in(one.connector) for one in parts]
+    if vendors.count(vendor_in(part.connector)) < 2:
+        return part
+    gaps: list[Gap] = []
+    for gap in part.gaps:
+        is_unknown = (gap.kind, gap.query) in part.unknown and gap.kind in SCHEMAS
+        if not (is_unknown and _knows(folder, gap.kind, gap.query)):
+            gaps.append(gap)
+    return part.model_copy(update={"gaps": gaps})
+
+
+def _knows(folder: Path, table: str, service: str) -> bool:
+    return bool((read_table(folder, table)["service"] == service).any())
 
 
 def _number(parts: Iterable[CollectionPart]) -> tuple[list[Evidence], list[Gap]]:

@@ -37,13 +37,15 @@ from bot.investigation.guiding import guided_scope, runbooks_said
 from bot.investigation.model.writing import to_markdown, write_report
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
-from bot.investigation.worker_context import KnowsAlerts, KnowsRules, WorkerContext
+from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
 from bot.settings.model import ModelSettings
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
 from bot.store.follow_ups import FollowUps, follow_up_scope
 from bot.store.store import StoredInvestigation
+from connectors.abilities import KnowsAlerts, KnowsRules
+from connectors.instances import likely_senders, vendor_of, worth_asking
 
 log = logging.getLogger("faultline.steps")
 
@@ -125,10 +127,14 @@ class InvestigationSteps:
             )
         follow_ups = FollowUps(self.context.store.engine)
         scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation_id))
-        kinds = {kind for connector in self.context.connectors for kind in connector.kinds}
+        connectors = worth_asking(self.context.connectors, alert, scope)
+        kinds = {kind for connector in connectors for kind in connector.kinds}
         scope = scope.model_copy(update={"obtainable": tuple(sorted(kinds))})
-        names = [connector.name for connector in self.context.connectors]
+        names = [connector.name for connector in connectors]
         asked = ", ".join(names) or "no connector is configured"
+        left_out = [c.name for c in self.context.connectors if c.name not in names]
+        if left_out:
+            asked += f"; not asked, for other places or services: {', '.join(left_out)}"
         await self._say(investigation_id, "scope", f"{_windows(scope)}; asking {asked}")
         if runbooks is not None:
             await self._put(investigation_id, RUNBOOKS_FILE, json_bytes(runbooks))
@@ -137,9 +143,7 @@ class InvestigationSteps:
             "alert": alert.model_dump(mode="json"),
             "scope": scope.model_dump(mode="json"),
             "connectors": names,
-            "kinds": {
-                connector.name: list(connector.kinds) for connector in self.context.connectors
-            },
+            "kinds": {connector.name: list(connector.kinds) for connector in connectors},
             "may_capture": self.context.recorded is None
             and may_capture(alert, scope, self.context.settings),
             "asks_model": self.context.settings.model.name is not None,
@@ -383,7 +387,7 @@ class InvestigationSteps:
         return with_watched_signal(alert, self.context.settings.services)
 
     async def _rule_of(self, alert: Alert) -> AlertQuery | None:
-        for connector in self.context.connectors:
+        for connector in likely_senders(self.context.connectors, alert):
             if isinstance(connector, KnowsRules):
                 try:
                     async with asyncio.timeout(ENRICH_DEADLINE_S):
@@ -395,13 +399,17 @@ class InvestigationSteps:
         return None
 
     async def _enriched(self, alert: Alert) -> Alert:
-        for connector in self.context.connectors:
-            if isinstance(connector, KnowsAlerts) and connector.name == alert.source:
-                try:
-                    async with asyncio.timeout(ENRICH_DEADLINE_S):
-                        return await connector.enrich(alert)
-                except (ConnectorError, TimeoutError):
-                    return alert
+        for connector in likely_senders(self.context.connectors, alert):
+            if not isinstance(connector, KnowsAlerts) or vendor_of(connector) != alert.source:
+                continue
+            try:
+                async with asyncio.timeout(ENRICH_DEADLINE_S):
+                    enriched = await connector.enrich(alert)
+            except (ConnectorError, TimeoutError):
+                continue
+            # Another account of the vendor may know the alert where this one does not.
+            if enriched != alert:
+                return enriched
         return alert
 
     async def _investigation(self, investigation_id: str) -> StoredInvestigation:

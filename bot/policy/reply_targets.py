@@ -15,9 +15,8 @@ from functools import cache
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from bot.policy.values import ReplyTo
-from bot.settings import Settings
+from bot.settings import Settings, secret_variable
 from bot.settings.reply_targets import BUILT_IN, SectionOwner
-from bot.settings.settings import secret_variable
 from connectors.plugins import load_object
 from connectors.settings_types import Section
 

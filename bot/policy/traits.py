@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from analysis.kinds.place_names import PLACE_LABELS
 from analysis.vocabulary import Alert
 from bot.policy.job_identity import identify_job
 from bot.policy.topology import ServiceTopology
@@ -18,12 +19,6 @@ from bot.settings import Settings
 HOST_LABELS = ("node", "Hostname", "hostname", "host", "kubernetes_node", "exported_node")
 """Labels that name a machine. Not `instance`: that of kube-state-metrics or of a black-box
 exporter, which many alerts share, is the exporter's."""
-PLACE_LABELS: Mapping[str, tuple[str, ...]] = {
-    "environment": ("environment", "env", "deployment_environment", "deployment.environment"),
-    "cluster": ("cluster", "kube_cluster_name", "k8s_cluster", "cluster_name"),
-    "region": ("region", "aws_region", "cloud_region"),
-}
-"""Where something runs. Two alerts that say different places are not of one incident."""
 MAX_HOSTS = 4
 MAX_VALUE = 120
 _PORT = re.compile(r":\d{1,5}\Z")
@@ -81,6 +76,7 @@ def _hosts(labels: Mapping[str, str]) -> list[str]:
 
 
 def _places(labels: Mapping[str, str]) -> dict[str, str]:
+    """Where it runs: two alerts that say different places are not of one incident."""
     found = {}
     for place, names in PLACE_LABELS.items():
         said = next((value for name in names if (value := _short(labels.get(name)).casefold())), "")

@@ -16,6 +16,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
+from connectors.environment_trust import ca_file_of_environment
+
 TIMEOUT_S = 5.0
 QUEUE, BATCH, EVERY_MS = 4_096, 512, 2_000
 """Spans waiting at most (more are dropped), in one request, and between two requests."""
@@ -57,6 +59,7 @@ def traces_to(
         headers=dict(headers),
         timeout=TIMEOUT_S,
         compression=Compression.Gzip,
+        certificate_file=ca_file_of_environment("OTEL_EXPORTER_OTLP_CERTIFICATE"),
         session=session,
     )
     resource = Resource(

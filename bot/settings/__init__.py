@@ -1,17 +1,16 @@
 """Settings: one TOML file, and secrets from the environment or from files that it names."""
 
+from bot.settings.environment import ENV_PREFIX, is_secret, secret_variable
 from bot.settings.settings import (
     DEFAULT_FILE,
-    ENV_PREFIX,
     NAMED_TABLES,
     ServerSettings,
     Settings,
     StoreSettings,
     WorkerSettings,
-    is_secret,
     load_settings,
-    secret_variable,
     sections_in_order,
+    sections_that_repeat,
 )
 from connectors.settings_types import Secrets, Section
 
@@ -29,4 +28,5 @@ __all__ = [
     "load_settings",
     "secret_variable",
     "sections_in_order",
+    "sections_that_repeat",
 ]

@@ -21,8 +21,12 @@ from bot.settings import (
     is_secret,
     secret_variable,
     sections_in_order,
+    sections_that_repeat,
 )
+from connectors.instance_settings import InstanceTable
+from connectors.limits import ConnectorSettings
 
+SHARED_KEYS = frozenset(ConnectorSettings.model_fields)
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 HEAD = f"""# Configuration
@@ -30,7 +34,8 @@ HEAD = f"""# Configuration
 One file, `{DEFAULT_FILE}` in the working directory or the one named by `--config` or `FAULTLINE_CONFIG`. Every key
 outside of `services`, `jobs` and `teams`, but for lists of tables and tables within a section, can also be set as
 `FAULTLINE_<SECTION>__<KEY>` in the environment, which wins. Secrets are read from the environment only; one in the
-file stops the start. Without any file the bot runs on loopback with embedded databases.
+file stops the start. `FAULTLINE_<SECTION>__<KEY>_FILE` names a file that holds a secret. Without any file the bot runs
+on loopback with embedded databases.
 
 ```toml
 [server]
@@ -51,24 +56,73 @@ This page is written from the settings by `python -m bot.settings.reference`.
 """  # noqa: E501
 
 
+SEVERAL = """
+## Several of each
+
+One Prometheus per cluster, two Datadog organisations: write the section as a list of tables, each with a `name` and
+what it `covers`. A single table stays valid, and has neither.
+
+```toml
+[[prometheus]]
+name = "prod-eu"
+url = "https://prometheus.eu.example.com"
+covers = { cluster = "prod-eu" }
+
+[[prometheus]]
+name = "prod-us"
+url = "https://prometheus.us.example.com"
+covers = { cluster = "prod-us", services = ["checkout", "payments-*"] }
+```
+
+| key | default | meaning |
+|---|---|---|
+ROWS
+
+- **Secrets** carry the name between section and key, in capitals, with `_` for `-` and `.`:
+  `FAULTLINE_PROMETHEUS__PROD_EU__TOKEN`, or `FAULTLINE_PROMETHEUS__PROD_EU__TOKEN_FILE`.
+- **Asked** is every instance but those that cover another value of a label that the alert carries, or none of the
+  services asked about. `cluster`, `env` and `region` are compared under all their usual names.
+- **Evidence, gaps and `faultline check`** name the instance: `prometheus prod-eu`. Its rows get the labels of which it
+  covers a single value, where they do not carry them, so that places can be compared; without such a label, series get
+  the label `source`. A service that one of them knows is no gap of the others.
+- **Alerts** that come with the webhook secret of an instance get its labels too. The rule of an alert is looked up
+  first where the alert's links lead.
+- **Rates, circuits and budgets** are each instance's own.
+- **Links** of Loki and Tempo go to the Grafana of the same name, else to the only one that may be about the same place.
+
+Sections that can be given several times: REPEATED.
+"""  # noqa: E501
+
+
 def page() -> str:
     """The whole page as Markdown."""
-    sections = [HEAD]
+    sections = [HEAD, _several()]
     for name, field in sections_in_order(Settings):
         section = NAMED_TABLES.get(name, field.annotation)
         assert isinstance(section, type)
         assert issubclass(section, BaseModel)
         title = f"{name}.NAME" if name in NAMED_TABLES else name
-        meanings = _docstrings_of_fields(section)
-        rows = [
-            _row(name, key, section, info, meanings.get(key, ""))
-            for key, info in section.model_fields.items()
-        ]
         # A docstring that is wrapped in the source is one paragraph on the page.
         about = " ".join((section.__doc__ or "").split())
         head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
-        sections.append(head + "\n".join(rows) + "\n")
+        sections.append(head + _rows(name, section) + "\n")
     return "".join(sections)
+
+
+def _several() -> str:
+    """How a section is given several times, and which can be."""
+    repeated = ", ".join(f"`{name}`" for name in sections_that_repeat(Settings))
+    return SEVERAL.replace("ROWS", _rows("name", InstanceTable)).replace("REPEATED", repeated)
+
+
+def _rows(name: str, section: type[BaseModel]) -> str:
+    meanings = _docstrings_of_fields(section)
+    rows: list[str] = []
+    # What all connectors share comes last, whatever they inherit first.
+    keys = sorted(section.model_fields.items(), key=lambda one: one[0] in SHARED_KEYS)
+    for key, info in keys:
+        rows.append(_row(name, key, section, info, meanings.get(key, "")))
+    return "\n".join(rows)
 
 
 def _docstrings_of_fields(section: type[BaseModel]) -> dict[str, str]:

@@ -2,8 +2,9 @@
 
 `load_settings` reads `faultline.toml` (or the file named), then the environment:
 `FAULTLINE_<SECTION>__<KEY>`, and for secrets also `FAULTLINE_<SECTION>__<KEY>_FILE`, the path of a
-file that holds the value, as Docker and Kubernetes mount them. A secret in the file, an unknown key
-or a wrong value stops the start with one line naming the key.
+file that holds the value, as Docker and Kubernetes mount them. A connector's section may be given
+several times (`bot.settings.instances`). A secret in the file, an unknown key or a wrong value
+stops the start with one line naming the key.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, SupportsIndex, get_args
+from typing import Any, ClassVar, SupportsIndex
 
 from pydantic import (
-    BaseModel,
     Field,
     SecretStr,
     ValidationError,
@@ -29,6 +29,15 @@ from pydantic.fields import FieldInfo
 from analysis.errors import SettingsError
 from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
+from bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
+from bot.settings.instances import (
+    OWN_KEYS,
+    add_variable,
+    instances_of,
+    problem_in,
+    refuse_secrets,
+    take_instances,
+)
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
@@ -51,12 +60,7 @@ from connectors.shared_settings import ServiceSettings
 from connectors.slack.settings import SlackSettings
 from connectors.traces.settings import TracesSettings
 
-ENV_PREFIX = "FAULTLINE_"
 DEFAULT_FILE = "faultline.toml"
-FROM_FILE = "_file"
-"""Ends the name of a variable that names a file with the secret, where the key itself does not end
-so."""
-MAX_SECRET_BYTES = 65_536
 
 
 class ServerSettings(Section):
@@ -259,36 +263,54 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
     chosen = file or (Path(named) if named else None)
     if chosen is None and Path(DEFAULT_FILE).exists():
         chosen = Path(DEFAULT_FILE)
-    values = _read_toml(chosen) if chosen else {}
-    sections = {*values, *_sections_of_environment(environ)}
+    return settings_of(_read_toml(chosen) if chosen else {}, environ)
+
+
+def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Settings of what the file holds and of the environment. Raises SettingsError."""
+    sections = {*values, *sections_of_environment(environ)}
     model = settings_model(tuple(sorted(sections - set(Settings.model_fields))))
-    _refuse_secrets(values, model)
-    for key, section, name, value in _from_environment(environ, model):
-        if section not in model.model_fields or section in NAMED_TABLES:
-            raise SettingsError(key, "no such section of the settings")
-        table = values.setdefault(section, {})
+    tables = {name: table for name, table in _tables_of(model).items() if name not in NAMED_TABLES}
+    several = sections_that_repeat(model)
+    repeated = take_instances(values, several, model.model_fields)
+    for name, table in values.items():
+        if name in tables and isinstance(table, dict):
+            refuse_secrets(name, table, tables[name])
+    for one in variables(environ, tables, repeated):
+        if one.section in repeated:
+            add_variable(one, repeated[one.section])
+            continue
+        if one.section not in tables:
+            raise SettingsError(one.name, "no such section of the settings")
+        table = values.setdefault(one.section, {})
         if not isinstance(table, dict):
-            raise SettingsError(section, "must be a table")
-        table[name] = value
+            raise SettingsError(one.section, "must be a table")
+        table[one.key] = one.value
     try:
-        return model.model_validate(values)
+        settings = model.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        key = ".".join(str(p) for p in first["loc"])
-        raise SettingsError(key, _say(first["type"], first["msg"])) from None
+        raise problem_in(error) from None
+    return settings.with_instances(instances_of(repeated, several))
 
 
-def secret_variable(section: str, name: str) -> str:
-    """The environment variable of a key."""
-    return f"{ENV_PREFIX}{section}__{name}".upper()
+def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
+    """The sections that may be given several times, as `[[section]]`."""
+    found: dict[str, type[Section]] = {}
+    tables = _tables_of(model)
+    for one in (*CONNECTORS.values(), *model.plugins.values()):
+        section = tables[one.name]
+        if one.several and not set(OWN_KEYS) & set(section.model_fields):
+            found[one.name] = section
+    return found
 
 
-def is_secret(section: type[BaseModel], name: str) -> bool:
-    """Whether the key holds a secret, so that it may come from the environment only."""
-    annotation = section.model_fields[name].annotation
-    return annotation is SecretStr or any(
-        a is SecretStr or SecretStr in get_args(a) for a in (annotation, *get_args(annotation))
-    )
+def _tables_of(model: type[Settings]) -> Mapping[str, type[Section]]:
+    found: dict[str, type[Section]] = {}
+    for name, field in model.model_fields.items():
+        table = field.annotation
+        if isinstance(table, type) and issubclass(table, Section):
+            found[name] = table
+    return found
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -304,93 +326,3 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(str(path), "nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(str(path), f"is not valid TOML: {error}") from error
-
-
-def _refuse_secrets(values: Mapping[str, Any], model: type[Settings]) -> None:
-    for name, table in values.items():
-        field = model.model_fields.get(name)
-        if field is None or name in NAMED_TABLES or not isinstance(table, dict):
-            continue
-        section = field.annotation
-        assert isinstance(section, type)
-        for key in table:
-            if (
-                key in section.model_fields
-                and is_secret(section, key)
-                and (name, key) != ("store", "database")
-            ):
-                variable = secret_variable(name, key)
-                raise SettingsError(
-                    f"{name}.{key}", f"is a secret: set {variable} in the environment instead"
-                )
-
-
-def _sections_of_environment(environ: Mapping[str, str]) -> set[str]:
-    found = set()
-    for key, value in environ.items():
-        section, mark, _ = key.removeprefix(ENV_PREFIX).lower().partition("__")
-        if key.startswith(ENV_PREFIX) and mark and value:
-            found.add(section)
-    return found
-
-
-def _from_environment(
-    environ: Mapping[str, str], model: type[Settings]
-) -> list[tuple[str, str, str, str]]:
-    """Variable, section, key and value; an empty variable counts as not set."""
-    found = []
-    for key, value in environ.items():
-        section, mark, name = key.removeprefix(ENV_PREFIX).lower().partition("__")
-        if not (key.startswith(ENV_PREFIX) and mark and value):
-            continue
-        secret = name.removesuffix(FROM_FILE)
-        if (
-            secret != name
-            and not _holds(model, section, name)
-            and _holds(model, section, secret, only_secrets=True)
-        ):
-            if environ.get(key.removesuffix(FROM_FILE.upper())):
-                raise SettingsError(
-                    key,
-                    f"{key.removesuffix(FROM_FILE.upper())} is set as well: one of them is enough",
-                )
-            found.append((key, section, secret, _secret_in(Path(value), key)))
-        else:
-            found.append((key, section, name, value))
-    return found
-
-
-def _holds(model: type[Settings], section: str, name: str, *, only_secrets: bool = False) -> bool:
-    """Whether a section has a key (that holds a secret)."""
-    field = model.model_fields.get(section) if section not in NAMED_TABLES else None
-    table = field.annotation if field is not None else None
-    if (
-        not isinstance(table, type)
-        or not issubclass(table, BaseModel)
-        or name not in table.model_fields
-    ):
-        return False
-    return not only_secrets or is_secret(table, name)
-
-
-def _secret_in(path: Path, key: str) -> str:
-    """What a mounted file holds, without the line's end that editors add. The file's content is in
-    no error."""
-    try:
-        with path.open("rb") as file:
-            held = file.read(MAX_SECRET_BYTES + 1)
-        text = held.decode("utf-8").strip()
-    except OSError as error:
-        raise SettingsError(key, f"the file {path} cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise SettingsError(key, f"the file {path} is not UTF-8 text") from None
-    if not text or len(held) > MAX_SECRET_BYTES:
-        raise SettingsError(key, f"the file {path} is empty, or too long for a secret")
-    return text
-
-
-def _say(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "no such setting"
-    message = message.removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]

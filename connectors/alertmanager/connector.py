@@ -22,7 +22,7 @@ from connectors.collection_builder import CollectionBuilder, full_window, time_o
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.prometheus.promql import one_of, quoted
-from connectors.self_hosted import headers
+from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
@@ -41,10 +41,11 @@ def build(own: AlertmanagerSettings, settings: SharedSettings) -> AlertmanagerCo
         return None
     return AlertmanagerConnector(
         own.url,
-        headers(own.token, own.username),
+        own.access("alertmanager"),
         public_url=own.public_url,
         service_labels=own.service_labels,
         names=ServiceNames.of_catalogue(settings.services),
+        limits=own.limits(LIMITS),
     )
 
 
@@ -116,14 +117,14 @@ class AlertmanagerConnector:
     def __init__(
         self,
         url: str,
-        sent: Mapping[str, str] | None = None,
+        access: ServerAccess = ANYONE,
         *,
         public_url: str | None = None,
         service_labels: Sequence[str] = ("service", "service_name", "app", "job"),
         names: ServiceNames | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(self.name, url, headers=sent, limits=limits)
+        self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
         self._page = plain_url(public_url, self.name) if public_url else self._http.base_url
         self._labels = tuple(service_labels)
         self._names = names or ServiceNames()

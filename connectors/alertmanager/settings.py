@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import SecretStr
+from connectors.self_hosted import SelfHostedSettings
+from connectors.settings_types import Names, Secrets, Url
 
-from connectors.settings_types import Names, Secrets, Section, Url
 
-
-class AlertmanagerSettings(Section):
+class AlertmanagerSettings(SelfHostedSettings):
     """Alertmanager webhooks in, and its alerts and silences as evidence:
     docs/connectors/alertmanager.md."""
 
@@ -18,9 +17,5 @@ class AlertmanagerSettings(Section):
     """Base of Alertmanager's own address. Unset: it is not asked."""
     public_url: Url | None = None
     """Base of links, where people reach Alertmanager by another address than `url`."""
-    token: SecretStr | None = None
-    """Secret. Bearer token for `url`; with `username` the password of Basic authentication."""
-    username: str | None = None
-    """User name of Basic authentication."""
     service_labels: Names = ("service", "service_name", "app", "job")
     """Labels that may name an alert's service, in this order."""

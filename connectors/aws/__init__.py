@@ -9,4 +9,5 @@ CONNECTOR = ConnectorType(
     build="connectors.aws.connector:build",
     kinds=("metrics", "logs", "spans", "changes", "topology", "monitors", "states"),
     docs="aws.md",
+    several=False,
 )

@@ -62,6 +62,7 @@ def build(own: AwsSettings, settings: SharedSettings) -> AwsConnector | None:
         services=settings.services,
         scanned_gb=own.logs_max_scanned_gb,
         endpoint_url=own.endpoint_url,
+        limits=own.limits(LIMITS),
     )
 
 

@@ -24,6 +24,7 @@ from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.aws.errors import no_answer, not_understood, refusal, retryable
 from connectors.aws.operations import allowed, session_policy
 from connectors.budgets import ByteBudget, Deadline
+from connectors.environment_trust import ca_file_of_environment
 from connectors.limits import Limits
 from connectors.rate_limiter import RateLimiter, rate_limiter_of
 from connectors.transport import retry_after
@@ -279,6 +280,10 @@ def _said(operation: str) -> Iterator[None]:
         raise not_understood(operation, error) from None
 
 
+CA_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+"""botocore's own (botocore.configprovider; botocore.httpsession)."""
+
+
 def boto_session() -> Any:
     """A session of its own, with the credentials of the environment; what describes the services is
     read only once."""
@@ -286,6 +291,9 @@ def boto_session() -> Any:
     import botocore.session
 
     core = botocore.session.Session()
+    authorities = ca_file_of_environment(*CA_VARIABLES)
+    if authorities is not None:
+        core.set_config_variable("ca_bundle", authorities)
     descriptions = _descriptions(core.get_config_variable("data_path"))
     core.register_component("data_loader", descriptions)
     session = boto3.session.Session(botocore_session=core)
@@ -356,10 +364,13 @@ class _Sender:
 
         self._json = str(model.resolved_protocol).endswith("json")
         timeout: Any = (CONNECT_S, READ_S)
+        # Its stubs do not know that it may be a file.
+        verify: Any = ca_file_of_environment(*CA_VARIABLES) or True
         self._http = URLLib3Session(
             timeout=timeout,
             proxies=get_environ_proxies(endpoint_url),
             max_pool_connections=CONCURRENCY,
+            verify=verify,
         )
 
     def __call__(self, request: Any, **_: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
+from connectors.limits import ConnectorSettings
 from connectors.settings_types import Names, Section, Url
 
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,10}){1,2}-\d{1,2}")
@@ -45,7 +46,7 @@ class AwsAccountSettings(Section):
         return value
 
 
-class AwsSettings(Section):
+class AwsSettings(ConnectorSettings):
     """AWS as a source, and CloudWatch alarms through SNS: docs/connectors/aws.md."""
 
     regions: Regions = ()

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import gzip
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -70,16 +70,25 @@ def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorCo
         raise SettingsError(
             "azure_monitor.tenant_id", "and client_id are needed beside the client secret"
         )
-    tokens = Tokens(
-        Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret), LIMITS
-    )
+    credential = Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret)
+    around = Credential.of_environment()
+    if secret is None and around.assertion_file is not None:
+        # A workload identity: what the settings name wins over what AKS put into the environment.
+        credential = replace(
+            credential,
+            tenant_id=own.tenant_id or around.tenant_id,
+            client_id=own.client_id or around.client_id,
+            assertion_file=around.assertion_file,
+        )
+    limits = own.limits(LIMITS)
+    tokens = Tokens(credential, limits)
     workspace = application = None
     if own.workspace_id is not None:
-        api = QueryApi(own.api_url, tokens, LIMITS, "azure_monitor.api_url")
+        api = QueryApi(own.api_url, tokens, limits, "azure_monitor.api_url")
         path = f"/v1/workspaces/{quote(own.workspace_id, safe='')}/query"
         workspace = AzureSource(api, path, own.portal_url, own.workspace_resource_id)
     if own.application_id is not None:
-        api = QueryApi(own.applications_url, tokens, LIMITS, "azure_monitor.applications_url")
+        api = QueryApi(own.applications_url, tokens, limits, "azure_monitor.applications_url")
         path = f"/v1/apps/{quote(own.application_id, safe='')}/query"
         application = AzureSource(api, path, own.portal_url, own.application_resource_id)
     roles = {
@@ -88,7 +97,7 @@ def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorCo
         if entry.azure_role_name
     }
     return AzureMonitorConnector(
-        workspace, application, roles, [LogTable.of(t) for t in own.log_tables]
+        workspace, application, roles, [LogTable.of(t) for t in own.log_tables], limits=limits
     )
 
 

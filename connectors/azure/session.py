@@ -7,18 +7,20 @@ Analytics API").
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
 
-from analysis.errors import BudgetExceeded, ConnectorError
+from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from connectors.budgets import ByteBudget, Deadline
 from connectors.http import HttpSession
 from connectors.limits import Limits
@@ -26,6 +28,9 @@ from connectors.transport import CALL, ERROR_BODY, Retries, Timeouts, open_clien
 from connectors.vendor_text import plain_url, problem_of, short
 
 VENDOR = "azure_monitor"
+LOGIN, IDENTITY = "https://login.microsoftonline.com", "http://169.254.169.254"
+ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+"""RFC 7523 section 2.2."""
 IDENTITY_PATH, IDENTITY_VERSION = "/metadata/identity/oauth2/token", "2018-02-01"
 """learn.microsoft.com, "How to use managed identities on a virtual machine to acquire an access
 token"."""
@@ -48,13 +53,41 @@ class Credential:
     tenant_id: str | None = None
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
+    assertion_file: str | None = None
+    """Instead of a secret: a token of the pod's service account, which AKS renews (learn.microsoft
+    .com, "Workload identity federation")."""
+
+    @classmethod
+    def of_environment(cls, environ: Mapping[str, str] = os.environ) -> Credential:
+        """The pod's workload identity, as AKS' webhook names it, else the machine's identity."""
+        return cls(
+            environ.get("AZURE_AUTHORITY_HOST", LOGIN).rstrip("/"),
+            IDENTITY,
+            environ.get("AZURE_TENANT_ID"),
+            environ.get("AZURE_CLIENT_ID"),
+            assertion_file=environ.get("AZURE_FEDERATED_TOKEN_FILE"),
+        )
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the machine itself is asked for a token."""
+        return self.client_secret is None and self.assertion_file is None
 
     @property
     def token_url(self) -> str:
         """Where the token comes from."""
-        if self.client_secret is None:
+        if self.is_managed:
             return f"{self.identity_url}{IDENTITY_PATH}"
         return f"{self.login_url}/{quote(self.tenant_id or '', safe='')}/oauth2/v2.0/token"
+
+
+def _assertion(path: str) -> str:
+    """The pod's own token as of now. Raises SettingsError."""
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"cannot be read ({type(error).__name__})"
+        raise SettingsError("AZURE_FEDERATED_TOKEN_FILE", problem) from None
 
 
 class _EntraToken(msgspec.Struct):
@@ -96,6 +129,8 @@ class Tokens:
                 timeouts=Timeouts(connect_s=TOKEN_WITHIN_S, read_s=TOKEN_WITHIN_S),
                 retries=Retries(attempts=1),
                 allow=self._buying_only,
+                # The machine's own address for identities, which no proxy reaches.
+                use_proxies=not self._credential.is_managed,
             ) as client:
                 response = await client.request(
                     **self._request(audience), extensions={CALL: "token"}
@@ -108,7 +143,7 @@ class Tokens:
 
     def _request(self, audience: str) -> dict[str, Any]:
         own = self._credential
-        if own.client_secret is None:
+        if own.is_managed:
             params = {"api-version": IDENTITY_VERSION, "resource": audience}
             if own.client_id:
                 params["client_id"] = own.client_id
@@ -118,11 +153,12 @@ class Tokens:
                 "params": params,
                 "headers": {"Metadata": "true"},
             }
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": own.client_id,
-            "client_secret": own.client_secret,
-        }
+        form = {"grant_type": "client_credentials", "client_id": own.client_id}
+        if own.client_secret is not None:
+            form["client_secret"] = own.client_secret
+        else:
+            form["client_assertion_type"] = ASSERTION_TYPE
+            form["client_assertion"] = _assertion(own.assertion_file or "")
         return {
             "method": "POST",
             "url": own.token_url,
@@ -130,7 +166,7 @@ class Tokens:
         }
 
     def _buying_only(self, request: httpx.Request) -> None:
-        method = "GET" if self._credential.client_secret is None else "POST"
+        method = "GET" if self._credential.is_managed else "POST"
         address = str(request.url.copy_with(query=None))
         if request.method != method or address != self._credential.token_url:
             problem = "a connector buys tokens and sends GET only"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pydantic import SecretStr, field_validator
 
 from connectors.azure.queries import LogTable
-from connectors.settings_types import Names, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Names, Url
 
 
-class AzureMonitorSettings(Section):
+class AzureMonitorSettings(ConnectorSettings):
     """Log Analytics and Application Insights as evidence: docs/connectors/azure_monitor.md."""
 
     workspace_id: str | None = None

@@ -75,6 +75,7 @@ def build(own: DatadogSettings, settings: SharedSettings) -> DatadogConnector | 
         app_host=own.app_host,
         env=own.env,
         services=known,
+        limits=own.limits(LIMITS),
     )
 
 

@@ -33,6 +33,7 @@ from datadog_api_client.rest import RESTClientObject
 from analysis.errors import ConnectorError
 from connectors.budgets import ByteBudget, Deadline
 from connectors.datadog.calls import Call, call_of
+from connectors.environment_trust import ca_file_of_environment, proxy_of_environment
 from connectors.limits import Limits
 from connectors.rate_limiter import RateLimiter, rate_limiter_of
 from connectors.transport import RETRYABLE
@@ -138,6 +139,8 @@ class DatadogSession:
             api_key={"apiKeyAuth": access.api_key, "appKeyAuth": access.application_key},
         )
         configuration.preload_content = False
+        configuration.proxy = proxy_of_environment(configuration.host)
+        configuration.ssl_ca_cert = ca_file_of_environment()
         # the list of calls decides; what is named here would warn, or be refused
         configuration.unstable_operations = {}  # type: ignore[assignment]
         self._client = _Client(configuration, access.limits, deadline)
@@ -184,7 +187,8 @@ class _Sending(RESTClientObject):
         super().__init__(configuration, maxsize=limits.concurrency)  # type: ignore[no-untyped-call]
         self._url = configuration.host
         self._limiter: RateLimiter = rate_limiter_of(VENDOR, self._url, limits)
-        self._allowances = allowances_of(self._url)
+        # Datadog counts by organisation: two of them at one address have their own.
+        self._allowances = allowances_of(f"{self._limiter.vendor} {self._url}")
         self._deadline = deadline
         self._budget = ByteBudget("size of datadog's answers", limits.max_bytes)
 

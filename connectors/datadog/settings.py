@@ -7,10 +7,11 @@ import re
 from pydantic import SecretStr, field_validator
 
 from connectors.datadog.links import APP_HOSTS
-from connectors.settings_types import Secrets, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Secrets, Url
 
 
-class DatadogSettings(Section):
+class DatadogSettings(ConnectorSettings):
     """Datadog webhooks in, and Datadog as a source of evidence: docs/connectors/datadog.md."""
 
     webhook_tokens: Secrets = ()

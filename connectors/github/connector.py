@@ -67,7 +67,14 @@ def build(own: GitHubSettings, settings: SharedSettings) -> GitHubConnector | No
     token = own.token.get_secret_value() if own.token else None
     jobs = {e.training_job: name for name, e in settings.services.items() if e.training_job}
     return GitHubConnector(
-        token, own.api_url, own.app_url, services, own.environments, jobs, app=app
+        token,
+        own.api_url,
+        own.app_url,
+        services,
+        own.environments,
+        jobs,
+        app=app,
+        limits=own.limits(LIMITS),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from connectors.settings_types import Names, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Names, Url
 
 
-class GitHubSettings(Section):
+class GitHubSettings(ConnectorSettings):
     """GitHub as a source of deployments, merges and code: docs/connectors/github.md."""
 
     token: SecretStr | None = None

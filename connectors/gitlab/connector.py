@@ -57,7 +57,14 @@ def build(own: GitLabSettings, settings: SharedSettings) -> GitLabConnector | No
                 f"services.{name}.gitlab_project", "must be group/project or the project's number"
             )
     jobs = {e.training_job: name for name, e in settings.services.items() if e.training_job}
-    return GitLabConnector(own.token.get_secret_value(), own.url, services, own.environments, jobs)
+    return GitLabConnector(
+        own.token.get_secret_value(),
+        own.url,
+        services,
+        own.environments,
+        jobs,
+        limits=own.limits(LIMITS),
+    )
 
 
 class GitLabConnector(CodeConnector):

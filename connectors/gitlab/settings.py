@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from connectors.settings_types import Names, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Names, Url
 
 
-class GitLabSettings(Section):
+class GitLabSettings(ConnectorSettings):
     """GitLab as a source of deployments, merges and code: docs/connectors/gitlab.md."""
 
     token: SecretStr | None = None

@@ -27,7 +27,7 @@ from connectors.grafana.rules import RuleQueriesAnswer, query_of_grafana_rule
 from connectors.grafana.settings import GrafanaSettings
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
-from connectors.self_hosted import headers
+from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
@@ -62,10 +62,11 @@ def build(own: GrafanaSettings, settings: SharedSettings) -> GrafanaConnector | 
     names = ServiceNames.of_catalogue(settings.services)
     return GrafanaConnector(
         own.url,
-        headers(own.token),
+        own.access("grafana"),
         public_url=own.public_url,
         change_tags=own.change_tags,
         names=names,
+        limits=own.limits(LIMITS),
     )
 
 
@@ -125,14 +126,14 @@ class GrafanaConnector:
     def __init__(
         self,
         url: str,
-        sent: Mapping[str, str] | None = None,
+        access: ServerAccess = ANYONE,
         *,
         public_url: str | None = None,
         change_tags: Sequence[str] = ("deploy",),
         names: ServiceNames | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(self.name, url, headers=sent, limits=limits)
+        self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
         self._page = plain_url(public_url, self.name) if public_url else self._http.base_url
         self._tags = tuple(change_tags)
         self._names = names or ServiceNames()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from connectors.settings_types import Names, Section, Url
+from connectors.self_hosted import SelfHostedSettings
+from connectors.settings_types import Names, Url
 
 
-class GrafanaSettings(Section):
+class GrafanaSettings(SelfHostedSettings):
     """Grafana's alert rules and annotations, and links to its pages: docs/connectors/grafana.md."""
 
     url: Url | None = None

@@ -9,7 +9,7 @@ query_parser.go and apiv3/http_gateway.go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -34,7 +34,7 @@ from connectors.jaeger.settings import JaegerSettings
 from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.limits import Limits
 from connectors.otlp_spans import UNREADABLE, ResourceSpans, TracesData, hex_id, span_rows
-from connectors.self_hosted import headers
+from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
@@ -61,7 +61,11 @@ def build(own: JaegerSettings, settings: SharedSettings) -> JaegerConnector | No
         return None
     names = ServiceNames.of_catalogue(settings.services)
     return JaegerConnector(
-        own.url, headers(own.token, own.username), names=names, public_url=own.public_url
+        own.url,
+        own.access("jaeger"),
+        names=names,
+        public_url=own.public_url,
+        limits=own.limits(LIMITS),
     )
 
 
@@ -152,13 +156,13 @@ class JaegerConnector:
     def __init__(
         self,
         url: str,
-        sent: Mapping[str, str] | None = None,
+        access: ServerAccess = ANYONE,
         *,
         names: ServiceNames | None = None,
         public_url: str | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(self.name, url, headers=sent, limits=limits)
+        self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
         self._page = plain_url(public_url, self.name) if public_url else self._http.base_url
         self._names = names or ServiceNames()
         self.limits = limits
@@ -204,7 +208,7 @@ class JaegerConnector:
     ) -> None:
         theirs = self._names.found(service, ask.known)
         if not theirs:
-            collection.missing.append(Missing("spans", service, NONE_FOUND))
+            collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
             return
         asked = [(name, window) for name in theirs[:MOST_NAMES] for window in windows]
         typical = [
@@ -228,7 +232,7 @@ class JaegerConnector:
             if rows and (often or not search.failed):
                 self._keep(ask, collection, search, rows)
         if all(rows is not None and not rows for rows in found):
-            collection.missing.append(Missing("spans", service, NONE_FOUND))
+            collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
 
     async def _searches(
         self, ask: _Ask, collection: CollectionBuilder, searches: Sequence[Search]

@@ -14,7 +14,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind
 from connectors.base import Check, Collected, Missing, Request
 from connectors.kubernetes.inquiry import AUTOSCALERS, EVENTS, ClusterInquiry, named_path
-from connectors.kubernetes.session import VENDOR, Cluster, ClusterAccess
+from connectors.kubernetes.session import VENDOR, Cluster, ClusterAccess, ClusterLogin
 from connectors.kubernetes.settings import KubernetesSettings
 from connectors.kubernetes.state_inquiry import NAMESPACES, NODES, state_paths
 from connectors.kubernetes.workloads import Ref, parsed, refs_of
@@ -42,9 +42,9 @@ _NOTHING = (
 
 def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnector | None:
     """The configured connector, or None without an address. Raises SettingsError."""
-    if own.url is None:
+    access = _access_of(own)
+    if access is None:
         return None
-    access = ClusterAccess(plain_url(own.url, VENDOR), own.token, own.token_file, own.ca_file)
     workloads = {}
     for service, entry in settings.services.items():
         if entry.kubernetes:
@@ -55,7 +55,19 @@ def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnec
         jobs={name: job.pods for name, job in settings.jobs.items()},
         namespaces=own.namespaces,
         page=own.page,
+        limits=own.limits(LIMITS),
     )
+
+
+def _access_of(own: KubernetesSettings) -> ClusterLogin | None:
+    if own.kubeconfig is not None:
+        # Late: YAML is read by nobody who has no such file.
+        from connectors.kubernetes.kubeconfig import read_kubeconfig
+
+        return read_kubeconfig(own.kubeconfig, own.context)
+    if own.url is None:
+        return None
+    return ClusterAccess(plain_url(own.url, VENDOR), own.token, own.token_file, own.ca_file)
 
 
 class KubernetesConnector:
@@ -66,7 +78,7 @@ class KubernetesConnector:
 
     def __init__(
         self,
-        access: ClusterAccess,
+        access: ClusterLogin,
         *,
         workloads: Mapping[str, Sequence[Ref]] | None = None,
         jobs: Mapping[str, Sequence[str]] | None = None,

@@ -37,28 +37,40 @@ NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 @dataclass(frozen=True)
+class ClusterCredentials:
+    """What is sent with each request, and what its connection is made with."""
+
+    headers: Mapping[str, str]
+    verify: ssl.SSLContext | bool
+
+
+class ClusterLogin(Protocol):
+    """Where an API server is, and as whom it is asked."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+
+    def credentials(self) -> ClusterCredentials:
+        """As of now. Blocks. Raises SettingsError, ConnectorError."""
+
+
+@dataclass(frozen=True)
 class ClusterAccess:
-    """Where the API server is, and as whom it is asked."""
+    """A login by the keys of the settings: an address and a token."""
 
     url: str
     token: SecretStr | None
     token_file: Path
     ca_file: Path | None
 
-    def bearer(self) -> str:
-        """The token as of now: that of a pod is replaced every hour. Raises SettingsError."""
+    def credentials(self) -> ClusterCredentials:
+        """As of now: the token of a pod is replaced every hour. Raises SettingsError."""
         if self.token is not None:
-            return self.token.get_secret_value()
-        try:
-            with self.token_file.open(encoding="ascii") as file:
-                token = file.read(LONGEST_TOKEN).strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(
-                "kubernetes.token_file", f"cannot be read ({type(error).__name__})"
-            ) from None
-        if not token or not token.isprintable():
-            raise SettingsError("kubernetes.token_file", "holds no token")
-        return token
+            token = self.token.get_secret_value()
+        else:
+            token = token_in(self.token_file, "kubernetes.token_file")
+        return ClusterCredentials({"Authorization": f"Bearer {token}"}, self.trust())
 
     def trust(self) -> ssl.SSLContext | bool:
         """Whom to trust: the authority of the settings, else the pod's, else those of the
@@ -74,20 +86,30 @@ class ClusterAccess:
             ) from None
 
 
+def token_in(path: Path, key: str) -> str:
+    """The token that a file holds. Raises SettingsError naming the key."""
+    try:
+        with path.open(encoding="ascii") as file:
+            token = file.read(LONGEST_TOKEN).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(key, f"cannot be read ({type(error).__name__})") from None
+    if not token or not token.isprintable():
+        raise SettingsError(key, "holds no token")
+    return token
+
+
 class Cluster:
     """A cluster's API server, with the credentials of this moment."""
 
-    def __init__(self, access: ClusterAccess, limits: Limits) -> None:
+    def __init__(self, access: ClusterLogin, limits: Limits) -> None:
         self._access = access
         self._limits = limits
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Reads]:
         """The reads of one collection. Raises SettingsError."""
-        token, trust = await asyncio.to_thread(
-            lambda: (self._access.bearer(), self._access.trust())
-        )
-        headers = {"Authorization": f"Bearer {token}"}
+        credentials = await asyncio.to_thread(self._access.credentials)
+        headers, trust = credentials.headers, credentials.verify
         whole = ReadOnlyHttp(
             VENDOR, self._access.url, headers=headers, limits=self._limits, verify=trust
         )

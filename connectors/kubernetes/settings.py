@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import SecretStr
+from pydantic import SecretStr, model_validator
 
-from connectors.settings_types import Names, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Names, Url
 
 
-class KubernetesSettings(Section):
+class KubernetesSettings(ConnectorSettings):
     """A cluster as a source: events, rollouts, states of pods and nodes:
     docs/connectors/kubernetes.md."""
 
@@ -22,9 +23,22 @@ class KubernetesSettings(Section):
     ca_file: Path | None = None
     """Certificate of the cluster's authority. Unset: the pod's own where there is one, else those
     of the system."""
+    kubeconfig: Path | None = None
+    """A kubeconfig file, instead of `url`, `token` and `ca_file`: its address, authority, and
+    token, client certificate or command (`exec`, as EKS, GKE and AKS have it)."""
+    context: str | None = None
+    """One of its contexts. Unset: its current one."""
     namespaces: Names = ()
     """Where services without `services.NAME.kubernetes` are looked for by name, and training jobs
     by their pods."""
     page: str | None = None
     """Pages of a dashboard, `https://headlamp.example.com/c/main/{kind}s/{namespace}/{name}`.
     Unset: no links."""
+
+    @model_validator(mode="after")
+    def _one_cluster(self) -> KubernetesSettings:
+        if self.kubeconfig is not None and self.url is not None:
+            raise ValueError("url and kubeconfig are both set: one of them is enough")
+        if self.context is not None and self.kubeconfig is None:
+            raise ValueError("context needs kubeconfig")
+        return self

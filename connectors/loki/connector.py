@@ -39,7 +39,7 @@ from connectors.loki.answers import (
 )
 from connectors.loki.settings import LokiSettings
 from connectors.prometheus.promql import one_of, quoted
-from connectors.self_hosted import headers
+from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
@@ -74,10 +74,11 @@ def build(own: LokiSettings, settings: SharedSettings) -> LokiConnector | None:
     grafana = settings.section(GrafanaSettings)
     return LokiConnector(
         own.url,
-        headers(own.token, own.username, own.tenant),
+        own.access("loki"),
         service_labels=own.service_labels,
         names=ServiceNames.of_catalogue(settings.services),
         explore=Explore(grafana.public_url or grafana.url, "loki", own.grafana_source),
+        limits=own.limits(LIMITS),
     )
 
 
@@ -100,16 +101,14 @@ class LokiConnector:
     def __init__(
         self,
         url: str,
-        sent: Mapping[str, str] | None = None,
+        access: ServerAccess = ANYONE,
         *,
         service_labels: Sequence[str] = ("service_name", "app", "job"),
         names: ServiceNames | None = None,
         explore: Explore | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(
-            self.name, url, headers={**CATEGORIZED, **(sent or {})}, limits=limits
-        )
+        self._http = ReadOnlyHttp(self.name, url, headers=CATEGORIZED, access=access, limits=limits)
         self._labels = tuple(service_labels)
         self._names = names or ServiceNames()
         self._explore = explore or Explore(None, "loki", "")
@@ -144,9 +143,9 @@ class LokiConnector:
         unknown = (
             f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
         )
-        collection.missing += [
-            Missing("logs", service, unknown) for service in services if service not in known
-        ]
+        for service in services:
+            if service not in known:
+                collection.missing.append(Missing("logs", service, unknown, unknown=True))
         if more:
             collection.missing.append(
                 Missing("logs", "services in scope", f"{more} more services were not asked about")

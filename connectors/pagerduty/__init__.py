@@ -9,4 +9,5 @@ CONNECTOR = ConnectorType(
     build="connectors.pagerduty.connector:build",
     kinds=("changes", "monitors", "alert"),
     docs="pagerduty.md",
+    several=False,
 )

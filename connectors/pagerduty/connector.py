@@ -49,7 +49,11 @@ def build(own: PagerDutySettings, settings: SharedSettings) -> PagerDutyConnecto
         if entry.pagerduty_service
     }
     return PagerDutyConnector(
-        own.api_token.get_secret_value(), own.api_url, own.from_email, services=known
+        own.api_token.get_secret_value(),
+        own.api_url,
+        own.from_email,
+        services=known,
+        limits=own.limits(LIMITS),
     )
 
 

@@ -8,6 +8,7 @@ which every request of a `requests` session passes, bounds all three.
 from __future__ import annotations
 
 import json
+import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ import requests
 
 from analysis.errors import ConnectorError
 from connectors.budgets import ByteBudget, Deadline
+from connectors.environment_trust import ca_file_of_environment
 from connectors.rate_limiter import RateLimiter
 from connectors.transport import retry_after
 from connectors.vendor_text import plain_url, problem_of
@@ -31,6 +33,15 @@ PAGE = 100
 MOST_POSITIONS = 10_000
 """offset + limit beyond which PagerDuty answers 400 (REST API, "Pagination")."""
 CHUNK = 65_536
+OAUTH_TOKEN = re.compile(r"pd[a-z]{2}\+")
+"""How tokens of PagerDuty's OAuth begin, with the region (developer.pagerduty.com, "Obtaining an
+OAuth Token"): `pdus+`, `pdeu+`."""
+
+
+def auth_type_of(token: str) -> str:
+    """What pdpyras calls the token: PagerDuty takes API keys as `Token token=`, and OAuth tokens as
+    `Bearer`."""
+    return "oauth2" if OAUTH_TOKEN.match(token) else "token"
 
 
 class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
@@ -48,7 +59,8 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         deadline: Deadline,
         budget: ByteBudget,
     ):
-        super().__init__(token, default_from=from_email, auth_type="token")
+        super().__init__(token, default_from=from_email, auth_type=auth_type_of(token))
+        self.verify = ca_file_of_environment() or True
         self.url = plain_url(url, VENDOR)
         self.retry = {429: 3, 503: 1}
         self.max_network_attempts = 1

@@ -7,20 +7,22 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from connectors.settings_types import Secrets, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Secrets, Url
 
 CustomValue = Literal["verdict", "headline", "cause", "service", "change", "confidence", "page"]
 """What can be written into a custom field of an incident."""
 
 
-class PagerDutySettings(Section):
+class PagerDutySettings(ConnectorSettings):
     """PagerDuty webhooks in, notes out."""
 
     webhook_secrets: Secrets = ()
     """Secret. Signing secrets of the V3 webhook subscriptions; several during rotation, separated
     by commas."""
     api_token: SecretStr | None = None
-    """Secret. REST API key; without it no notes are written and nothing is read."""
+    """Secret. REST API key, or an access token of PagerDuty's OAuth (`pdus+...`); without it no
+    notes are written and nothing is read."""
     from_email: str | None = None
     """A user's e-mail address, for the `From` header of notes."""
     api_url: Url = "https://api.pagerduty.com"

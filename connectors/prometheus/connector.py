@@ -47,6 +47,7 @@ from connectors.prometheus.series import (
     monitors_table,
 )
 from connectors.prometheus.settings import PrometheusSettings
+from connectors.server_access import ANYONE, ServerAccess
 from connectors.shared_settings import SharedSettings
 
 MAX_POINTS = 11_000
@@ -72,9 +73,13 @@ def build(own: PrometheusSettings, settings: SharedSettings) -> PrometheusConnec
     """The configured connector, or None without a URL."""
     if own.url is None:
         return None
-    token = own.token.get_secret_value() if own.token else None
     return PrometheusConnector(
-        own.url, token, step_s=own.step_s, queries=own.queries, service_label=own.service_label
+        own.url,
+        own.access("prometheus"),
+        step_s=own.step_s,
+        queries=own.queries,
+        service_label=own.service_label,
+        limits=own.limits(LIMITS),
     )
 
 
@@ -111,7 +116,7 @@ class PrometheusConnector:
     def __init__(
         self,
         url: str,
-        token: str | None = None,
+        access: ServerAccess = ANYONE,
         *,
         step_s: float = 15.0,
         queries: Mapping[str, str] | None = None,
@@ -119,8 +124,7 @@ class PrometheusConnector:
         all_services: int = ALL_SERVICES,
         limits: Limits = LIMITS,
     ) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = ReadOnlyHttp(self.name, url, headers=headers, limits=limits)
+        self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
         self._step_s = step_s
         self._queries = dict(queries or {})
         self._service_label = service_label
@@ -156,7 +160,7 @@ class PrometheusConnector:
         metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
         items, gaps = self._items(asked, rows, spans)
         for service in _without(request.scope.services, metrics):
-            gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE))
+            gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
         monitors = self._monitors(alerts, spans)
         if alerts.failed:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))

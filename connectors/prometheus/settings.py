@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
-from connectors.settings_types import Section, Url
+from connectors.self_hosted import SelfHostedSettings
+from connectors.settings_types import Url
 
 
-class PrometheusSettings(Section):
+class PrometheusSettings(SelfHostedSettings):
     """Prometheus HTTP API as a source of metrics."""
 
     url: Url | None = None
     """Base of the HTTP API. Unset: Prometheus is not asked."""
-    token: SecretStr | None = None
-    """Secret. Bearer token."""
     step_s: float = Field(default=15, gt=0)
     """Resolution of range queries, in seconds."""
     queries: Mapping[str, str] = Field(default_factory=dict)

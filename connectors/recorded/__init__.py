@@ -9,4 +9,5 @@ CONNECTOR = ConnectorType(
     build="connectors.recorded.connector:build",
     kinds=("metrics", "logs", "spans", "changes", "topology", "monitors", "states", "traces"),
     docs="recorded.md",
+    several=False,
 )

@@ -29,7 +29,7 @@ LIMITS = Limits(deadline_s=120, max_rows=50_000_000)
 def build(own: RecordedSettings, settings: SharedSettings) -> RecordedConnector | None:
     """The configured connector, or None without a case."""
     case = own.case
-    return RecordedConnector(case) if case is not None else None
+    return RecordedConnector(case, limits=own.limits(LIMITS)) if case is not None else None
 
 
 class RecordedConnector:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from connectors.settings_types import Section
+from connectors.limits import ConnectorSettings
 
 
-class RecordedSettings(Section):
+class RecordedSettings(ConnectorSettings):
     """A recorded case as the source of evidence: for the demo and for trying things out."""
 
     case: Path | None = None

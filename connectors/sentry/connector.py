@@ -47,7 +47,12 @@ def build(own: SentrySettings, settings: SharedSettings) -> SentryConnector | No
             projects[name] = entry.sentry_project
     token = own.token.get_secret_value()
     return SentryConnector(
-        own.organization, token, own.base_url, projects=projects, environments=own.environments
+        own.organization,
+        token,
+        own.base_url,
+        projects=projects,
+        environments=own.environments,
+        limits=own.limits(LIMITS),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from connectors.settings_types import Names, Secrets, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Names, Secrets, Url
 
 
-class SentrySettings(Section):
+class SentrySettings(ConnectorSettings):
     """Sentry webhooks in; issues, events, releases and suspect commits as evidence:
     docs/connectors/sentry.md."""
 

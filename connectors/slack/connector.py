@@ -73,6 +73,7 @@ def build(own: SlackSettings, settings: SharedSettings) -> SlackConnector | None
         own.api_url,
         channels=own.deploy_channels,
         services=services,
+        limits=own.limits(LIMITS),
     )
 
 

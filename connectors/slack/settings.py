@@ -6,10 +6,11 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from connectors.settings_types import Names, Secrets, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Names, Secrets, Url
 
 
-class SlackSettings(Section):
+class SlackSettings(ConnectorSettings):
     """Slack events in (HTTP or Socket Mode), replies out."""
 
     bot_token: SecretStr | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -33,7 +33,7 @@ from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.otlp_spans import hex_id
 from connectors.prometheus.promql import quoted
-from connectors.self_hosted import headers
+from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.tempo.settings import TempoSettings
@@ -68,9 +68,10 @@ def build(own: TempoSettings, settings: SharedSettings) -> TempoConnector | None
     grafana = settings.section(GrafanaSettings)
     return TempoConnector(
         own.url,
-        headers(own.token, own.username, own.tenant),
+        own.access("tempo"),
         names=ServiceNames.of_catalogue(settings.services),
         explore=Explore(grafana.public_url or grafana.url, "tempo", own.grafana_source),
+        limits=own.limits(LIMITS),
     )
 
 
@@ -130,13 +131,13 @@ class TempoConnector:
     def __init__(
         self,
         url: str,
-        sent: Mapping[str, str] | None = None,
+        access: ServerAccess = ANYONE,
         *,
         names: ServiceNames | None = None,
         explore: Explore | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(self.name, url, headers=sent, limits=limits)
+        self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
         self._names = names or ServiceNames()
         self._explore = explore or Explore(None, "tempo", "")
         self.limits = limits
@@ -160,7 +161,7 @@ class TempoConnector:
             await self._own(read, collection, request.alert, windows[-1])
         for service, searches in zip(services, of_each, strict=True):
             if not any(s.found or s.failed for s in searches):
-                collection.missing.append(Missing("spans", service, NONE_FOUND))
+                collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
         if more:
             collection.missing.append(
                 Missing("spans", "services in scope", f"{more} more services were not asked about")

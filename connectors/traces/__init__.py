@@ -10,4 +10,5 @@ CONNECTOR = ConnectorType(
     kinds=("traces",),
     docs="training-traces.md",
     reads_jobs=True,
+    several=False,
 )

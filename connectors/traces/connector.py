@@ -56,6 +56,7 @@ def build(own: TracesSettings, settings: SharedSettings) -> TrainingTracesConnec
         max_file_bytes=own.max_file_bytes,
         max_files=own.max_files,
         guard=guard,
+        limits=own.limits(LIMITS),
     )
 
 

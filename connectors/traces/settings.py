@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from connectors.settings_types import Names, Networks, Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Names, Networks, Url
 
 
-class TracesSettings(Section):
+class TracesSettings(ConnectorSettings):
     """Where training jobs leave their traces."""
 
     locations: Names = ()

@@ -69,6 +69,7 @@ def build(own: WandbSettings, settings: SharedSettings) -> WandbConnector | None
         base_url=own.base_url,
         app_url=own.app_url,
         api_key=key,
+        limits=own.limits(LIMITS),
     )
 
 

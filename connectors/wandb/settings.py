@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from pydantic import Field, SecretStr
 
-from connectors.settings_types import Section, Url
+from connectors.limits import ConnectorSettings
+from connectors.settings_types import Url
 
 
-class WandbSettings(Section):
+class WandbSettings(ConnectorSettings):
     """Weights & Biases as a source of training metrics: docs/connectors/wandb.md."""
 
     entity: str | None = None

@@ -348,3 +348,21 @@ def test_the_local_server_and_our_requests_follow_the_published_specification(
             validators.OAS30Validator({**spec, "$ref": pointer}).validate(answer)
             checked.add(path)
     assert len(checked) == 10
+
+
+@pytest.mark.parametrize(
+    ("token", "sent"),
+    [
+        ("u+abcdefghijklmnop", "Token token=u+abcdefghijklmnop"),
+        # An example of PagerDuty's own page, "Obtaining an App OAuth Token".
+        (
+            "pdus+_0XBPWQQ_dfd3c718-4a46-400d-a8ec-45bab1fd417e",
+            "Bearer pdus+_0XBPWQQ_dfd3c718-4a46-400d-a8ec-45bab1fd417e",
+        ),
+        ("pdeu+_0XBPWQQ", "Bearer pdeu+_0XBPWQQ"),
+    ],
+)
+def test_tokens_of_oauth_are_sent_as_such(server: LocalServer, token: str, sent: str) -> None:
+    serve_incident(server)
+    asyncio.run(PagerDutyConnector(token, server.url).check())
+    assert {asked.headers["Authorization"] for asked in server.asked} == {sent}

@@ -17,6 +17,7 @@ from connectors.base import collect_one
 from connectors.joined_windows import merged
 from connectors.limits import Limits
 from connectors.prometheus.connector import MAX_POINTS, PrometheusConnector, step
+from connectors.server_access import bearer
 from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 
@@ -232,7 +233,9 @@ def test_a_server_that_does_not_answer_is_a_gap_for_everything(
     server.on("/api/v1/label/__name__/values", reply)
     limits = Limits(deadline_s=6, max_bytes=1_000_000)
     collected = asyncio.run(
-        collect_one(PrometheusConnector(server.url, "t", limits=limits), request_for(tmp_path))
+        collect_one(
+            PrometheusConnector(server.url, bearer("t"), limits=limits), request_for(tmp_path)
+        )
     )
     assert {m.kind for m in collected.missing} == {"metrics", "monitors"}
     assert all(words in m.reason for m in collected.missing), collected.missing

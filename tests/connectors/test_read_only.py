@@ -117,6 +117,21 @@ def test_a_server_that_answers_nonsense_makes_gaps_and_no_failure(
     assert not any("internal error" in m.reason for m in collected.missing)
 
 
+@pytest.mark.parametrize("name", CONNECTORS)
+def test_the_deadline_and_the_size_of_every_connector_are_settings(
+    name: str, server: LocalServer, case: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aws_credentials(monkeypatch)
+    settings = settings_for(server, case, name)
+    usual = CONNECTORS[name].configured(settings)
+    own = getattr(settings, name).model_copy(update={"deadline_s": 7.0, "max_mb": 0.5})
+    given = CONNECTORS[name].configured(settings.model_copy(update={name: own}))
+    assert usual is not None
+    assert given is not None
+    assert (given.limits.deadline_s, given.limits.max_bytes) == (7.0, 524_288)
+    assert given.limits.requests_per_s == usual.limits.requests_per_s
+
+
 def test_nothing_is_built_from_settings_that_configure_nothing() -> None:
     assert build_connectors(Settings()) == ()
 

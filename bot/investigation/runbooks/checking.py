@@ -7,6 +7,8 @@ from bot.investigation.runbooks.linting import lint
 from bot.investigation.runbooks.runbook import usable_queries
 from bot.settings import Settings
 from connectors.base import Check
+from connectors.datadog.settings import DatadogSettings
+from connectors.prometheus.settings import PrometheusSettings
 
 NAME = "runbooks"
 MOST_LINES = 200
@@ -30,17 +32,11 @@ def runbook_checks(settings: Settings) -> list[Check]:
 
 def _not_asked(library: RunbookLibrary, settings: Settings) -> str:
     """Queries for connectors that are not set up: no fault, for others may share the files."""
-    missing = {
-        name
-        for name, there in (
-            ("prometheus", settings.prometheus.url is not None),
-            (
-                "datadog",
-                settings.datadog.api_key is not None and settings.datadog.app_key is not None,
-            ),
-        )
-        if not there
+    asked = {
+        "prometheus": any(one.url for one in settings.sections(PrometheusSettings)),
+        "datadog": any(one.api_key and one.app_key for one in settings.sections(DatadogSettings)),
     }
+    missing = {name for name, is_asked in asked.items() if not is_asked}
     queries = [
         q for one in library.runbooks.values() for q in usable_queries(one.keys) if q[0] in missing
     ]

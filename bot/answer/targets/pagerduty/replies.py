@@ -31,6 +31,8 @@ from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.store import Store, StoredInvestigation
+from connectors.environment_trust import ca_file_of_environment
+from connectors.pagerduty.session import auth_type_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)
@@ -248,9 +250,11 @@ class PagerDutyReplies:
                 "pagerduty.api_token" if settings.api_token is None else "pagerduty.from_email"
             )
             raise ConnectorError(VENDOR, "create note", f"{missing} is not set")
+        token = settings.api_token.get_secret_value()
         session = pdpyras.APISession(
-            settings.api_token.get_secret_value(), default_from=settings.from_email
+            token, default_from=settings.from_email, auth_type=auth_type_of(token)
         )
+        session.verify = ca_file_of_environment() or True
         session.url = settings.api_url
         session.timeout = REQUEST_TIMEOUT_S
         session.retry = dict(RETRIES)

@@ -27,6 +27,7 @@ from bot.investigation.model.tools.found import (
     span_of,
 )
 from connectors.base import Connector
+from connectors.instances import vendor_of
 
 MAX_SERVICES = 5
 MAX_ASKS = 6
@@ -52,7 +53,11 @@ class CollectArguments(Arguments):
 
 def askable(connectors: Sequence[Connector]) -> list[Connector]:
     """Connectors that can bring something new."""
-    return [c for c in connectors if c.name not in NOT_ASKED and tuple(c.kinds) != ("traces",)]
+    found = []
+    for connector in connectors:
+        if vendor_of(connector) not in NOT_ASKED and tuple(connector.kinds) != ("traces",):
+            found.append(connector)
+    return found
 
 
 async def collect(bench: Bench, asked: CollectArguments) -> Found:

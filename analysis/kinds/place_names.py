@@ -1,0 +1,36 @@
+"""What vendors call the environment, the cluster and the region that something runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PLACE_LABELS: Mapping[str, tuple[str, ...]] = {
+    "environment": (
+        "environment",
+        "env",
+        "deployment_environment_name",
+        "deployment_environment",
+        "deployment.environment.name",
+        "deployment.environment",
+        "stage",
+    ),
+    "cluster": (
+        "cluster",
+        "kube_cluster_name",
+        "k8s_cluster",
+        "k8s_cluster_name",
+        "k8s.cluster.name",
+        "cluster_name",
+        "kubernetes_cluster",
+    ),
+    "region": ("region", "aws_region", "cloud_region", "cloud.region"),
+}
+"""Labels by what they say: Prometheus and Kubernetes, Datadog's unified tagging, OpenTelemetry."""
+
+
+def same_place_labels(label: str) -> tuple[str, ...]:
+    """The labels that say the same as this one, itself included."""
+    for names in PLACE_LABELS.values():
+        if label in names:
+            return names
+    return (label,)

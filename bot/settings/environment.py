@@ -1,0 +1,119 @@
+"""What the environment says of the settings: `FAULTLINE_<SECTION>__<KEY>`.
+
+Of a section that is given several times, `FAULTLINE_<SECTION>__<NAME>__<KEY>`. A secret may also
+lie in a file, which the variable with `_FILE` at its end names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from pydantic import BaseModel, SecretStr
+
+from analysis.errors import SettingsError
+from connectors.instance_settings import variable_part
+
+ENV_PREFIX = "FAULTLINE_"
+FROM_FILE = "_file"
+"""Ends the name of a variable that names a file with the secret, where the key itself does not end
+so."""
+MAX_SECRET_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable that is set. `instance` is the middle of its name, in small letters."""
+
+    name: str
+    section: str
+    instance: str | None
+    key: str
+    value: str
+
+
+def secret_variable(section: str, name: str, instance: str | None = None) -> str:
+    """The environment variable of a key."""
+    middle = f"{variable_part(instance)}__" if instance else ""
+    return f"{ENV_PREFIX}{section}__{middle}{name}".upper()
+
+
+def is_secret(section: type[BaseModel], name: str) -> bool:
+    """Whether the key holds a secret, so that it may come from the environment only."""
+    annotation = section.model_fields[name].annotation
+    return annotation is SecretStr or any(
+        a is SecretStr or SecretStr in get_args(a) for a in (annotation, *get_args(annotation))
+    )
+
+
+def sections_of_environment(environ: Mapping[str, str]) -> set[str]:
+    """The sections that variables name, whether they exist or not."""
+    return {section for _, section, _, _ in _set_variables(environ)}
+
+
+def variables(
+    environ: Mapping[str, str],
+    sections: Mapping[str, type[BaseModel]],
+    several: Container[str],
+) -> Iterator[Variable]:
+    """Every variable that is set; `several` are the sections that are given several times.
+
+    Raises SettingsError for a file that holds no secret.
+    """
+    for name, section, rest, value in _set_variables(environ):
+        instance = None
+        key = rest
+        if section in several:
+            instance, mark, key = rest.partition("__")
+            if not mark:
+                problem = f"name the one of [[{section}]] that it is for, as in "
+                raise SettingsError(name, problem + secret_variable(section, rest, "name"))
+        secret = _named_by_file(key, sections.get(section))
+        if secret is None:
+            yield Variable(name, section, instance, key, value)
+        else:
+            held = _from_file(name, value, environ)
+            yield Variable(name, section, instance, secret, held)
+
+
+def _set_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
+    """Name, section, rest of the name and value; an empty variable counts as not set."""
+    for name, value in environ.items():
+        section, mark, rest = name.removeprefix(ENV_PREFIX).lower().partition("__")
+        if name.startswith(ENV_PREFIX) and mark and value:
+            yield name, section, rest, value
+
+
+def _named_by_file(key: str, model: type[BaseModel] | None) -> str | None:
+    """The secret whose file this key names; None where it names none."""
+    if model is None or key in model.model_fields or not key.endswith(FROM_FILE):
+        return None
+    secret = key.removesuffix(FROM_FILE)
+    if secret in model.model_fields and is_secret(model, secret):
+        return secret
+    return None
+
+
+def _from_file(name: str, path: str, environ: Mapping[str, str]) -> str:
+    direct = name.removesuffix(FROM_FILE.upper())
+    if environ.get(direct):
+        raise SettingsError(name, f"{direct} is set as well: one of them is enough")
+    return _secret_in(Path(path), name)
+
+
+def _secret_in(path: Path, key: str) -> str:
+    """What a mounted file holds, without the line's end that editors add. The file's content is in
+    no error."""
+    try:
+        with path.open("rb") as file:
+            held = file.read(MAX_SECRET_BYTES + 1)
+        text = held.decode("utf-8").strip()
+    except OSError as error:
+        raise SettingsError(key, f"the file {path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise SettingsError(key, f"the file {path} is not UTF-8 text") from None
+    if not text or len(held) > MAX_SECRET_BYTES:
+        raise SettingsError(key, f"the file {path} is empty, or too long for a secret")
+    return text

@@ -1,0 +1,137 @@
+"""Sections that are given several times: `[[prometheus]]`, each table with a name.
+
+The connectors' part of it is `connectors.instance_settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from analysis.errors import SettingsError
+from bot.settings.environment import Variable, is_secret, secret_variable
+from connectors.covers import Covers
+from connectors.instance_settings import InstanceSettings, InstanceTable, variable_part
+from connectors.settings_types import Section
+
+OWN_KEYS = ("name", "covers")
+
+Tables = dict[str, dict[str, Any]]
+"""The tables of one section, by the middle of their variables' names."""
+
+
+def take_instances(
+    values: dict[str, Any], allowed: Mapping[str, type[Section]], known: Iterable[str]
+) -> dict[str, Tables]:
+    """The sections that are lists of tables, taken out of `values`.
+
+    `allowed` are those that may be given so, `known` all. Raises SettingsError naming section and
+    table.
+    """
+    found: dict[str, Tables] = {}
+    for section in [name for name, value in values.items() if isinstance(value, list)]:
+        given = values[section]
+        if section not in known:
+            continue
+        if section not in allowed:
+            raise SettingsError(section, f"must be one table, [{section}]")
+        del values[section]
+        if given:
+            found[section] = _by_name(section, given)
+        for table in found.get(section, {}).values():
+            refuse_secrets(section, table, allowed[section], table["name"])
+    return found
+
+
+def refuse_secrets(
+    section: str, table: Mapping[str, Any], model: type[BaseModel], instance: str | None = None
+) -> None:
+    """Raise SettingsError where a table of the file holds a secret."""
+    for key in table:
+        is_exempt = (section, key) == ("store", "database")
+        if key in model.model_fields and is_secret(model, key) and not is_exempt:
+            variable = secret_variable(section, key, instance)
+            path = f"{section}.{instance}.{key}" if instance else f"{section}.{key}"
+            raise SettingsError(path, f"is a secret: set {variable} in the environment instead")
+
+
+def add_variable(one: Variable, tables: Tables) -> None:
+    """Put what a variable says into its table. Raises SettingsError where there is none."""
+    table = tables.get(one.instance or "")
+    if table is None:
+        names = ", ".join(table["name"] for table in tables.values())
+        problem = f"there is no such table: [[{one.section}]] has {names}"
+        raise SettingsError(one.name, problem)
+    if one.key in OWN_KEYS:
+        raise SettingsError(one.name, f"{one.key} stands in the file alone")
+    table[one.key] = one.value
+
+
+def instances_of(
+    found: Mapping[str, Tables], allowed: Mapping[str, type[Section]]
+) -> dict[str, tuple[InstanceSettings, ...]]:
+    """The instances, checked. Raises SettingsError naming section, table and key."""
+    instances: dict[str, tuple[InstanceSettings, ...]] = {}
+    for section, tables in found.items():
+        model = allowed[section]
+        made = [_instance(section, table, model) for table in tables.values()]
+        instances[section] = tuple(made)
+    return instances
+
+
+def problem_in(error: ValidationError, *above: str) -> SettingsError:
+    """The first thing that is wrong, in one line that names the key."""
+    first = error.errors(include_input=False)[0]
+    key = ".".join([*above, *(str(part) for part in first["loc"])])
+    if first["type"] == "extra_forbidden":
+        return SettingsError(key, "no such setting")
+    message = first["msg"].removeprefix("Value error, ")
+    return SettingsError(key, message[:1].lower() + message[1:])
+
+
+def _by_name(section: str, given: list[Any]) -> Tables:
+    tables: Tables = {}
+    for table in given:
+        if not isinstance(table, dict):
+            raise SettingsError(section, f"must be a table or several of [[{section}]]")
+        name = table.get("name")
+        if name is None:
+            problem = f'each [[{section}]] needs a name, such as name = "prod-eu"'
+            raise SettingsError(section, problem)
+        if not isinstance(name, str) or not _is_usable(name):
+            problem = "must be letters and digits, with single - _ or . between, 40 at most"
+            raise SettingsError(f"{section}.name", f"{str(name)[:60]!r} {problem}")
+        part = variable_part(name)
+        other = tables.get(part)
+        if other is not None:
+            raise SettingsError(f"{section}.name", _clash(section, name, other["name"]))
+        tables[part] = dict(table)
+    return tables
+
+
+def _is_usable(name: str) -> bool:
+    try:
+        InstanceTable(name=name)
+    except ValidationError:
+        return False
+    return True
+
+
+def _clash(section: str, name: str, other: str) -> str:
+    if name == other:
+        return f"two of [[{section}]] are named {name!r}"
+    variable = secret_variable(section, "", name)
+    return f"{other!r} and {name!r} of [[{section}]] have the same variables, {variable}..."
+
+
+def _instance(section: str, table: Mapping[str, Any], model: type[Section]) -> InstanceSettings:
+    name = table["name"]
+    own = {key: value for key, value in table.items() if key not in OWN_KEYS}
+    try:
+        head = InstanceTable(name=name, covers=table.get("covers", {}))
+        checked = model.model_validate(own)
+    except ValidationError as error:
+        raise problem_in(error, section, name) from None
+    return InstanceSettings(name, Covers.of(head.covers), checked)

@@ -1,0 +1,33 @@
+"""What some connectors can do besides collecting."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from analysis.kinds.watched_signals import AlertQuery
+from analysis.vocabulary import Alert
+
+
+@runtime_checkable
+class KnowsAlerts(Protocol):
+    """A connector whose vendor knows more of an alert than its webhook said."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name; its vendor is the alert's source."""
+
+    async def enrich(self, alert: Alert) -> Alert:
+        """The alert with the vendor's details in its labels."""
+
+
+@runtime_checkable
+class KnowsRules(Protocol):
+    """A connector whose server evaluates alert rules."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+
+    async def rule_of(self, alert: Alert) -> AlertQuery | None:
+        """The expression of the rule that sent the alert; None where the server has no such
+        rule."""

@@ -1,0 +1,35 @@
+"""The authorities and proxies that the environment names, for clients that do not look themselves.
+
+httpx and aiohttp read `SSL_CERT_FILE` as OpenSSL does; requests, urllib3 and botocore do not.
+Datadog's client reads no proxy either.
+"""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+
+def ca_file_of_environment(*before: str) -> str | None:
+    """The file of authorities to trust instead of the client's own; None where none is named.
+
+    `before` are variables of the client's own, which win over `SSL_CERT_FILE`.
+    """
+    for variable in (*before, "SSL_CERT_FILE"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    return None
+
+
+def proxy_of_environment(url: str) -> str | None:
+    """The proxy for an address: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, but for hosts of
+    `NO_PROXY`."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    if found and "://" not in found:
+        found = f"http://{found}"
+    return found
