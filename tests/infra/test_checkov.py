@@ -4,7 +4,6 @@ find."""
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from infra.checks.checkov import PASSED_OVER, failed_checks
 from infra.checks.defects import TERRAFORM, Defect
 from infra.checks.terraform import MODULES, change
 from infra.checks.tools import NotHere
-
 
 Found = dict[str, list[str]]
 
