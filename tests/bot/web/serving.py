@@ -91,10 +91,10 @@ class Server:
 
 @contextmanager
 def serving(server: Server, directory: Path, settings: Settings | None = None) -> Iterator[Site]:
-    """Serve the pages of an empty store below `directory`."""
+    """Serve the pages of the store below `directory`; where there is none, of an empty one."""
     engine = store_engine(f"sqlite:///{directory / 'store.db'}")
     store, cases = Store(engine), directory / "cases"
-    cases.mkdir()
+    cases.mkdir(exist_ok=True)
 
     async def case_path(investigation_id: str) -> Path | None:
         folder = cases / investigation_id
