@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analysis.vocabulary import Alert
+from bot.intake.alert_sources import alert_sources
 from bot.settings import Settings
 from bot.store.store import Store
 from bot.web.pages import page_routes
@@ -89,6 +91,10 @@ class Server:
         self._thread.join(timeout=10)
 
 
+# To find them, the metadata of every installed package is read.
+known_sources = cache(alert_sources)
+
+
 @contextmanager
 def serving(server: Server, directory: Path, settings: Settings | None = None) -> Iterator[Site]:
     """Serve the pages of the store below `directory`; where there is none, of an empty one."""
@@ -100,7 +106,8 @@ def serving(server: Server, directory: Path, settings: Settings | None = None) -
         folder = cases / investigation_id
         return folder if folder.is_dir() else None
 
-    server.app = Starlette(routes=page_routes(settings or Settings(), store, case_path))
+    routes = page_routes(settings or Settings(), store, case_path, sources=known_sources())
+    server.app = Starlette(routes=routes)
     try:
         yield Site(server.url, store, cases)
     finally:
