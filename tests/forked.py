@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -36,6 +37,11 @@ class ForkedProcess:
         """End it now, as the kernel does, and wait for its end."""
         self._process.kill()
         self._process.join()
+
+
+def tell_modules(ready: Connection) -> None:
+    """Send the names of all modules that are loaded."""
+    ready.send(sorted(sys.modules))
 
 
 def _live(
