@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,10 @@ def static(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
 
 
+@cache
 def template_environment() -> jinja2.Environment:
-    """Templates that escape everything and make hidden characters visible before."""
+    """Templates that escape everything and make hidden characters visible before; compiled once in
+    a process."""
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=True,

@@ -308,16 +308,17 @@ def _table(rows: Sequence[_MetricRow]) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class ChangedConfig:
-    """What differs between two runs' configurations: key -> (before, after), absent as None."""
+    """What differs between two runs' configurations: key -> (before, after) as JSON text, absent as
+    None."""
 
     values: Mapping[str, tuple[str | None, str | None]]
 
     @property
     def diff(self) -> str:
-        """One line per value taken out and put in, at most MOST_CHANGED keys."""
+        """One line per value taken out and put in, secrets hidden, at most MOST_CHANGED keys."""
         lines = []
         for key in list(self.values)[:MOST_CHANGED]:
-            before, after = self.values[key]
+            before, after = (_shown(key, value) for value in self.values[key])
             if before is not None:
                 lines.append(f"-{key}: {before}")
             if after is not None:
@@ -329,12 +330,12 @@ class ChangedConfig:
 
 
 def changed_config(before: WandbRun, after: WandbRun) -> ChangedConfig:
-    """The configurations side by side, nested keys joined by dots, secrets hidden."""
+    """The configurations side by side, nested keys joined by dots."""
     old, new = _flat(before.config), _flat(after.config)
     changed = {}
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key):
-            changed[key] = (_shown(key, old.get(key)), _shown(key, new.get(key)))
+            changed[key] = (old.get(key), new.get(key))
     return ChangedConfig(changed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -52,17 +52,32 @@ def events(of_instance: str = "", of_cluster: str = "") -> Answer:
     return answer
 
 
-def collect(folder: Path, **replies: Answer) -> Collected:
-    """What is collected of checkout, whose database answers so."""
+class Database:
+    """A service of one database at a stand-in."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self._cloud = AwsStandIn(NOW)
+        self._usual = self._cloud.replies
+        self._cloud.serve(server)
+        tables = settings(server.url)
+        tables["services"] = {"checkout": {"aws": {"databases": ["checkout-db"]}}}
+        connector = CONNECTOR.configured(Settings.model_validate(tables))
+        assert connector is not None
+        self._connector = connector
+
+    def collect(self, folder: Path, **replies: Answer) -> Collected:
+        """What is collected of checkout, whose database answers so."""
+        self._cloud.replies = self._usual | replies
+        return asyncio.run(collect_one(self._connector, asked(folder, "checkout")))
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    """One for all: boto3 takes longer to make its clients than they to ask."""
     with LocalServer() as server, pytest.MonkeyPatch.context() as environment:
         for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
             environment.setenv(f"AWS_{key}", "test")
-        made = AwsStandIn(NOW)
-        made.replies |= replies
-        made.serve(server)
-        connector = CONNECTOR.configured(Settings.model_validate(settings(server.url)))
-        assert connector is not None
-        return asyncio.run(collect_one(connector, asked(folder, "checkout")))
+        yield Database(server)
 
 
 def facts(found: Collected) -> set[tuple[str, str]]:
@@ -81,16 +96,24 @@ def facts(found: Collected) -> set[tuple[str, str]]:
         ("resetting-master-credentials", "database_access_changed"),
     ],
 )
-def test_a_status_that_serves_nobody_is_a_fact(tmp_path: Path, status: str, fact: str) -> None:
-    found = collect(tmp_path, DescribeDBInstances=instance(status), DescribeEvents=events())
+def test_a_status_that_serves_nobody_is_a_fact(
+    database: Database, tmp_path: Path, status: str, fact: str
+) -> None:
+    found = database.collect(
+        tmp_path, DescribeDBInstances=instance(status), DescribeEvents=events()
+    )
     assert facts(found) == {("checkout", fact)}
     row = found.tables["states"].row(0, named=True)
     assert (row["value"], row["expected"]) == (status, "available")
 
 
 @pytest.mark.parametrize("status", ["available", "backing-up", "modifying", "creating"])
-def test_a_database_that_serves_has_no_fact(tmp_path: Path, status: str) -> None:
-    found = collect(tmp_path, DescribeDBInstances=instance(status), DescribeEvents=events())
+def test_a_database_that_serves_has_no_fact(
+    database: Database, tmp_path: Path, status: str
+) -> None:
+    found = database.collect(
+        tmp_path, DescribeDBInstances=instance(status), DescribeEvents=events()
+    )
     assert "states" not in found.tables or not found.tables["states"].height
 
 
@@ -109,18 +132,20 @@ def test_a_database_that_serves_has_no_fact(tmp_path: Path, status: str) -> None
         ("Replication has stopped.", "database_lagging"),
     ],
 )  # fmt: skip
-def test_an_event_says_what_happened_and_when(tmp_path: Path, message: str, fact: str) -> None:
+def test_an_event_says_what_happened_and_when(
+    database: Database, tmp_path: Path, message: str, fact: str
+) -> None:
     replies = {"DescribeDBInstances": instance("available"), "DescribeEvents": events(message)}
-    found = collect(tmp_path, **replies)
+    found = database.collect(tmp_path, **replies)
     assert facts(found) == {("checkout", fact)}
     assert found.tables["states"]["since"][0] == NOW - timedelta(minutes=8)
 
 
-def test_a_cluster_tells_of_its_failover(tmp_path: Path) -> None:
+def test_a_cluster_tells_of_its_failover(database: Database, tmp_path: Path) -> None:
     member = "<DBClusterIdentifier>checkout-cluster</DBClusterIdentifier>"
     told = events(of_cluster="Completed failover to DB instance: checkout-db-2")
     replies = {"DescribeDBInstances": instance("available", member), "DescribeEvents": told}
-    assert facts(collect(tmp_path, **replies)) == {("checkout", "database_failed_over")}
+    assert facts(database.collect(tmp_path, **replies)) == {("checkout", "database_failed_over")}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.connectors.pagerduty_server import INCIDENT
 from tests.connectors.test_read_only import aws_credentials, case, settings_for, stand_in
 
 __all__ = ["case"]
-DAYS = 7
+DAYS = 2
 OF_EVENTS = {"alert", "changes", "logs", "spans"}
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loopback.preloaded import run_preloaded
 from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.plugin_programs import collect, refusals
 from tests.docs.test_extending import example
+from tests.forked import ForkedProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 STATUS_PAGE = example("A connector")
@@ -23,42 +24,6 @@ INCIDENT = {
     "status": "investigating",
     "created_at": "2026-03-02T11:40:00Z",
 }
-COLLECT = """
-import asyncio, json, os, pickle, tempfile
-from pathlib import Path
-from bot.settings import load_settings
-from connectors.base import collect_one
-from connectors.registry import build_connectors
-from tests.connectors.conftest import request_for
-
-answers = []
-for environ in (os.environ, {"FAULTLINE_STATUSPAGE__URL": os.environ["PAGE"]}):
-    settings = load_settings(environ=environ)
-    assert pickle.loads(pickle.dumps(settings)) == settings
-    (connector,) = build_connectors(settings)
-    found = asyncio.run(collect_one(connector, request_for(Path(tempfile.mkdtemp()))))
-    answers.append([connector.name, found.tables["monitors"]["monitor"].to_list()])
-print(json.dumps(answers))
-"""
-"""Collects with the settings file, then with the environment alone."""
-REFUSALS = """
-import json, sys
-from pathlib import Path
-from analysis.errors import SettingsError
-from bot.settings import load_settings
-
-said = []
-for text in json.loads(sys.argv[1]):
-    file = Path("given.toml")
-    file.write_text(text)
-    try:
-        load_settings(file, {})
-        said.append("taken")
-    except SettingsError as error:
-        said.append(str(error))
-print(json.dumps(said))
-"""
-"""What the settings say of each of these files."""
 
 
 class Machine:
@@ -102,17 +67,11 @@ class Machine:
             given["FAULTLINE_CONFIG"] = str(self.settings)
         return given
 
-    def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """A Python command that sees them."""
-        return subprocess.run(
-            [sys.executable, *command],
-            env=self.environ(**environ),
-            cwd=self.packages.parent,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+    def run(self, function: Callable[..., None], argument: object) -> Any:
+        """What the function says in a process that sees them."""
+        forked = ForkedProcess(function, self.environ(), self.packages.parent, argument)
+        forked.kill()
+        return forked.said
 
     def check(self, **environ: str) -> subprocess.CompletedProcess[str]:
         """`faultline check`."""
@@ -134,13 +93,12 @@ def test_an_installed_connector_collects_and_is_checked(machine: Machine) -> Non
     with LocalServer() as server:
         server.on("/api/v2/incidents.json", Reply({"incidents": [INCIDENT]}))
         machine.settings.write_text(f'[statuspage]\nurl = "{server.url}"\n')
-        collected = machine.run("-c", COLLECT, PAGE=server.url)
+        collected = machine.run(collect, server.url)
         machine.install("broken", "broken", "import not_installed", {"broken": "broken:CONNECTOR"})
         machine.install("shadow", "shadow", STATUS_PAGE, {"loki": "shadow:CONNECTOR"})
         checked = machine.check()
         assert server.methods == {"GET"}
-    assert collected.returncode == 0, collected.stderr
-    assert json.loads(collected.stdout) == [["statuspage", ["Elevated errors"]]] * 2
+    assert collected == [("statuspage", ["Elevated errors"])] * 2
     assert checked.stderr == ""
     lines = [" ".join(line.split()) for line in checked.stdout.splitlines()]
     assert "ok statuspage 1 incidents can be read; there is nothing to write" in lines
@@ -171,9 +129,7 @@ def test_its_settings_are_validated_and_a_broken_plug_in_is_one_clear_line(
     for name, (code, _) in PACKAGES.items():
         machine.install(f"faultline-{name}", name, code, {name: f"{name}:CONNECTOR"})
     files = [*SECTIONS, *(f'[{name}]\nurl = "http://x"\n' for name in PACKAGES)]
-    answered = machine.run("-c", REFUSALS, json.dumps(files))
-    assert answered.returncode == 0, answered.stderr
-    said = json.loads(answered.stdout)
+    said = machine.run(refusals, files)
     for one, expected in zip(said, SECTIONS.values(), strict=False):
         assert one.startswith(expected)
     for one, (name, (_, expected)) in zip(said[len(SECTIONS) :], PACKAGES.items(), strict=True):

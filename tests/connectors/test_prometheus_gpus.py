@@ -277,7 +277,7 @@ def test_a_configured_query_replaces_a_gpu_signal(fleet: RunningPrometheus, tmp_
 def large() -> str:
     """40 hosts of 8; one GPU is slow, one has an Xid."""
     text = OpenMetrics()
-    for t in range(START, END, 120):
+    for t in range(START, END, 240):
         late = t >= ONSET.timestamp()
         for host in range(40):
             for gpu in range(8):

@@ -31,12 +31,13 @@ moved before."""
 
 def names_in(file: Path) -> set[str]:
     """Texts and names of attributes in a file: how an operation is named where it is called."""
-    tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return {n.value for n in tree if isinstance(n, ast.Constant) and isinstance(n.value, str)} | {
-        n.attr
-        for n in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(n, ast.Attribute)
-    }
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)
+    return names
 
 
 def test_files_are_written_from_the_list() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -165,19 +166,23 @@ def test_details_that_are_no_phases_are_no_chart(details: dict[str, object]) -> 
     assert phases_of(straggler(**details)) is None
 
 
+@cache
+def recorded(shared: Path, name: str) -> tuple[Case, Diagnosis]:
+    case = read_case(shared / "cases" / name)
+    return case, diagnose(case)
+
+
 @pytest.mark.parametrize(
     "name", ["rootcausebench-01", "online-boutique-04", "petshop-03", "train-ticket-02"]
 )
 def test_recorded_incidents_have_a_chart(shared: Path, name: str) -> None:
-    case = read_case(shared / "cases" / name)
-    assert decisive_chart(case, diagnose(case)) is not None
+    assert decisive_chart(*recorded(shared, name)) is not None
 
 
 def test_every_kind_of_series_of_a_recorded_incident_can_be_drawn(shared: Path) -> None:
     drawn = set()
     for name in ("rootcausebench-01", "train-ticket-02"):
-        case = read_case(shared / "cases" / name)
-        diagnosis = diagnose(case)
+        case, diagnosis = recorded(shared, name)
         for finding in diagnosis.findings:
             if (finding.kind, finding.series.get("table")) not in drawn:
                 alone = diagnosis.model_copy(update={"causes": (), "findings": (finding,)})

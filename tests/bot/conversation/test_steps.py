@@ -117,8 +117,16 @@ def shop_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_answered(write_shop(tmp_path_factory.mktemp("shop") / "case"))
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPool]:
+    """One process, as it takes longer to start than to read a trace."""
+    pool = ProcessPool(workers=1)
+    yield pool
+    pool.close()
+
+
 @pytest.fixture
-def talk(tmp_path: Path) -> Iterator[Talk]:
+def talk(tmp_path: Path, pool: ProcessPool) -> Iterator[Talk]:
     slack = LoopbackSlack(channels={PUBLIC: "incidents", PRIVATE: "secret", DM: "ada"})
     slack.private.add(PRIVATE)
     url, stop = serve_in_thread(slack.app)
@@ -127,10 +135,9 @@ def talk(tmp_path: Path) -> Iterator[Talk]:
         slack=SlackSettings(bot_token=SecretStr("xoxb-1"), api_url=f"{url}/api"),
         traces=TracesSettings(locations=(f"{recorded_cases()}/{{job}}/traces",)),
     )
-    store, pool = Store(engine), ProcessPool(workers=1)
+    store = Store(engine)
     context = WorkerContext(settings, store, CaseStore(tmp_path / "cases"), (), (), pool)
     yield Talk(slack, context, store)
-    pool.close()
     engine.dispose()
     stop()
 

@@ -16,6 +16,7 @@ from analysis.kinds.watched_signals import AlertQuery, SignalSource
 from analysis.vocabulary import Alert
 from bot.investigation.steps import InvestigationSteps
 from bot.investigation.worker_context import WorkerContext
+from bot.runtime.process_pool import ProcessPool
 from connectors.recorded.connector import RecordedConnector
 from tests.bot.investigation.test_steps import a_desk
 from tests.scenarios.small_case import STARTED
@@ -38,7 +39,7 @@ class RecordedWithRules(RecordedConnector):
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[WorkerContext]:
     """A context whose one connector knows rules."""
-    context = a_desk(tmp_path)
+    context = a_desk(tmp_path, ProcessPool(workers=1))
     yield replace(context, connectors=[RecordedWithRules(tmp_path / "case")])
     context.pool.close()
     context.store.engine.dispose()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -31,8 +29,9 @@ from bot.settings import WorkerSettings
 from bot.store.case_store import CaseStore
 from bot.store.store import Store
 from tests.analysis.traces.written_traces import case_of, document, job, write_trace
-from tests.bot.investigation.trace_worker import READS
+from tests.bot.investigation.trace_worker import READS, work
 from tests.databases import store_engine
+from tests.forked import ForkedProcess
 
 RANKS = 8
 LATE = {(2, step): 6_000.0 for step in range(8)}
@@ -67,30 +66,18 @@ class Workers:
     def __init__(
         self, engine_url: str, store_url: str, folder: Path, location: str, endpoint: str | None
     ) -> None:
-        self._arguments = [
-            engine_url,
-            store_url,
-            str(folder),
-            location,
-            *([endpoint] if endpoint else []),
-        ]
+        self._arguments = (engine_url, store_url, folder, location, endpoint)
         self._reads = folder / READS
-        self.running: list[subprocess.Popen[str]] = []
+        self.running: list[ForkedProcess] = []
 
-    def start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.bot.investigation.trace_worker", *self._arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def start(self) -> ForkedProcess:
+        process = ForkedProcess(work, *self._arguments)
         self.running.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "ready"
         return process
 
-    def end(self, process: subprocess.Popen[str]) -> None:
+    def end(self, process: ForkedProcess) -> None:
         self.running.remove(process)
         process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
     def reads(self) -> list[tuple[int, str]]:
         """(worker, trace) of every record written."""

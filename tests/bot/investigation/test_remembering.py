@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from analysis.case.earlier import Earlier, EarlierInvestigation, RecordLevel, Seen
-from analysis.case.folder import json_bytes, read_case, write_json
+from analysis.case.folder import json_bytes, read_case, read_diagnosis, write_json
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert
 from bot.investigation.remembering import keep_in_memory, recall, recall_into_case
@@ -38,14 +41,22 @@ def accepted(store: Store, days_ago: float, about: Alert = ALERT) -> StoredInves
     return found
 
 
+@cache
+def diagnosed_case() -> Path:
+    """The small case with its findings."""
+    folder = write_small_case(Path(tempfile.mkdtemp(prefix="faultline-case-")) / "case")
+    write_json(folder / "findings.json", diagnose(read_case(folder)))
+    return folder
+
+
 def answered(
     store: Store, cases: CaseStore, days_ago: float, about: Alert = ALERT
 ) -> StoredInvestigation:
     """An investigation of the small case that ended and is remembered."""
     investigation = accepted(store, days_ago, about)
-    folder = write_small_case(Path(cases.location) / investigation.id)
-    found = diagnose(read_case(folder))
-    write_json(folder / "findings.json", found)
+    folder = Path(cases.location) / investigation.id
+    shutil.copytree(diagnosed_case(), folder)
+    found = read_diagnosis(folder)
     store.finish(
         investigation.id,
         "done",

@@ -81,7 +81,7 @@ class Deaf(Notebook):
         await asyncio.Event().wait()
 
 
-def a_desk(folder: Path) -> WorkerContext:
+def a_desk(folder: Path, pool: ProcessPool) -> WorkerContext:
     engine = store_engine(f"sqlite:///{folder}/faultline.sqlite")
 
     @event.listens_for(engine, "connect")
@@ -95,17 +95,24 @@ def a_desk(folder: Path) -> WorkerContext:
         cases=CaseStore(folder / "cases"),
         connectors=[connector],
         reply_targets=[Notebook()],
-        pool=ProcessPool(workers=1),
+        pool=pool,
         recorded=connector.scope(),
     )
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPool]:
+    """One process: it takes longer to start than to analyse the case."""
+    pool = ProcessPool(workers=1)
+    yield pool
+    pool.close()
+
+
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[WorkerContext]:
+def context(tmp_path: Path, pool: ProcessPool) -> Iterator[WorkerContext]:
     """A context with one recorded connector."""
-    context = a_desk(tmp_path)
+    context = a_desk(tmp_path, pool)
     yield context
-    context.pool.close()
     context.store.engine.dispose()
 
 

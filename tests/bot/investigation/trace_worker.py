@@ -1,15 +1,12 @@
 """A worker that analyses cases and reads traces, however small they are; it writes down which ones
-it reads.
-
-python -m tests.bot.investigation.trace_worker ENGINE_URL STORE_URL FOLDER CASES [ENDPOINT]
-"""
+it reads."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from dbos import DBOS
@@ -37,6 +34,11 @@ class SlowReading(TraceReading):
         super().__init__(cases, settings)
         self._log = log
 
+    @property
+    def pool(self) -> ProcessPool:
+        """Its process."""
+        return self._pool
+
     async def _put(self, case_id: str, trace: str, record: bytes) -> None:
         await asyncio.sleep(SLOWLY_S)
         await super()._put(case_id, trace, record)
@@ -44,15 +46,22 @@ class SlowReading(TraceReading):
             log.write(f"{os.getpid()} {trace}\n")
 
 
-def main() -> None:
+def work(
+    ready: Connection,
+    engine_url: str,
+    store_url: str,
+    folder: Path,
+    location: str,
+    endpoint: str | None,
+) -> None:
     """Work until killed."""
-    engine_url, store_url, folder, location, *endpoint = sys.argv[1:]
     reading_traces.FAN_OUT_BYTES = reading_traces.WORTH_A_TURN_BYTES = 1
-    cases = CaseStore(location, endpoint_url=endpoint[0] if endpoint else None)
+    cases = CaseStore(location, endpoint_url=endpoint)
     settings = Settings(worker=WorkerSettings(trace_processes=1))
-    engine = WorkerEngine(engine_url, Path(folder), concurrency=2, polling_interval_s=0.1)
-    reading = SlowReading(cases, settings.worker, Path(folder) / READS)
-    store, pool = Store(connect(store_url)), ProcessPool(workers=1)
+    engine = WorkerEngine(engine_url, folder, concurrency=2, polling_interval_s=0.1)
+    reading = SlowReading(cases, settings.worker, folder / READS)
+    # The process that reads the traces is enough: cases are analysed when all traces are read.
+    store, pool = Store(connect(store_url)), reading.pool
     steps = InvestigationSteps(
         WorkerContext(
             settings, store, cases, connectors=[], reply_targets=[], pool=pool, traces=reading
@@ -68,9 +77,5 @@ def main() -> None:
         on_lock_lost=lambda: os._exit(70),
         more_queues={TRACES_QUEUE: queue_width(reading.processes)},
     )
-    print("ready", flush=True)
+    ready.send("ready")
     time.sleep(600)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from bot.operating.inspection import Inspection
 from bot.queue.engine import migrate_engine, system_engine
@@ -17,6 +18,7 @@ from bot.settings import Settings
 from bot.store.opening import engine_url, open_cases, store_url
 from bot.store.store import Store
 from tests.bot.operating.installation import LIVING, Installation, only_living
+from tests.conftest import new_database
 from tests.databases import store_engine
 
 
@@ -43,6 +45,21 @@ def volume(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return of
 
 
+@pytest.fixture(scope="session")
+def installed_postgres(postgres_server: str, migrated_postgres: str) -> Iterator[str]:
+    """The name of a database with the tables of the store and of the engine."""
+    with new_database(postgres_server, migrated_postgres) as url:
+        migrate_engine(url)
+        yield make_url(url).database or ""
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str, installed_postgres: str) -> Iterator[str]:
+    """A database of its own with those tables."""
+    with new_database(postgres_server, installed_postgres) as url:
+        yield url
+
+
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
     """Empty, on each database."""
@@ -55,8 +72,6 @@ def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
     store = store_engine(store_url(settings))
     if database_url.startswith("sqlite"):
         shutil.copyfile(_empty_engine(), state / "engine.sqlite")
-    else:
-        migrate_engine(database_url)
     engine = system_engine(engine_url(settings))
     yield Installation(settings, Store(store), engine, open_cases(settings))
     store.dispose()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +18,10 @@ from bot.settings import Settings
 from bot.store.models import PostRow
 from bot.store.mutes import Mutes
 from bot.store.store import NO_POST, Delivery
+from loopback.preloaded import run_preloaded
 from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation
-from tests.bot.queue.test_engine import HOLDER, end, start
+from tests.bot.queue.engine_workers import hold
+from tests.forked import ForkedProcess
 
 HOUR = timedelta(hours=1)
 
@@ -67,9 +67,9 @@ def test_a_living_worker_is_seen_and_a_killed_one_not(
     installation: Installation, tmp_path: Path
 ) -> None:
     url = installation.engine.url.render_as_string(hide_password=False)
-    holder = start(HOLDER, url, tmp_path / "state" / "executors")
+    holder = ForkedProcess(hold, url, tmp_path / "state" / "executors")
     alive = [f.what for f in installation.doctor() if f.about == "workers"]
-    end(holder)
+    holder.kill()
     assert alive == ["1 worker alive"]
     deadline = 100
     while "workers" not in installation.wrong():
@@ -309,11 +309,8 @@ def test_lengths_of_time_are_told_in_two_units() -> None:
 
 
 def test_doctor_is_a_command(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bot.cli.main", "doctor"]
     environ = {"FAULTLINE_STORE__DIRECTORY": str(tmp_path / "none"), "PATH": "/usr/bin:/bin"}
-    ran = subprocess.run(
-        command, check=False, env=environ, capture_output=True, text=True, timeout=120
-    )
+    ran = run_preloaded(["doctor"], env=environ)
     assert ran.returncode == CANNOT_LOOK
     assert ran.stderr.startswith("faultline: there is no installation here")
 

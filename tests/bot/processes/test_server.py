@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from analysis.errors import FaultlineError, SettingsError
 from bot.processes.server import listen, serve
 from bot.settings import Settings, load_settings
 from loopback.bot_process import free_port
+from loopback.preloaded import run_preloaded
 
 
 def settings_of(directory: Path, **environ: str) -> Settings:
@@ -36,10 +35,7 @@ def test_a_port_in_use_ends_the_program_with_one_line_and_exit_code_2(tmp_path: 
             "FAULTLINE_STORE__DIRECTORY": str(tmp_path),
             "FAULTLINE_SERVER__PORT": str(port),
         }
-        command = [sys.executable, "-m", "bot.cli.main", "serve", "--no-worker"]
-        ended = subprocess.run(
-            command, env=environ, capture_output=True, text=True, timeout=60, check=False
-        )
+        ended = run_preloaded(["serve", "--no-worker"], env=environ)
     assert ended.returncode == 2
     assert ended.stderr == (
         f"faultline: server.port: cannot listen on 127.0.0.1 port {port} (Address already in use)\n"

@@ -35,6 +35,8 @@ from bot.store.store import ReplyTo, Store
 from connectors.shared_settings import ServiceSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+MANY = 40
+"""More than twice what two workers may have in hand."""
 TEAMS = {"shop": TeamSettings(services=("checkout",)), "find": TeamSettings(services=("search",))}
 SETTINGS = Settings(
     teams=TEAMS,
@@ -94,9 +96,9 @@ def locks(new_locks: Callable[[], ExecutorLocks]) -> ExecutorLocks:
 
 @pytest.fixture
 def filled(store: Store) -> Store:
-    """A hundred alerts of one team, then one of the other, then an urgent one."""
+    """Many alerts of one team, then one of the other, then an urgent one."""
     store = Store(store.engine, policy=Policy.of(SETTINGS))
-    for number in range(100):
+    for number in range(MANY):
         accept(store, f"slow {number}", "checkout", at=number)
     accept(store, "lonely", "search", at=200)
     accept(store, "down", "checkout", at=300, severity="P1")
@@ -126,7 +128,7 @@ def test_the_engine_gets_what_the_workers_can_take_and_the_rest_waits(
     usual = titles(filled, engine.in_hand(INVESTIGATIONS))
     assert (len(usual), usual[0], usual[1]) == (9, "lonely", "slow 0")
     assert dispatch(filled, engine).dispatch() == 0, "nothing has ended"
-    assert len(filled.undispatched(500)) == 102 - 10
+    assert len(filled.undispatched(500)) == MANY + 2 - 10
     engine.ended.update(engine.in_hand(INVESTIGATIONS)[:3])
     assert dispatch(filled, engine).dispatch() == 3
 
@@ -183,7 +185,7 @@ def test_several_workers_queue_each_once_and_keep_the_bound_together(
     until = time.monotonic() + 120
 
     def work(one: FairDispatch) -> None:
-        while time.monotonic() < until and len(engine.given) < 102:
+        while time.monotonic() < until and len(engine.given) < MANY + 2:
             one.dispatch()
             for queue in (INVESTIGATIONS, URGENT_INVESTIGATIONS):
                 engine.ended.update(engine.in_hand(queue)[:1])
@@ -191,7 +193,7 @@ def test_several_workers_queue_each_once_and_keep_the_bound_together(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, workers))
     assert Counter(name for name, _ in engine.given).most_common(1)[0][1] == 1
-    assert len(engine.given) == 102
+    assert len(engine.given) == MANY + 2
     assert engine.largest <= 2 * 9
     assert filled.undispatched(500) == []
 

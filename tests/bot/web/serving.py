@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analysis.vocabulary import Alert
+from bot.intake.alert_sources import alert_sources
 from bot.settings import Settings
 from bot.store.store import Store
 from bot.web.pages import page_routes
@@ -89,18 +91,23 @@ class Server:
         self._thread.join(timeout=10)
 
 
+# To find them, the metadata of every installed package is read.
+known_sources = cache(alert_sources)
+
+
 @contextmanager
 def serving(server: Server, directory: Path, settings: Settings | None = None) -> Iterator[Site]:
-    """Serve the pages of an empty store below `directory`."""
+    """Serve the pages of the store below `directory`; where there is none, of an empty one."""
     engine = store_engine(f"sqlite:///{directory / 'store.db'}")
     store, cases = Store(engine), directory / "cases"
-    cases.mkdir()
+    cases.mkdir(exist_ok=True)
 
     async def case_path(investigation_id: str) -> Path | None:
         folder = cases / investigation_id
         return folder if folder.is_dir() else None
 
-    server.app = Starlette(routes=page_routes(settings or Settings(), store, case_path))
+    routes = page_routes(settings or Settings(), store, case_path, sources=known_sources())
+    server.app = Starlette(routes=routes)
     try:
         yield Site(server.url, store, cases)
     finally:

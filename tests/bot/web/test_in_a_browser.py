@@ -4,24 +4,40 @@ a phone."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.sample_case import ALERT, REPORT, write_sample_case
 from tests.bot.web.serving import Site
 
+Visit = Callable[[Page], Awaitable[None]]
+InBrowser = Callable[[Visit], None]
 
-def in_browser(chromium: Path, profile: Path, visit: Callable[[Page], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with browser_page(chromium, profile) as page:
-            await visit(page)
 
-    asyncio.run(run())
+@pytest.fixture(scope="module")
+def in_browser(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InBrowser]:
+    """Runs visits with one browser, which takes longer to start than they."""
+    loop, profile = asyncio.new_event_loop(), tmp_path_factory.mktemp("browser") / "profile"
+    browser = browser_page(chromium, profile)
+    page = loop.run_until_complete(browser.__aenter__())
+
+    def run(visit: Visit) -> None:
+        page.messages.clear()
+        page.requested.clear()
+        loop.run_until_complete(visit(page))
+        # The page of one test must not ask the site of the next.
+        loop.run_until_complete(page.call("Page.navigate", url="about:blank"))
+
+    yield run
+    loop.run_until_complete(browser.__aexit__(None, None, None))
+    loop.close()
 
 
 def test_a_chart_opens_on_demand_without_moving_what_is_above_and_without_complaints(
-    chromium: Path, tmp_path: Path, site: Site, sample: str
+    in_browser: InBrowser, site: Site, sample: str
 ) -> None:
     async def visit(page: Page) -> None:
         await page.open(f"{site.url}/investigations/{sample}#F2")
@@ -52,11 +68,11 @@ def test_a_chart_opens_on_demand_without_moving_what_is_above_and_without_compla
         assert page.messages == []
         assert [url for url in page.requested if not url.startswith(site.url)] == []
 
-    in_browser(chromium, tmp_path / "profile", visit)
+    in_browser(visit)
 
 
 def test_a_running_page_streams_its_progress_and_becomes_the_result_in_place(
-    chromium: Path, tmp_path: Path, site: Site
+    in_browser: InBrowser, site: Site
 ) -> None:
     investigation_id = site.investigate(ALERT)
     site.store.start(investigation_id)
@@ -88,12 +104,10 @@ def test_a_running_page_streams_its_progress_and_becomes_the_result_in_place(
         await page.until("document.querySelector('#F1 canvas')")
         assert page.messages == []
 
-    in_browser(chromium, tmp_path / "profile", visit)
+    in_browser(visit)
 
 
-def test_the_list_follows_new_investigations_by_itself(
-    chromium: Path, tmp_path: Path, site: Site
-) -> None:
+def test_the_list_follows_new_investigations_by_itself(in_browser: InBrowser, site: Site) -> None:
     async def visit(page: Page) -> None:
         await page.open(site.url + "/")
         assert await page.value("document.body.innerText.includes('Nothing has alerted yet')")
@@ -101,11 +115,11 @@ def test_the_list_follows_new_investigations_by_itself(
         await page.until("document.body.innerText.includes('checkout p99 latency above 800 ms')")
         assert page.messages == []
 
-    in_browser(chromium, tmp_path / "profile", visit)
+    in_browser(visit)
 
 
 def test_nothing_is_wider_than_a_phone_and_the_answer_is_on_its_first_screen(
-    chromium: Path, tmp_path: Path, site: Site, sample: str
+    in_browser: InBrowser, site: Site, sample: str
 ) -> None:
     async def visit(page: Page) -> None:
         for path in ("/", f"/investigations/{sample}", "/nothing"):
@@ -124,4 +138,4 @@ def test_nothing_is_wider_than_a_phone_and_the_answer_is_on_its_first_screen(
                 < 844
             )
 
-    in_browser(chromium, tmp_path / "profile", visit)
+    in_browser(visit)

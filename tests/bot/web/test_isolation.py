@@ -4,6 +4,7 @@ not exist."""
 from __future__ import annotations
 
 import io
+import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -72,10 +73,10 @@ def settings(isolation: str = "teams") -> Settings:
 class Town:
     """A site with an investigation of each team and one of nobody, and people of each."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, of: dict[str, str]) -> None:
         self.site = site
         self.given = settings()
-        self.of = {team: self.investigate(team, service) for team, service in SERVICES.items()}
+        self.of = of
 
     def investigate(self, team: str, service: str) -> str:
         at = datetime.now(UTC) - timedelta(minutes=5)
@@ -123,10 +124,23 @@ class Town:
 SERVICES = {"payments": "checkout", "search": "search", "": "elsewhere"}
 
 
+@pytest.fixture(scope="module")
+def built(server: Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The folder of a town that nobody has visited, and its investigations."""
+    folder = tmp_path_factory.mktemp("town")
+    with serving(server, folder, settings()) as site:
+        town = Town(site, {})
+        for team, service in SERVICES.items():
+            town.of[team] = town.investigate(team, service)
+    return folder, town.of
+
+
 @pytest.fixture
-def town(server: Server, tmp_path: Path) -> Iterator[Town]:
+def town(server: Server, tmp_path: Path, built: tuple[Path, dict[str, str]]) -> Iterator[Town]:
+    folder, investigations = built
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     with serving(server, tmp_path, settings()) as site:
-        yield Town(site)
+        yield Town(site, investigations)
 
 
 def routes_of_one(site: Site) -> list[tuple[str, str]]:

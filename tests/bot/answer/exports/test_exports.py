@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,9 +27,15 @@ from tests.scenarios.small_case import write_small_case
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Path:
+def case(tmp_path: Path, answered: Path) -> Path:
     """A case with its answer and when it was given."""
-    folder = write_small_case(tmp_path / "case")
+    return Path(shutil.copytree(answered, tmp_path / "case"))
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That of which each test has a copy."""
+    folder = write_small_case(tmp_path_factory.mktemp("answered") / "case")
     replayed = replay(folder)
     write_json(folder / "findings.json", replayed.diagnosis)
     write_json(folder / "report.json", replayed.report)

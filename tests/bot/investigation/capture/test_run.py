@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import tempfile
 import textwrap
 import time
@@ -22,6 +21,7 @@ from bot.investigation.capture.run import run_capture
 from bot.settings import Settings
 from bot.store.captures import CaptureLog, CaptureRecord
 from bot.store.opening import open_store
+from loopback.preloaded import run_preloaded
 from tests.bot.investigation.capture.recording_job import hosts, job_settings, recording
 from tests.bot.investigation.capture.test_dynolog import TRAINING
 from tests.dynolog_daemon import DynologDaemon, environment
@@ -293,17 +293,7 @@ def test_one_that_is_interrupted_is_on_record_and_counts(tmp_path: Path) -> None
 def test_the_command_without_permission_exits_2_and_names_the_setting(tmp_path: Path) -> None:
     config = tmp_path / "faultline.toml"
     config.write_text("[jobs.llm]\nhosts = ['127.0.0.1']\njob_directory = '/tmp'\n")
-    command = [
-        sys.executable,
-        "-m",
-        "bot.cli.main",
-        "capture",
-        "--job",
-        "llm",
-        "--config",
-        str(config),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_preloaded(["capture", "--job", "llm", "--config", str(config)])
     assert done.returncode == 2
     assert (
         done.stderr

@@ -83,7 +83,11 @@ def test_a_rule_that_never_fires_would_be_found(tmp_path: Path) -> None:
         .replace("faultline_queue_oldest_seconds > 300", "vector(0) > 1")
     )
     (tmp_path / "alerts.yml").write_text(broken)
-    (tmp_path / "alerts_test.yml").write_text((MONITORING / "alerts_test.yml").read_text())
+    asserted = yaml.safe_load((MONITORING / "alerts_test.yml").read_text())
+    asserted["tests"] = [
+        test for test in asserted["tests"] if test["name"].startswith("FaultlineQueueOld ")
+    ]
+    (tmp_path / "alerts_test.yml").write_text(yaml.safe_dump(asserted))
     command = [promtool, "test", "rules", "alerts_test.yml"]
     done = subprocess.run(
         command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=PATIENT_S

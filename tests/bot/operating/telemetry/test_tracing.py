@@ -22,6 +22,7 @@ from connectors.budgets import Deadline
 from connectors.limits import Limits
 from connectors.rate_limiter import RateLimiter
 from tests.bot.operating.telemetry.collector import Collector, SeenSpan, collecting
+from tests.forked import ForkedProcess, tell_modules
 
 ID = "20261120-120000-abcdef"
 
@@ -113,14 +114,10 @@ def test_a_collector_that_redirects_or_is_gone_costs_nothing() -> None:
 
 
 def test_opentelemetry_is_loaded_only_where_it_is_switched_on() -> None:
-    program = (
-        "import sys, bot.processes.server, bot.processes.worker; print([m for m in "
-        "sys.modules if m.startswith('opentelemetry.sdk')])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300
-    )
-    assert done.stdout == "[]\n"
+    bot = ForkedProcess(tell_modules)
+    bot.kill()
+    assert {"bot.processes.server", "bot.processes.worker"} <= set(bot.said)
+    assert [name for name in bot.said if name.startswith("opentelemetry.sdk")] == []
 
 
 @pytest.mark.parametrize("headers", ["no mark", "=secret", "a=b\nc: d", "a=ü"])

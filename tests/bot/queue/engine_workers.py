@@ -1,0 +1,60 @@
+"""What the tests of the engine run in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from dbos import DBOS
+
+from bot.queue.engine import (
+    WORKFLOW_INVESTIGATE,
+    AdvisoryLocks,
+    ExecutorLocks,
+    FileLocks,
+    WorkerEngine,
+    system_engine,
+)
+
+LIVES_S = 60
+STEPS = 5
+
+
+def locks_of(url: str, directory: Path) -> ExecutorLocks:
+    """The locks of a worker on that database."""
+    if url.startswith("sqlite"):
+        return FileLocks(directory)
+    return AdvisoryLocks(system_engine(url))
+
+
+def hold(ready: Connection, url: str, directory: Path) -> None:
+    """Hold a worker's lock."""
+    locks = locks_of(url, directory)
+    locks.hold("worker-a")
+    ready.send("held")
+    time.sleep(LIVES_S)
+    locks.release()
+
+
+def work(ready: Connection, url: str, directory: Path, names: tuple[str, ...]) -> None:
+    """A worker whose steps write down that they were done."""
+    engine = WorkerEngine(url, directory, concurrency=4, polling_interval_s=0.1)
+
+    @DBOS.workflow(name=WORKFLOW_INVESTIGATE)
+    async def steps(name: str) -> None:
+        async def step(number: int) -> None:
+            with (directory / "done.txt").open("a") as log:
+                log.write(f"{name} {number}\n")
+            await asyncio.sleep(0.4)
+
+        for number in range(STEPS):
+            await DBOS.run_step_async({"name": str(number)}, step, number)
+
+    engine.launch(on_lock_lost=lambda: os._exit(70))
+    for name in names:
+        engine.enqueue(name)
+    ready.send("ready")
+    time.sleep(LIVES_S)
