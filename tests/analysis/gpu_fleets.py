@@ -55,7 +55,7 @@ class SimulatedFleet:
 
 
 def healthy(
-    seed: int, pattern: str, *, hosts: int = 4, per_host: int = 8, step_s: float = 30
+    seed: int, pattern: str, *, hosts: int = 4, per_host: int = 8, step_s: float = 60
 ) -> SimulatedFleet:
     """A job without any trouble."""
     rng = np.random.default_rng(seed)
