@@ -11,12 +11,12 @@ import pytest
 
 from analysis.errors import SettingsError
 from evaluation.command import run_eval
-from loopback.preloaded import run_preloaded
 from tests.evaluation.test_running import labelled_case
+from tests.trace_report.command import faultline
 
 
 def eval_(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_preloaded(["eval", *arguments])
+    return faultline("eval", *arguments)
 
 
 @pytest.fixture
