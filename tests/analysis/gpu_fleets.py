@@ -19,7 +19,7 @@ from analysis.metrics.shift_statistics import Bools, Floats
 from analysis.vocabulary import Alert, JobIdentity, Scope, Window
 from tests.analysis.cases import START
 
-BEFORE, AFTER = 120.0, 30.0
+BEFORE, AFTER = 60.0, 30.0
 """Minutes of baseline before the alert, and of incident from it."""
 JOB = "llm-1"
 PATTERNS = (
