@@ -29,7 +29,10 @@ gc.disable()
 
 # what a machine is doing besides is no property of the code: no time limit per example
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
 

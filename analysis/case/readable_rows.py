@@ -100,6 +100,8 @@ def readable_rows(
         cast = _cast(table[name], dtype).alias(name)
         given = _Column(name, table[name], cast, name in schema.required)
         for mask, why in _faults(given):
+            if not mask.any():
+                continue
             new = (mask & ~wrong).fill_null(value=False)
             if not new.any():
                 continue
@@ -175,6 +177,8 @@ def _parse_times(values: pl.Series) -> pl.Series:
     with_zone = text.str.to_datetime(
         "%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="ns", time_zone="UTC", strict=False
     )
+    if with_zone.null_count() == text.null_count():
+        return with_zone
     naive = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False)
     # One bad value makes texts of the other numbers in a column of JSON lines.
     numbers = values.cast(pl.Int64, strict=False).cast(pl.Datetime("ns"))

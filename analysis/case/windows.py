@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import polars as pl
 
@@ -38,11 +39,13 @@ class Windows:
 
     def in_baseline(self, time: str) -> pl.Expr:
         """Rows of the baseline, by the name of the time column."""
-        return _any([(pl.col(time) >= w.start) & (pl.col(time) < w.end) for w in self.baseline])
+        at = pl.col(time)
+        return _any([(at >= _moment(w.start)) & (at < _moment(w.end)) for w in self.baseline])
 
     def in_search(self, time: str) -> pl.Expr:
         """Rows that are searched, by the name of the time column. The end belongs to the window."""
-        return (pl.col(time) >= self.search.start) & (pl.col(time) <= self.search.end)
+        at = pl.col(time)
+        return (at >= _moment(self.search.start)) & (at <= _moment(self.search.end))
 
     def side(self, time: str, *, searched: str | int, baseline: str | int) -> pl.Expr:
         """One value for searched rows and another for the baseline's; the search wins where they
@@ -92,3 +95,10 @@ def _first(table: pl.DataFrame, time: str) -> datetime | None:
 
 def _any(conditions: list[pl.Expr]) -> pl.Expr:
     return pl.any_horizontal(conditions) if conditions else pl.lit(value=False)
+
+
+# Polars takes a millisecond to make one, and a diagnosis compares with the same few times a hundred
+# times.
+@lru_cache(maxsize=256)
+def _moment(time: datetime) -> pl.Expr:
+    return pl.lit(time)

@@ -184,6 +184,13 @@ def fires_above(alert: Alert) -> bool:
 def signal_points(case: Case) -> SignalPoints | None:
     """The alerting signal's points, the mean where labels split it; None where it is not there or a
     counter."""
+    if "signal_points" not in case.derived:
+        case.derived["signal_points"] = _read_points(case)
+    points: SignalPoints | None = case.derived["signal_points"]
+    return points
+
+
+def _read_points(case: Case) -> SignalPoints | None:
     alert = case.alert
     if not (alert.service and alert.signal and case.metrics.height):
         return None

@@ -19,7 +19,7 @@ from analysis.metrics.shift_statistics import Bools, Floats
 from analysis.vocabulary import Alert, JobIdentity, Scope, Window
 from tests.analysis.cases import START
 
-BEFORE, AFTER = 120.0, 30.0
+BEFORE, AFTER = 60.0, 30.0
 """Minutes of baseline before the alert, and of incident from it."""
 JOB = "llm-1"
 PATTERNS = (
@@ -55,7 +55,7 @@ class SimulatedFleet:
 
 
 def healthy(
-    seed: int, pattern: str, *, hosts: int = 4, per_host: int = 8, step_s: float = 30
+    seed: int, pattern: str, *, hosts: int = 4, per_host: int = 8, step_s: float = 60
 ) -> SimulatedFleet:
     """A job without any trouble."""
     rng = np.random.default_rng(seed)

@@ -1,9 +1,9 @@
-"""Answers a case with an analyzer or a rule added: its file and the list that names it lie in a
+"""Answers cases with analyzers or rules added: the file of each and the list that names it lie in a
 folder.
 
-Run as `python -m tests.docs.answer_with_analyzer FOLDER CASE PACKAGE`. The folder comes before the
-package, `analysis` for an analyzer, so that the list in it is the one that everything reads. Prints
-one JSON object.
+Run as `python -m tests.docs.answer_with_analyzer CASE... -- PACKAGE=FOLDER...`. A folder comes
+before its package, `analysis` for an analyzer, so that the list in it is the one that everything
+reads. Prints one JSON object a line, for each case.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-import_module(sys.argv[3]).__path__.insert(0, sys.argv[1])
+DASHES = sys.argv.index("--")
+for addition in sys.argv[DASHES + 1 :]:
+    package, _, folder = addition.partition("=")
+    import_module(package).__path__.insert(0, folder)
 
 import httpx  # noqa: E402
 
@@ -61,17 +65,22 @@ def reworded(replayed: Replayed, sentence: str) -> list[str]:
 
 
 def main() -> None:
-    """Print the answer in all of its forms."""
-    replayed = replay(Path(sys.argv[2]))
+    """Print the answer to each case in all of its forms."""
+    for case in sys.argv[1:DASHES]:
+        sys.stdout.write(json.dumps(answer_to(Path(case))) + "\n")
+
+
+def answer_to(case: Path) -> dict[str, Any]:
+    """The answer in all of its forms."""
+    replayed = replay(case)
     lines = answer_lines(replayed.view, page_url="http://bot/case")
-    answer = {
+    return {
         "answer": as_json(replayed),
         "lines": {line.label: line.text for line in lines.six},
         "how": how(replayed.diagnosis.findings[0]),
         "pages": pages(replayed),
         "dropped": reworded(replayed, REWORDED),
     }
-    sys.stdout.write(json.dumps(answer))
 
 
 if __name__ == "__main__":

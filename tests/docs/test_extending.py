@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -148,33 +149,62 @@ def test_the_analyzer_finds_lost_parents(
         assert quoted <= set(one.numbers.values())
 
 
-def answer_with(added: Path, package: str, case: Path) -> dict[str, Any]:
-    """The answer to a case by a process in which these files come before those of the package."""
-    module = "tests.docs.answer_with_analyzer"
-    command = [sys.executable, "-m", module, str(added), str(case), package]
+def add(folder: Path, package: str, heading: str, name: str, registry: str) -> str:
+    """Write the example and the list with its line into the folder and say where it lies."""
+    folder.mkdir()
+    (folder / f"{name}.py").write_text(example(heading))
+    listed = (ROOT / package.replace(".", "/") / registry).read_text()
+    line = f'    "{package}.{name}",\n'
+    assert line in PAGE.read_text()
+    before, modules, after = listed.partition("MODULES = (\n")
+    (folder / registry).write_text(f"{before}{modules}{line}{after}")
+    return f"{package}={folder}"
+
+
+def lost_spans(case: Path) -> Path:
+    """A case in which two of four spans have no parent."""
+    parents = ["s0", "s0", "s8", "s9"]
+    spans = [span(0, None), *(span(n, parent) for n, parent in enumerate(parents, start=1))]
+    alert = {"title": "checkout has gaps in its traces", "service": "checkout"}
+    write_case(case, alert=alert, spans=spans)
+    return case
+
+
+@dataclass(frozen=True)
+class ExtendedAnswers:
+    """The answers of one process with both examples in it."""
+
+    of_lost_spans: dict[str, Any]
+    of_unlike_ranks: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> ExtendedAnswers:
+    """Both, by a process in which the examples' files come before those of their packages."""
+    folder = tmp_path_factory.mktemp("extended")
+    cases = [str(lost_spans(folder / "spans")), str(unlike_ranks(folder / "ranks"))]
+    additions = [
+        add(folder / "analysis", "analysis", "An analyzer", "orphan_spans", "analyzers.py"),
+        add(
+            folder / "doctor",
+            "analysis.traces.doctor",
+            "A rule of the trace doctor",
+            "mixed_accelerators",
+            "rules.py",
+        ),
+    ]
+    command = [sys.executable, "-m", "tests.docs.answer_with_analyzer", *cases, "--", *additions]
     run = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
     )
     assert run.returncode == 0, run.stderr
-    answer: dict[str, Any] = json.loads(run.stdout)
-    return answer
+    return ExtendedAnswers(*(json.loads(line) for line in run.stdout.splitlines()))
 
 
-def test_the_analyzer_s_fault_becomes_the_first_cause_with_one_line(tmp_path: Path) -> None:
-    added = tmp_path / "analysis"
-    added.mkdir()
-    (added / "orphan_spans.py").write_text(example("An analyzer"))
-    listed = (ROOT / "analysis" / "analyzers.py").read_text()
-    line = '    "analysis.orphan_spans",\n'
-    assert line in PAGE.read_text()
-    before, modules, after = listed.partition("MODULES = (\n")
-    (added / "analyzers.py").write_text(f"{before}{modules}{line}{after}")
-    parents = ["s0", "s0", "s8", "s9"]
-    spans = [span(0, None), *(span(n, parent) for n, parent in enumerate(parents, start=1))]
-    alert = {"title": "checkout has gaps in its traces", "service": "checkout"}
-    write_case(tmp_path / "case", alert=alert, spans=spans)
-    found = answer_with(added, "analysis", tmp_path / "case")
-
+def test_the_analyzer_s_fault_becomes_the_first_cause_with_one_line(
+    extended: ExtendedAnswers,
+) -> None:
+    found = extended.of_lost_spans
     phrase = "checkout no longer reports all of its spans"
     step = "Look at the span exporter of checkout: its queue, its limits and its sampling."
     answer, cause = found["answer"], found["answer"]["causes"][0]
@@ -209,25 +239,17 @@ def unlike_ranks(case: Path) -> Path:
     return case
 
 
-def test_the_doctor_s_rule_becomes_the_first_cause_with_one_line(tmp_path: Path) -> None:
-    added = tmp_path / "doctor"
-    added.mkdir()
-    (added / "mixed_accelerators.py").write_text(example("A rule of the trace doctor"))
-    listed = (ROOT / "analysis" / "traces" / "doctor" / "rules.py").read_text()
-    line = '    "analysis.traces.doctor.mixed_accelerators",\n'
-    assert line in PAGE.read_text()
-    before, modules, after = listed.partition("MODULES = (\n")
-    (added / "rules.py").write_text(f"{before}{modules}{line}{after}")
-    case = unlike_ranks(tmp_path / "case")
-    found = answer_with(added, "analysis.traces.doctor", case)
-
+def test_the_doctor_s_rule_becomes_the_first_cause_with_one_line(
+    extended: ExtendedAnswers, tmp_path: Path
+) -> None:
+    found = extended.of_unlike_ranks
     (cause, *_) = found["answer"]["causes"]
     phrase = "computes on another accelerator than the other ranks"
     assert (cause["subject"], cause["kind"]) == ("rank 2", "mixed_accelerators")
     assert cause["next_step"].startswith("Ask the scheduler for one kind of accelerator")
     assert phrase in found["answer"]["headline"]
     assert found["how"].startswith("By a rule of the trace doctor")
-    without = diagnose(read_case(case))
+    without = diagnose(read_case(unlike_ranks(tmp_path / "case")))
     assert "mixed_accelerators" not in [finding.kind for finding in without.findings]
 
 

@@ -88,9 +88,15 @@ def test_every_variable_is_a_setting(page: str) -> None:
         assert key.lower().removesuffix("_file") in annotation.model_fields, f"{section}__{key}"
 
 
+@cache
+def program() -> Any:
+    """The command line with all of its commands."""
+    return typer.main.get_command(app)
+
+
 def command_of(words: list[str]) -> Any:
     """The command or group that these words call."""
-    found: Any = typer.main.get_command(app)
+    found = program()
     for word in words:
         if word not in getattr(found, "commands", {}):
             break
@@ -100,12 +106,11 @@ def command_of(words: list[str]) -> Any:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_and_option_exists(page: str) -> None:
-    whole: Any = typer.main.get_command(app)
     for line in COMMAND.findall(text(page)):
         words = line.split("   ")[0].split()
         if words[0] in OF_RUN or not re.fullmatch(r"[a-z]+", words[0]):
             continue
-        assert words[0] in whole.commands, line
+        assert words[0] in program().commands, line
         command = command_of(words)
         meant = [command, *getattr(command, "commands", {}).values()]
         known = {option for one in meant for parameter in one.params for option in parameter.opts}

@@ -11,12 +11,12 @@ import pytest
 
 from analysis.errors import SettingsError
 from evaluation.command import run_eval
-from loopback.preloaded import run_preloaded
 from tests.evaluation.test_running import labelled_case
+from tests.trace_report.command import faultline
 
 
 def eval_(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_preloaded(["eval", *arguments])
+    return faultline("eval", *arguments)
 
 
 @pytest.fixture
@@ -114,16 +114,16 @@ def test_wrong_options_are_one_line(cases: Path) -> None:
 def test_public_cases_of_every_system_are_graded(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for case in sorted((shared / "cases").glob("*-0[12]")):
+    for case in sorted((shared / "cases").glob("*-01")):
         (tmp_path / case.name).symlink_to(case)
     run_eval([tmp_path], json_=True, workers=1)
     printed = json.loads(capsys.readouterr().out)
     systems = printed["systems"]
     assert {name: s["n"] for name, s in systems.items()} == {
-        "online-boutique": 2,
-        "petshop": 2,
-        "rootcausebench": 2,
-        "train-ticket": 2,
+        "online-boutique": 1,
+        "petshop": 1,
+        "rootcausebench": 1,
+        "train-ticket": 1,
     }
     assert printed["overall"]["failed"] == 0
     assert systems["rootcausebench"]["change1"] is not None

@@ -12,7 +12,14 @@ import pytest
 from analysis.errors import EvidenceError
 from evaluation.as_json import as_json
 from evaluation.grading import Grade
-from evaluation.running import BY_REPLAY, GradingOptions, evaluate, evaluate_folders, grade_folder
+from evaluation.running import (
+    BY_REPLAY,
+    GradingOptions,
+    case_folders,
+    evaluate,
+    evaluate_folders,
+    grade_folder,
+)
 from tests.scenarios.small_case import write_small_case
 
 KILLER = "shop-2"
@@ -32,8 +39,9 @@ def ends_its_process(folder: Path, options: GradingOptions) -> Grade:
     return grade_folder(folder, options)
 
 
-@pytest.fixture
-def cases(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("cases")
     labelled_case(tmp_path / "shop-1", subject="checkout", change="4f2a9c1", fault="slow")
     labelled_case(tmp_path / "shop-2", subject="cart", fault="slow")
     labelled_case(tmp_path / "shop-3")
@@ -49,6 +57,12 @@ def cases(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def graded(cases: Path) -> list[Grade]:
+    """What is said of each case, by one process."""
+    return evaluate(cases, workers=1)
+
+
 def without_times(grades: Sequence[Grade]) -> str:
     def strip(value: object) -> object:
         if isinstance(value, dict):
@@ -58,8 +72,8 @@ def without_times(grades: Sequence[Grade]) -> str:
     return json.dumps(strip(as_json(grades)))
 
 
-def test_every_case_is_graded_or_told_why_not(cases: Path) -> None:
-    found = {g.case: g for g in evaluate(cases, workers=1)}
+def test_every_case_is_graded_or_told_why_not(graded: list[Grade]) -> None:
+    found = {g.case: g for g in graded}
     assert list(found) == [f"shop-{n}" for n in range(1, 9)]
     assert (found["shop-1"].rank, found["shop-1"].change_rank, found["shop-1"].problem) == (
         1,
@@ -76,24 +90,22 @@ def test_every_case_is_graded_or_told_why_not(cases: Path) -> None:
     assert "alert.json is missing" in (found["shop-8"].problem or "")
 
 
-def test_the_figures_count_what_has_a_truth(cases: Path) -> None:
-    printed = as_json(evaluate(cases, workers=1))
+def test_the_figures_count_what_has_a_truth(graded: list[Grade]) -> None:
+    printed = as_json(graded)
     shop = printed["systems"]["shop"]
     assert {"n", "ac1", "ac3", "ac5", "avg5", "change1", "decoys", "ece", "cpu_s"} <= set(shop)
     assert (shop["n"], shop["ac1"], shop["change1"], shop["failed"]) == (3, 0.3333, 1.0, 3)
     assert [c["case"] for c in printed["cases"]] == [f"shop-{n}" for n in range(1, 9)]
 
 
-def test_several_processes_give_the_same_bytes_as_one(cases: Path) -> None:
-    assert without_times(evaluate(cases, workers=2)) == without_times(evaluate(cases, workers=1))
-
-
-def test_a_case_that_ends_its_process_is_told_of_and_the_others_are_graded(tmp_path: Path) -> None:
-    folders = [labelled_case(tmp_path / name, subject="checkout") for name in ("shop-1", KILLER)]
-    first, killer = evaluate_folders(folders, workers=2, one=ends_its_process)
+def test_one_that_ends_its_process_is_told_of_and_the_others_get_the_same_bytes(
+    cases: Path, graded: list[Grade]
+) -> None:
+    found = evaluate_folders(case_folders(cases), workers=2, one=ends_its_process)
+    killer = found.pop(1)
     assert "process" in (killer.problem or "")
-    assert (killer.subject, killer.rank) == ("checkout", None)
-    assert first.rank == 1
+    assert (killer.case, killer.subject, killer.rank) == (KILLER, "cart", None)
+    assert without_times(found) == without_times([g for g in graded if g.case != KILLER])
 
 
 def test_a_hidden_table_plays_no_part(cases: Path) -> None:

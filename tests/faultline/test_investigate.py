@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import faultline
 from faultline.investigation import investigate
+from tests.trace_report.command import faultline as command
 
 CASES = Path(__file__).parents[2] / "demo" / "cases"
 
 
 def test_the_answer_is_that_of_the_command_line() -> None:
     answer = faultline.investigate(CASES / "slow-rank")
-    command = [sys.executable, "-m", "bot.cli.main", "investigate", str(CASES / "slow-rank")]
-    ran = subprocess.run([*command, "--json"], check=True, capture_output=True, timeout=300)
-    printed = json.loads(ran.stdout)
+    printed = json.loads(command("investigate", CASES / "slow-rank", "--json").stdout)
     own = answer.to_dict()
     del printed["timings"], own["timings"]
     assert own == printed

@@ -45,6 +45,12 @@ def page_of(folder: Path, *options: object) -> Path:
     return target
 
 
+@pytest.fixture(scope="module")
+def straggler_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a job with a straggler."""
+    return page_of(write_job(tmp_path_factory.mktemp("straggler") / "job", STRAGGLER))
+
+
 def hostile_job(folder: Path) -> Path:
     """Every text that a trace can carry is an attack."""
     folder.mkdir()
@@ -57,8 +63,8 @@ def hostile_job(folder: Path) -> Path:
     return folder
 
 
-def test_the_page_says_first_what_is_wrong_and_holds_every_section(tmp_path: Path) -> None:
-    text = page_of(write_job(tmp_path / "job", STRAGGLER)).read_text()
+def test_the_page_says_first_what_is_wrong_and_holds_every_section(straggler_page: Path) -> None:
+    text = straggler_page.read_text()
     assert text.index("straggler") < text.index('id="ranks"')
     for part in (
         "rank 2",
@@ -73,8 +79,8 @@ def test_the_page_says_first_what_is_wrong_and_holds_every_section(tmp_path: Pat
     assert len(text) < 3_000_000
 
 
-def test_the_page_refers_to_nothing_outside_itself(tmp_path: Path) -> None:
-    text = page_of(write_job(tmp_path / "job", STRAGGLER)).read_text()
+def test_the_page_refers_to_nothing_outside_itself(straggler_page: Path) -> None:
+    text = straggler_page.read_text()
     body = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
     assert OUTSIDE.findall(body) == []
     assert "url(" not in text
@@ -90,8 +96,8 @@ def test_texts_of_a_trace_are_no_markup(tmp_path: Path) -> None:
     assert "49" not in re.findall(r"aten::mm.{0,40}", text)
 
 
-def test_windows_hold_the_events_that_diagnoses_point_to(tmp_path: Path) -> None:
-    text = page_of(write_job(tmp_path / "job", STRAGGLER)).read_text()
+def test_windows_hold_the_events_that_diagnoses_point_to(straggler_page: Path) -> None:
+    text = straggler_page.read_text()
     windows = dict(re.findall(r'id="(window-\d+)">(.*?)</script>', text))
     assert windows
     cropped = [
@@ -119,12 +125,13 @@ def seen(
 
 
 def test_the_page_runs_without_a_complaint_and_asks_for_nothing(
-    tmp_path: Path, chromium: Path
+    tmp_path: Path, straggler_page: Path, chromium: Path
 ) -> None:
-    file = page_of(write_job(tmp_path / "job", STRAGGLER))
-    page = seen(chromium, file, tmp_path, "document.querySelectorAll('.uplot').length > 0")
+    page = seen(
+        chromium, straggler_page, tmp_path, "document.querySelectorAll('.uplot').length > 0"
+    )
     assert page.messages == []
-    assert page.requested == [file.as_uri()]
+    assert page.requested == [straggler_page.as_uri()]
 
 
 def test_an_attack_in_a_trace_does_not_run(tmp_path: Path, chromium: Path) -> None:
@@ -141,12 +148,20 @@ WITHOUT_OVERFLOW = (
 )
 
 
-@pytest.mark.parametrize(("width", "dark"), [(390, True), (768, False), (1920, True)])
+SCREENS = ((390, True), (768, False), (1920, True))
+
+
 def test_the_page_fits_small_and_large_screens(
-    tmp_path: Path, chromium: Path, width: int, dark: bool
+    tmp_path: Path, straggler_page: Path, chromium: Path
 ) -> None:
-    file = page_of(write_job(tmp_path / "job", STRAGGLER))
-    assert seen(chromium, file, tmp_path, WITHOUT_OVERFLOW, width=width, dark=dark).messages == []
+    async def visit() -> Page:
+        async with browser_page(chromium, tmp_path / "profile") as page:
+            for width, dark in SCREENS:
+                await page.open(straggler_page.as_uri(), width=width, dark=dark)
+                await page.until(WITHOUT_OVERFLOW)
+            return page
+
+    assert asyncio.run(visit()).messages == []
 
 
 SORTED = """(() => {
@@ -157,9 +172,10 @@ SORTED = """(() => {
 })()"""  # noqa: E501
 
 
-def test_a_table_sorts_by_the_column_that_is_clicked(tmp_path: Path, chromium: Path) -> None:
-    file = page_of(write_job(tmp_path / "job", STRAGGLER))
-    assert seen(chromium, file, tmp_path, SORTED).messages == []
+def test_a_table_sorts_by_the_column_that_is_clicked(
+    tmp_path: Path, straggler_page: Path, chromium: Path
+) -> None:
+    assert seen(chromium, straggler_page, tmp_path, SORTED).messages == []
 
 
 ANOTHER_RANK = """(() => {
@@ -170,9 +186,10 @@ ANOTHER_RANK = """(() => {
 })()"""  # noqa: E501
 
 
-def test_another_rank_can_be_looked_at(tmp_path: Path, chromium: Path) -> None:
-    file = page_of(write_job(tmp_path / "job", STRAGGLER))
-    assert seen(chromium, file, tmp_path, ANOTHER_RANK).messages == []
+def test_another_rank_can_be_looked_at(
+    tmp_path: Path, straggler_page: Path, chromium: Path
+) -> None:
+    assert seen(chromium, straggler_page, tmp_path, ANOTHER_RANK).messages == []
 
 
 HANDSHAKE = """new Promise((done) => {
@@ -195,12 +212,13 @@ HANDSHAKE = """new Promise((done) => {
 })"""  # noqa: E501
 
 
-def test_a_window_is_handed_to_perfetto_and_to_nobody_else(tmp_path: Path, chromium: Path) -> None:
-    file = page_of(write_job(tmp_path / "job", STRAGGLER))
+def test_a_window_is_handed_to_perfetto_and_to_nobody_else(
+    tmp_path: Path, straggler_page: Path, chromium: Path
+) -> None:
 
     async def visit() -> bool:
         async with browser_page(chromium, tmp_path / "profile") as page:
-            await page.open(file.as_uri())
+            await page.open(straggler_page.as_uri())
             return bool(await page.value(HANDSHAKE))
 
     assert asyncio.run(visit())

@@ -19,11 +19,8 @@ REPORTED = {
     "tracelens/mi300/resnet_act_checkpoint.json.gz": (1, None),
     "hta/cpu_only": (1, None),
     "hta/mtia_inference_trace": (1, None),
-    "kineto_tb_plugin/resnet50_num_workers_4": (4, None),
+    "kineto_tb_plugin/resnet50_num_workers_4/worker0.pt.trace.json.gz": (1, None),
 }
-LARGE = (EIGHT_RANKS, "kineto_tb_plugin/resnet50_num_workers_4")
-"""Read by several processes: those of a process of one thread start at once, with all that it has
-loaded."""
 REFUSED = ("jaeger_otlp", "hta/execution_trace/benchmark_simple_add_et.json.gz")
 
 
@@ -32,9 +29,10 @@ def test_a_real_job_is_reported(shared: Path, tmp_path: Path, name: str) -> None
     ranks, rule = REPORTED[name]
     page = tmp_path / "page.html"
     with_page = ("--html", page) if name == EIGHT_RANKS else ()
-    done = (trace_process if name in LARGE else trace)(
-        shared / "traces" / name, "--json", *with_page
-    )
+    # Read by several processes: those of a process of one thread start at once, with all that it
+    # has loaded.
+    command = trace_process if name == EIGHT_RANKS else trace
+    done = command(shared / "traces" / name, "--json", *with_page)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert len(found["ranks"]) == ranks

@@ -75,7 +75,7 @@ def write(folder: Path, table: str, column: str, row: int, value: Any, suffix: s
     return read_case(folder)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(corruptions(), st.sampled_from([".jsonl", ".csv"]))
 def test_a_single_bad_cell_costs_its_row_and_is_reported(
     tmp_path: Path, corruption: tuple[str, str, int, Any], suffix: str
@@ -95,7 +95,7 @@ def test_a_single_bad_cell_costs_its_row_and_is_reported(
     assert len(gap.reason) < 300
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(corruptions())
 def test_the_diagnosis_goes_on_without_the_row(
     tmp_path: Path, corruption: tuple[str, str, int, Any]

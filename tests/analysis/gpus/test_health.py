@@ -3,7 +3,6 @@ nothing."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +50,7 @@ def onset(finding: Finding) -> float:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("seed", [101, 202])
 def test_a_healthy_fleet_gives_nothing(seed: int, pattern: str) -> None:
-    fleet = healthy(seed, pattern, hosts=2 + seed % 2, per_host=4, step_s=60)
+    fleet = healthy(seed, pattern, hosts=2 + seed % 2, per_host=4)
     assert [f.sentence for f in gpu_health(case_of(fleet))] == []
 
 
@@ -401,20 +400,8 @@ def test_labels_of_any_kind_are_read_and_none_stops_the_rest(tmp_path: Path) -> 
 
 def test_mig_slices_are_devices_of_their_own() -> None:
     fleet = healthy(7, "steady", hosts=2, per_host=4)
-    case = case_of(fleet, ranks=False)
-    slices = case.metrics.with_columns(
-        pl.col("labels").map_elements(_sliced, return_dtype=pl.String)
-    )
-    case.__dict__["metrics"] = slices
-    assert gpu_health(case) == []
+    sliced = {"mig": "3"}
+    assert gpu_health(case_of(fleet, ranks=False, labels=sliced)) == []
     fleet.put(gs.XID, 5, fleet.after(3), 94.0)
-    case = case_of(fleet, ranks=False)
-    case.__dict__["metrics"] = case.metrics.with_columns(
-        pl.col("labels").map_elements(_sliced, return_dtype=pl.String)
-    )
-    (finding,) = gpu_health(case)
+    (finding,) = gpu_health(case_of(fleet, ranks=False, labels=sliced))
     assert finding.subject == "node-1/gpu1.3"
-
-
-def _sliced(labels: str) -> str:
-    return json.dumps({**json.loads(labels), "mig": "3"})

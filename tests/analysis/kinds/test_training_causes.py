@@ -62,11 +62,11 @@ def test_what_was_done_to_a_recorded_job_is_a_finding_and_leads_its_causes(
     shared: Path, tmp_path: Path, scenario: str, kind: str, subject: str
 ) -> None:
     case = case_of(tmp_path, shared / "traces" / "generated" / scenario)
-    (finding,) = [f for f in training_findings(case) if f.kind in TRAINING_CAUSES]
+    found = diagnose(case)
+    (finding,) = [f for f in found.findings if f.kind in TRAINING_CAUSES]
     assert (finding.kind, finding.subject) == (kind, subject)
     assert finding.details.fix
     assert quoted_numbers_are_given(finding.sentence, dict(finding.numbers))
-    found = diagnose(case)
     assert found.verdict is Verdict.CAUSE_FOUND
     assert any(c.subject == subject for c in found.causes)
     if TRAINING_CAUSES[kind].delays_others:

@@ -85,7 +85,7 @@ def test_a_spike_among_many_points_says_little_unless_it_is_the_alert_s_own(tmp_
 @pytest.mark.parametrize("layout", ["live", "days"])
 def test_healthy_series_of_every_kind_rarely_give_a_cause(layout: str) -> None:
     alarms = 0
-    for seed in range(12):
+    for seed in range(8):
         found = diagnose(healthy_case(np.random.default_rng(1000 + seed), LAYOUTS[layout]))
         alarms += found.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
-    assert alarms <= 3
+    assert alarms <= 2

@@ -60,8 +60,9 @@ def traces_of(set_name: str) -> dict[int, TraceColumns]:
     return {rank: read_trace(TRACES / file) for rank, file in files_of(set_name).items()}
 
 
+@cache
 def views_of(set_name: str) -> dict[int, TraceColumns]:
-    """The set's traces as HTA sees them, by rank."""
+    """The set's traces as HTA sees them, by rank. Kept for all tests of a run."""
     traces = traces_of(set_name)
     views = hta_views(list(traces.values()), unsigned_streams=set_name in UNSIGNED_STREAMS)
     return dict(zip(traces, views, strict=True))

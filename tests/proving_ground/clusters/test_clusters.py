@@ -39,8 +39,9 @@ FACT_OF = {
 
 def incident(fault: str) -> World:
     """The first world of a few seeds in which this fault raises an alert."""
-    for number in range(300, 330):
-        world = cluster_world(number, test=False, fault=fault, size=8)
+    # With the first of them every fault raises one: each that does not is a world for nothing.
+    for number in range(308, 338):
+        world = cluster_world(number, test=False, fault=fault, size=6)
         if world.fault is not None:
             return world
     raise AssertionError(f"{fault}: no incident in thirty seeds")
@@ -63,7 +64,7 @@ def test_every_fault_is_tried() -> None:
 
 def test_a_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        main(["--seeds", "7:8", "--size", "8", "--out", str(tmp_path / name)])
+        main(["--seeds", "7:8", "--size", "6", "--out", str(tmp_path / name)])
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
 
 

@@ -163,7 +163,7 @@ hostile = st.lists(
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(hostile, min_size=1, max_size=3))
 def test_no_trace_breaks_the_summary_or_the_comparison(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ CASES = Path(__file__).resolve().parents[4] / "demo" / "cases"
 PERSISTENT = ("straggler", "straggler_compute")
 
 
+@cache
 def compared(folder: Path) -> RankComparison:
+    """The comparison of a job, made once for all that is asked of it."""
     files = sorted(
         p
         for p in folder.iterdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -207,11 +208,17 @@ PAIRS = {
 DEVICES: dict[str, Devices] = {"ALL": "all", "CPU": "host", "GPU": "device"}
 
 
-def _sides(set_name: str, steps: list[int] | None, short: bool = False) -> tuple[Side, Side]:
+@cache
+def _pair(set_name: str) -> tuple[TraceColumns, TraceColumns]:
     """Without work whose launch was not recorded: HTA counts it for no step, we for the one it
     starts in."""
     traces = [read_trace(SHARED / "data/traces/hta" / file) for file in PAIRS[set_name]]
     control, test = (t.select(~t.on_device | (launched_by(t) >= 0)) for t in traces)
+    return control, test
+
+
+def _sides(set_name: str, steps: list[int] | None, short: bool = False) -> tuple[Side, Side]:
+    control, test = _pair(set_name)
     return side_of(control, steps, short_names=short), side_of(test, steps, short_names=short)
 
 

@@ -39,11 +39,12 @@ time with many long gaps. Nothing else is accused."""
 
 def job_from(paths: Iterable[Path]) -> TrainingJob:
     files = sort_job_files(paths)
-    traces = files.of("profiler_trace")
-    return job_of(
-        [summarise(read_trace(f.path, order=n)) for n, f in enumerate(traces)],
-        hang_diagnoses(files),
-    )
+    summaries = []
+    for number, file in enumerate(files.of("profiler_trace")):
+        trace = read_trace(file.path, order=number)
+        assert (len(trace) > 0, trace.dropped) == (True, {}), file.path
+        summaries.append(summarise(trace))
+    return job_of(summaries, hang_diagnoses(files))
 
 
 def accusations(diagnoses: Iterable[JobDiagnosis]) -> list[str]:

@@ -4,6 +4,7 @@ and nothing else."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ import pytest
 
 from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.rules import diagnose
-from tests.analysis.traces.doctor.simulated_jobs import GB, Recording, SimulatedJob, simulate
+from tests.analysis.traces.doctor.simulated_jobs import (
+    GB,
+    Floats,
+    Recording,
+    SimulatedJob,
+    simulate,
+)
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 
 SHAPES = ("ddp", "fsdp", "tensor")
@@ -20,7 +27,7 @@ CULPRIT = 2
 
 
 def small(shape: str, **values: Any) -> SimulatedJob:
-    chosen: dict[str, Any] = {"shape": shape, "ranks": 4, "tensor": 2, "steps": 5, "layers": 4}
+    chosen: dict[str, Any] = {"shape": shape, "ranks": 4, "tensor": 2, "steps": 5, "layers": 3}
     return SimulatedJob(**(chosen | values))
 
 
@@ -38,10 +45,15 @@ def seen(
 
 def lost_ms(job: SimulatedJob, recording: Recording) -> float:
     """What the faults cost: mean milliseconds per step beside the same job without them."""
-    healthy = SimulatedJob(
-        **{name: value for name, value in vars(job).items() if not isinstance(value, np.ndarray)}
-    )
-    return float((recording.step_us - simulate(healthy).step_us).mean() / 1e3)
+    values = {name: one for name, one in vars(job).items() if not isinstance(one, np.ndarray)}
+    healthy_us = healthy_steps(tuple(values.items()))
+    return float((recording.step_us - healthy_us).mean() / 1e3)
+
+
+@cache
+def healthy_steps(values: tuple[tuple[str, Any], ...]) -> Floats:
+    """How long each step takes of the job with these values and no fault, in microseconds."""
+    return simulate(SimulatedJob(**dict(values))).step_us
 
 
 HEALTHY: dict[str, dict[str, Any]] = {

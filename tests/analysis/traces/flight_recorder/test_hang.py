@@ -259,8 +259,8 @@ def test_a_rank_whose_dump_was_cut_off_is_not_missing(tmp_path: Path) -> None:
     assert hang_analysis(job_state(dumps)).culprits == ()
 
 
-def test_a_thousand_ranks_take_seconds(tmp_path: Path) -> None:
-    job = world(1000)
+def test_five_hundred_ranks_take_seconds(tmp_path: Path) -> None:
+    job = world(500)
     for rank in job:
         rank.calls("0", 3)
         if rank.rank != 77:
@@ -268,7 +268,7 @@ def test_a_thousand_ranks_take_seconds(tmp_path: Path) -> None:
     dumps, _ = read_dumps(write_pickles(tmp_path, job, only_active=True))
     start = time.process_time()
     assert _verdict(hang_analysis(job_state(dumps))) == ("outside", (77,))
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 2.5
 
 
 REAL = [

@@ -214,20 +214,20 @@ def test_real_dumps_of_all_forms_are_read(shared: Path) -> None:
     assert json.dumps(sorted({d.form for d in dumps})) == '["json", "pickle"]'
 
 
-def test_three_thousand_groups_of_a_hundred_thousand_ranks_take_seconds(tmp_path: Path) -> None:
+def test_a_thousand_groups_of_a_hundred_thousand_ranks_take_seconds(tmp_path: Path) -> None:
     ranks = str(list(range(100_000)))
     dump = _job()[0].dump()
     entry = dump["entries"][0] | {"retired": False, "state": "scheduled"}
     dump["pg_config"] = {
-        str(i): {"name": str(i), "desc": "d", "ranks": ranks} for i in range(3_000)
+        str(i): {"name": str(i), "desc": "d", "ranks": ranks} for i in range(1_000)
     }
     dump["entries"] = [
-        entry | {"record_id": i, "process_group": (str(i % 3_000), "d"), "collective_seq_id": i}
-        for i in range(6_000)
+        entry | {"record_id": i, "process_group": (str(i % 1_000), "d"), "collective_seq_id": i}
+        for i in range(2_000)
     ]
     for rank in range(3):
         (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
     start = time.process_time()
     dumps, _ = read_dumps(sorted(tmp_path.iterdir()))
     hang_analysis(job_state(dumps))
-    assert time.process_time() - start < 15
+    assert time.process_time() - start < 5

@@ -282,6 +282,9 @@ def test_recorded_traces_of_real_jobs_give_the_same(shared: Path, tmp_path: Path
     for folder in ("hta/df_index_resolver", "param/dlrm_kineto_8rank", "nsys_sqlite"):
         case = tmp_path / folder.replace("/", "-")
         shutil.copytree(shared / "traces" / folder, case / TRACES)
+        # Three ranks of the eight: the others are written alike.
+        for path in (case / TRACES).glob("rank-[3-7].json"):
+            path.unlink()
         empty_case(case)
         plain = findings(case)
         record(case)

@@ -356,7 +356,7 @@ def test_spans_that_never_end_stay_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["steps", "junk"])
-def test_a_million_lines_are_read_in_bounded_time(tmp_path: Path, kind: str) -> None:
+def test_a_quarter_of_a_million_lines_are_read_in_bounded_time(tmp_path: Path, kind: str) -> None:
     log = StructuredLog(0)
     log.train([1])
     line = (
@@ -368,8 +368,8 @@ def test_a_million_lines_are_read_in_bounded_time(tmp_path: Path, kind: str) -> 
     place.mkdir()
     with (place / "training.global_rank_0.20261121-112023-5EPIWD.jsonl").open("w") as file:
         file.write(log.lines[0] + "\n")
-        for _ in range(100):
+        for _ in range(25):
             file.write((line + "\n") * 10_000)
     begun = time.process_time()
     spans(tmp_path)
-    assert time.process_time() - begun < 60
+    assert time.process_time() - begun < 15

@@ -259,14 +259,14 @@ def test_references_to_the_same_pieces_take_no_quadratic_time(
 
 def test_a_long_history_takes_seconds(tmp_path: Path) -> None:
     allocator = Allocator(reserved=12 * GB)
-    train(allocator, 1_000, leak=512)
+    train(allocator, 500, leak=512)
     path = allocator.write(tmp_path / "a.pickle")
     began = time.perf_counter()
     judge(read_snapshot(path))
-    assert time.perf_counter() - began < 20
+    assert time.perf_counter() - began < 10
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.binary(max_size=8))
 def test_damaged_snapshots_are_survived(
     tmp_path_factory: pytest.TempPathFactory, at: int, noise: bytes

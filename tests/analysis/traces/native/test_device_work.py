@@ -60,7 +60,7 @@ def _told(trace: TraceColumns) -> list[object]:
     ]  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(rows=_rows)
 def test_the_compiled_and_the_python_loops_tell_the_same(rows: list[tuple[int, ...]]) -> None:
     assert library() is not None

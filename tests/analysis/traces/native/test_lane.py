@@ -42,10 +42,10 @@ def feed(text):
 
 for whole in (SEED, PRETTY):
     events = whole[whole.index(b"[", whole.index(b"traceEvents")) + 1 :]
-    for cut in range(0, len(events), 3):
+    for cut in range(0, len(events), 7):
         feed(events[:cut])
 random.seed(7)
-for _ in range(4000):
+for _ in range(1500):
     members = [f'"{random.choice(KEYS)}": {random.choice(VALUES)}' for _ in range(random.randrange(6))]
     text = ('{"ph": "X", "ts": 1, "dur": 1, ' + ", ".join(members) + "}").encode("utf-8", "surrogatepass")
     feed(text[: random.randrange(len(text) + 1)])
@@ -67,7 +67,7 @@ def peak(times):
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-few, many = peak(5), peak(40)
+few, many = peak(3), peak(18)
 assert many < few + 20_000, (few, many)
 print("unharmed")
 """

@@ -35,7 +35,7 @@ def test_a_row_that_ends_after_the_row_it_starts_in_is_its_child_and_an_overlap(
 
 
 @given(intervals)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 def test_both_nestings_agree(rows: list[tuple[int, int, int]]) -> None:
     native, python = nesting_parents(*sorted_rows(rows)), nesting_in_python(*sorted_rows(rows))
     assert (native[0].tolist(), native[1]) == (python[0].tolist(), python[1])
@@ -63,7 +63,7 @@ def test_the_longest_path_comes_in_by_the_edge_that_reaches_furthest() -> None:
     st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11), st.integers(-5, 50)), max_size=40),
     st.randoms(use_true_random=False),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 def test_both_longest_paths_agree(edges: list[tuple[int, int, int]], random: object) -> None:
     forward = [(min(a, b), max(a, b) + 1, w) for a, b, w in edges]
     random.shuffle(forward)  # type: ignore[attr-defined]

@@ -454,7 +454,7 @@ rule_sets = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(traces(), rule_sets)
 def test_no_other_chain_of_edges_is_longer(trace: TraceColumns, rules: Rules) -> None:
     path = critical_path(trace, rules=rules)
@@ -481,7 +481,7 @@ def test_no_other_chain_of_edges_is_longer(trace: TraceColumns, rules: Rules) ->
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(traces(), rule_sets)
 def test_a_path_is_one_chain_within_its_time_and_its_breakdown_adds_up(
     trace: TraceColumns, rules: Rules
@@ -496,7 +496,7 @@ def test_a_path_is_one_chain_within_its_time_and_its_breakdown_adds_up(
     assert sum(found.by_bound_ns.values()) == path.length_ns == sum(n.time_ns for n in found.names)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(traces(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_in_the_file_does_not_change_the_length(
     trace: TraceColumns, random: object

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,15 @@ def first_view(name: str) -> TraceColumns:
     return views[min(views)]
 
 
+@cache
+def path_as_hta(name: str) -> tuple[TraceColumns, CriticalPath]:
+    """The first trace of the set as HTA takes it, and our path through it with HTA's model."""
+    trace = first_view(name)
+    window, trace = window_of(trace, name), as_hta(trace)
+    model = replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND)
+    return trace, critical_path(trace, window, model)
+
+
 def theirs(name: str) -> Any:
     found = golden(name, "critical_path")
     if not isinstance(found, dict) or "by_bound" not in found:
@@ -104,9 +114,7 @@ def by_bound(trace: TraceColumns, path: CriticalPath) -> dict[str, float]:
 )
 def test_with_htas_model_the_path_is_htas_path(name: str) -> None:
     expected = theirs(name)
-    trace = first_view(name)
-    window, trace = window_of(trace, name), as_hta(trace)
-    path = critical_path(trace, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND))
+    trace, path = path_as_hta(name)
     assert path.length_ns == expected["total_duration"] * 1000
     assert by_bound(trace, path) == {
         bound: time for bound, time in expected["by_bound"].items() if time
@@ -120,11 +128,7 @@ def test_with_htas_model_the_path_is_htas_path(name: str) -> None:
 )
 def test_with_htas_model_operators_take_the_time_that_hta_finds(name: str) -> None:
     expected = theirs(name)["edge_types_count_weight"][HTA_NAMES[EdgeKind.OPERATOR]]
-    trace = first_view(name)
-    window, trace = window_of(trace, name), as_hta(trace)
-    edges = critical_path(
-        trace, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND)
-    ).edges
+    edges = path_as_hta(name)[1].edges
     operators = edges.weight[edges.kind == EdgeKind.OPERATOR]
     assert abs(len(operators) - expected[0]) <= 7
     assert abs(int(operators.sum()) - expected[1] * 1000) <= expected[1] * 1000 * 0.001
@@ -168,9 +172,7 @@ def test_with_htas_model_the_drawn_path_has_htas_events_and_arrows(
     name: str, tmp_path: Path
 ) -> None:
     expected = golden(name, "overlay_critical_path")
-    view = first_view(name)
-    window, view = window_of(view, name), as_hta(view)
-    path = critical_path(view, window, replace(HTA_MODEL, backward=name not in BACKWARD_NOT_FOUND))
+    view, path = path_as_hta(name)
     traces, files = traces_of(name), files_of(name)
     whole = traces[min(traces)]
     rows = np.searchsorted(whole.event, view.event[path.events.row])

@@ -88,7 +88,7 @@ def _read(events: list[dict[str, Any]]) -> TraceColumns:
         return read_trace(path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(some.lists(an_event(), max_size=30))
 def test_every_analysis_answers_and_its_numbers_hold_together(events: list[dict[str, Any]]) -> None:
     trace = _read(events)

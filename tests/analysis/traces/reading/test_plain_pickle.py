@@ -32,7 +32,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plain, st.integers(2, 5))
 def test_reads_what_python_reads(value: Any, protocol: int) -> None:
     assert load_plain_pickle(pickle.dumps(value, protocol=protocol)) == value
@@ -134,7 +134,7 @@ def test_a_file_cut_off_anywhere_says_so_and_gives_its_beginning() -> None:
         assert isinstance(cut.value.pieces, list)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_noise_is_refused_in_one_way_or_read(noise: bytes) -> None:
     with contextlib.suppress(NotPlainData, CutOff):

@@ -91,7 +91,7 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path) -> None:
         read(tmp_path / "missing.json")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.integers(20, 10**6), st.sampled_from('"{}[],:a1\\')), max_size=4))
 def test_numbers_of_events_are_the_readers_in_damaged_files_too(
     tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, str]]
@@ -129,7 +129,7 @@ json_events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(json_events, st.integers(20, 400), st.booleans(), st.sampled_from([None, 1]))
 def test_any_json_is_read_as_a_json_reader_does(
     tmp_path_factory: pytest.TempPathFactory,
@@ -150,7 +150,10 @@ def test_any_json_is_read_as_a_json_reader_does(
 
 
 def test_real_traces_have_the_events_that_a_json_reader_finds(shared: Path) -> None:
-    for path in sorted((shared / "traces" / "tracelens").rglob("*.json.gz"))[:5]:
+    paths = sorted((shared / "traces" / "tracelens").rglob("*.json.gz"))
+    small = [path for path in paths if path.stat().st_size < 200_000]
+    assert len(small) >= 6
+    for path in small:
         with gzip.open(path) as file:
             expected = json.load(file)["traceEvents"]
         assert read(path)[0] == expected

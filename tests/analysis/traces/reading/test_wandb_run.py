@@ -100,7 +100,7 @@ def test_a_record_that_lies_about_its_length_takes_no_time(tmp_path: Path) -> No
     assert time.perf_counter() - began < 5
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_any_bytes_are_survived(tmp_path_factory: object, noise: bytes, record: bytes) -> None:
     folder = tmp_path_factory.mktemp("runs")  # type: ignore[attr-defined]
