@@ -1,7 +1,7 @@
 """Loki on loopback: lines of JSON files in a folder, answered as Loki answers the bot's queries.
 
-It understands a selector of one label (`=` or `=~`), line filters by level or by words, and counts
-by level. Shapes: grafana.com/docs/loki/latest/reference/loki-http-api.
+It understands selectors by labels (`=` and `=~`), line filters by level or by words, and counts by
+level. Shapes: grafana.com/docs/loki/latest/reference/loki-http-api.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from starlette.routing import Route
 
 KEPT_LINES = 300_000
 """Of all services together; the oldest go first."""
-_SELECTOR = re.compile(r'\{(\w+)(=~|=)"((?:[^"\\]|\\.)*)"\}')
+_MATCHER = re.compile(r'(\w+)(=~|=)"((?:[^"\\]|\\.)*)"')
+_SELECTOR = re.compile(rf"\{{({_MATCHER.pattern}(?:,{_MATCHER.pattern})*)\}}")
 _LEVELS = re.compile(r'detected_level=~"((?:[^"\\]|\\.)*)"')
 _WORDS = re.compile(r'\|~ "((?:[^"\\]|\\.)*)"')
 
@@ -84,6 +85,9 @@ class LoopbackLoki:
     async def _values(self, request: Request) -> JSONResponse:
         lines = await run_in_threadpool(self.lines)
         name = request.path_params["name"]
+        selector = request.query_params.get("query")
+        if selector is not None:
+            lines = [line for line in lines if _is_selected(line, selector)]
         if name == "service_name":
             return _success(sorted({line.service for line in lines}))
         return _success(sorted({dict(line.labels).get(name, "") for line in lines}))
@@ -121,13 +125,13 @@ def _is_selected(line: LoggedLine, query: str) -> bool:
     selector = _SELECTOR.search(query)
     if selector is None:
         return False
-    label, operator, text = selector.groups()
-    wanted = text.replace("\\\\", "\\")
-    value = line.service if label == "service_name" else dict(line.labels).get(label, "")
-    if operator == "=" and value != wanted:
-        return False
-    if operator == "=~" and not re.fullmatch(wanted, value):
-        return False
+    for label, operator, text in _MATCHER.findall(selector[1]):
+        wanted = text.replace("\\\\", "\\")
+        value = line.service if label == "service_name" else dict(line.labels).get(label, "")
+        if operator == "=" and value != wanted:
+            return False
+        if operator == "=~" and not re.fullmatch(wanted, value):
+            return False
     levels, words = _LEVELS.search(query), _WORDS.search(query)
     if levels and not re.fullmatch(levels[1].replace("\\\\", "\\"), line.level):
         return False

@@ -36,13 +36,14 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+STORIES = ("tests/proving_ground/live/", "tests/infra/", "tests/scenarios/")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole stories first: they take longest, and the last of them would keep one process busy
     alone at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/scenarios/"))
+    items.sort(key=lambda item: not item.nodeid.startswith(STORIES))
 
 
 def pytest_collection_finish() -> None:

@@ -46,7 +46,7 @@ def test_a_list_of_names_matches_exactly_these(names: list[str], other: str) -> 
 
 def test_every_default_query_is_built_without_leftover_placeholders() -> None:
     for template in DEFAULTS:
-        query = build(template, EVERYTHING, "service", ["checkout"], "llm-1", 60)
+        query = build(template, EVERYTHING, "service", ["checkout"], "llm-1", 60, {})
         assert query is not None, template
         assert not re.search(r"\{(by|range|where|status|service|job)\b(?!=)", query.promql), (
             query.promql
@@ -60,7 +60,7 @@ def test_every_default_query_is_one_that_prometheus_understands(
     hostile = ['a"b', "c\\", "d\n}", "e)|(", "é\ud800"]
     with httpx.Client(base_url=prometheus.url) as client:
         for template in DEFAULTS:
-            query = build(template, EVERYTHING, "service", hostile, "llm\\1", 60)
+            query = build(template, EVERYTHING, "service", hostile, "llm\\1", 60, {})
             assert query is not None
             answer = client.get("/api/v1/query", params={"query": query.promql}).json()
             assert answer["status"] == "success", (query.promql, answer)
@@ -69,16 +69,16 @@ def test_every_default_query_is_one_that_prometheus_understands(
 def test_a_metric_without_the_needed_labels_is_not_asked() -> None:
     rate = next(t for t in DEFAULTS if t.signal == "request_rate")
     ratio = next(t for t in DEFAULTS if t.signal == "error_ratio")
-    assert build(rate, ["path"], "service", [], None, 60) is None
-    assert build(ratio, ["service"], "service", [], None, 60) is None
-    fallback = build(rate, ["app", "instance"], "service", [], None, 60)
+    assert build(rate, ["path"], "service", [], None, 60, {}) is None
+    assert build(ratio, ["service"], "service", [], None, 60, {}) is None
+    fallback = build(rate, ["app", "instance"], "service", [], None, 60, {})
     assert fallback is not None
     assert fallback.by == ("app",)
 
 
 def test_container_metrics_name_the_container_not_the_exporters_service() -> None:
     cpu = next(t for t in DEFAULTS if t.metric == "container_cpu_usage_seconds_total")
-    query = build(cpu, ["service", "container", "pod"], "service", ["checkout"], None, 60)
+    query = build(cpu, ["service", "container", "pod"], "service", ["checkout"], None, 60, {})
     assert query is not None
     assert query.by == ("container",)
     assert 'container=~"checkout"' in query.promql
@@ -87,7 +87,7 @@ def test_container_metrics_name_the_container_not_the_exporters_service() -> Non
 def test_a_list_of_services_too_long_for_an_address_is_left_to_the_filter_afterwards() -> None:
     rate = next(t for t in DEFAULTS if t.signal == "request_rate")
     services = [f"service-{n}" for n in range(LONGEST_MATCHER // 8)]
-    query = build(rate, EVERYTHING, "service", services, None, 60)
+    query = build(rate, EVERYTHING, "service", services, None, 60, {})
     assert query is not None
     assert query.narrow
     assert "service-1" not in query.promql

@@ -14,10 +14,13 @@ from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
 from connectors.loki import answers as loki_answers
 from connectors.loki import connector as loki
+from connectors.self_hosted import SelfHostedSettings
 from connectors.tempo import connector as tempo
 from connectors.tempo import traces as tempo_traces
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
+OWN = ("url", "token")
+"""Keys that all of them have and each page tells of; the others are told of once."""
 LIMITS = {
     "alertmanager": alertmanager.LIMITS,
     "grafana": grafana.LIMITS,
@@ -46,9 +49,12 @@ def test_documented_limits_are_the_real_ones(name: str, limits: Limits) -> None:
 def test_every_setting_is_documented(name: str) -> None:
     section = Settings.model_fields[name].annotation
     assert isinstance(section, type)
+    assert "[ways to log in](README.md#ways-to-log-in)" in page(name)
     for key in section.model_fields:
         said = secret_variable(name, key) if is_secret(section, key) else f"{name}.{key}"
-        assert f"`{said}`" in page(name), key
+        is_shared = key in SelfHostedSettings.model_fields and key not in OWN
+        told_once = is_shared and f"`{key}" in page("README")
+        assert told_once or f"`{said}`" in page(name), key
 
 
 def test_documented_numbers_are_the_real_ones() -> None:

@@ -117,14 +117,6 @@ def shop_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_answered(write_shop(tmp_path_factory.mktemp("shop") / "case"))
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessPool]:
-    """One process, as it takes longer to start than to read a trace."""
-    pool = ProcessPool(workers=1)
-    yield pool
-    pool.close()
-
-
 @pytest.fixture
 def talk(tmp_path: Path, pool: ProcessPool) -> Iterator[Talk]:
     slack = LoopbackSlack(channels={PUBLIC: "incidents", PRIVATE: "secret", DM: "ada"})

@@ -16,6 +16,7 @@ from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert, EvidenceKind
 from bot.investigation.steps import InvestigationSteps, Opened
 from bot.investigation.worker_context import WorkerContext
+from bot.runtime.process_pool import ProcessPool
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.covers import Covers
 from connectors.datadog.settings import DatadogSettings
@@ -67,9 +68,9 @@ def instance(name: str) -> ConnectorInstance:
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[WorkerContext]:
+def context(tmp_path: Path, pool: ProcessPool) -> Iterator[WorkerContext]:
     """A context with two accounts and nothing recorded."""
-    context = a_desk(tmp_path)
+    context = a_desk(tmp_path, pool)
     yield replace(context, connectors=[instance("eu"), instance("us")], recorded=None)
     context.pool.close()
     context.store.engine.dispose()

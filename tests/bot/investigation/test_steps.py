@@ -100,14 +100,6 @@ def a_desk(folder: Path, pool: ProcessPool) -> WorkerContext:
     )
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessPool]:
-    """One process: it takes longer to start than to analyse the case."""
-    pool = ProcessPool(workers=1)
-    yield pool
-    pool.close()
-
-
 @pytest.fixture
 def context(tmp_path: Path, pool: ProcessPool) -> Iterator[WorkerContext]:
     """A context with one recorded connector."""
