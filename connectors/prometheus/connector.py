@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import msgspec
@@ -24,6 +25,7 @@ from connectors.joined_windows import merged
 from connectors.limits import Limits
 from connectors.prometheus import promql
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
+from connectors.prometheus.overview import REACHES_DAYS, SIGNALS, PrometheusOverview
 from connectors.prometheus.promql import PromQuery, PromTemplate
 from connectors.prometheus.rules import (
     NAME_LABEL,
@@ -40,6 +42,8 @@ from connectors.prometheus.scrape_intervals import (
 )
 from connectors.prometheus.series import (
     CALL,
+    InstantAnswer,
+    InstantSeries,
     PrometheusSelection,
     PrometheusSeries,
     RangeAnswer,
@@ -50,6 +54,8 @@ from connectors.prometheus.settings import PrometheusSettings
 from connectors.server_access import ANYONE, ServerAccess
 from connectors.shared_settings import SharedSettings
 
+LATELY = timedelta(minutes=30)
+"""How long ago `check` looks for metrics."""
 MAX_POINTS = 11_000
 """Points per series above which Prometheus refuses a range query (web/api/v1/api.go,
 query_range)."""
@@ -212,12 +218,14 @@ class PrometheusConnector:
                 await session.get("/api/v1/query", [("query", "vector(1)")], type=_StatusAnswer)
                 build_info = await self._texts(session, "/api/v1/status/buildinfo")
                 flags = await self._texts(session, "/api/v1/status/flags")
+                now = datetime.now(UTC)
+                seen = await self.overview(session, Window(start=now - LATELY, end=now))
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         version = build_info.get("version", "of unknown version")
         line = (
             f"Prometheus {version} at {self._http.base_url}: metrics "
-            "and alerts can be read; only GET is sent"
+            f"and alerts can be read; {seen.words()}; only GET is sent"
         )
         opened = [flag for flag in WRITING_FLAGS if flags.get(flag) == "true"]
         if opened:
@@ -225,7 +233,43 @@ class PrometheusConnector:
                 f"; warning: the server runs with --{' and --'.join(opened)}, "
                 "so others can write to it"
             )
-        return Check(self.name, True, line)
+        return Check(self.name, bool(seen.all_services or self._queries), line)
+
+    async def overview(self, session: HttpSession, window: Window) -> PrometheusOverview:
+        """Which services have which signals in that time. Raises ConnectorError."""
+        names = await self._names(session, [window])
+        available = await self._available(session, names, [window])
+        scope = Scope(incident=window)
+        asked: list[tuple[_Available, PromQuery]] = []
+        for one in available:
+            query = self._default(one, scope, (), {})
+            if query is not None and one.template.signal in SIGNALS:
+                asked.append((one, query))
+        answers = await asyncio.gather(
+            *(self._instant(session, query.promql, window.end) for _, query in asked)
+        )
+        services: dict[str, set[str]] = {signal: set() for signal in SIGNALS}
+        for (_, query), found in zip(asked, answers, strict=True):
+            for series in found:
+                services[query.signal] |= {series.metric.get(query.by[0], "")} - {""}
+        intervals = {one.template.metric: one.every_s for one, _ in asked if one.every_s}
+        days = None
+        if asked:
+            days = await self._reach(session, asked[0][0].template.metric, window.end)
+        return PrometheusOverview(services, tuple(intervals.values()), days)
+
+    async def _reach(self, session: HttpSession, metric: str, now: datetime) -> int | None:
+        for days in REACHES_DAYS:
+            if await self._instant(session, f"count({metric})", now - timedelta(days=days)):
+                return days
+        return None
+
+    async def _instant(
+        self, session: HttpSession, query: str, at: datetime
+    ) -> Sequence[InstantSeries]:
+        params = [("query", query), ("time", f"{at.timestamp():.3f}")]
+        answer = await session.get("/api/v1/query", params, type=InstantAnswer)
+        return answer.data.result
 
     async def _texts(self, session: HttpSession, path: str) -> dict[str, str]:
         """A status page; empty where the server has none (Thanos, Mimir) or does not show it."""

@@ -37,6 +37,20 @@ class RangeAnswer(msgspec.Struct):
     warnings: list[str] = []
 
 
+class InstantSeries(msgspec.Struct):
+    """A series of an instant query."""
+
+    metric: dict[str, str]
+
+
+class InstantVector(msgspec.Struct):
+    result: list[InstantSeries]
+
+
+class InstantAnswer(msgspec.Struct):
+    data: InstantVector
+
+
 @dataclass
 class PrometheusSelection:
     """One query and its result."""

@@ -17,6 +17,7 @@ from connectors.base import collect_one
 from connectors.joined_windows import merged
 from connectors.limits import Limits
 from connectors.prometheus.connector import MAX_POINTS, PrometheusConnector, step
+from connectors.prometheus.overview import PrometheusOverview
 from connectors.server_access import bearer
 from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -189,10 +190,53 @@ def test_check_names_the_version_and_warns_of_an_open_lifecycle_api(
     prometheus: RunningPrometheus,
 ) -> None:
     check = asyncio.run(PrometheusConnector(prometheus.url).check())
-    assert check.ok
+    # What it holds was recorded long ago.
+    assert not check.ok
+    assert "no service has a request rate, an error ratio or a latency" in check.line
     assert prometheus.version in check.line
     assert "--web.enable-lifecycle" in check.line
     assert "admin-api" not in check.line
+
+
+def test_an_overview_names_services_what_they_lack_and_how_often_is_scraped(
+    prometheus: RunningPrometheus,
+) -> None:
+    connector = PrometheusConnector(prometheus.url)
+
+    async def overview() -> PrometheusOverview:
+        async with connector._http.open() as session:
+            window = Window(start=ALERT_AT - timedelta(minutes=30), end=ALERT_AT)
+            return await connector.overview(session, window)
+
+    seen = asyncio.run(overview())
+    assert seen.all_services == ['ca"rt', "checkout"]
+    assert seen.words() == (
+        '2 services (ca"rt, checkout); scraped every 15 s; '
+        "no data of a day ago, so that earlier days cannot be compared"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overview", "words"),
+    [
+        (
+            PrometheusOverview(
+                {"request_rate": {"a", "b"}, "error_ratio": {"a", "b"}, "latency_p99": {"a"}},
+                (60.0, 60.0, 15.0),
+                7,
+            ),
+            "2 services (a, b); no p99 latency of b; scraped every 60 s or 15 s; "
+            "data of 7 days ago",
+        ),
+        (
+            PrometheusOverview({"request_rate": set("abcdefg")}, (30.0,), 1),
+            "7 services (a, b, c, d, e, ...); no error ratio of any; no p99 latency of any; "
+            "scraped every 30 s; data of 1 day ago",
+        ),
+    ],
+)
+def test_what_an_overview_says(overview: PrometheusOverview, words: str) -> None:
+    assert overview.words() == words
 
 
 def test_windows_that_touch_are_asked_as_one() -> None:

@@ -122,7 +122,7 @@ def test_a_real_server_takes_our_certificate_and_password_and_refuses_without_ei
         "username": "reader",
         "token": "test",
     }
-    assert checked("prometheus", **whole).ok
+    assert "metrics and alerts can be read" in checked("prometheus", **whole).line
     from_file = {key: value for key, value in whole.items() if key != "token"}
     assert checked("prometheus", **from_file, token_file=password).ok
     assert "401" in checked("prometheus", **whole | {"token": "wrong"}).line

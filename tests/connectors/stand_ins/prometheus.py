@@ -24,11 +24,7 @@ def serve(server: LocalServer) -> None:
     server.on("/api/v1/label/__name__/values", Reply({"status": "success", "data": names}))
     server.on("/api/v1/labels", Reply({"status": "success", "data": ["service", "code"]}))
     server.on("/api/v1/query_range", _range)
-    one = [{"metric": {}, "value": [ALERT_AT.timestamp(), "1"]}]
-    server.on(
-        "/api/v1/query",
-        Reply({"status": "success", "data": {"resultType": "vector", "result": one}}),
-    )
+    server.on("/api/v1/query", _instant)
     build = dict.fromkeys(
         ("version", "revision", "branch", "buildUser", "buildDate", "goVersion"), "x"
     )
@@ -40,6 +36,13 @@ def serve(server: LocalServer) -> None:
         "/api/v1/status/flags",
         Reply({"status": "success", "data": {"web.enable-admin-api": "false"}}),
     )
+
+
+def _instant(asked: Asked) -> Reply:
+    by_service = "by (service)" in asked.query["query"][0]
+    metric = {"service": "checkout"} if by_service else {}
+    one = [{"metric": metric, "value": [ALERT_AT.timestamp(), "1"]}]
+    return Reply({"status": "success", "data": {"resultType": "vector", "result": one}})
 
 
 def _range(asked: Asked) -> Reply:
