@@ -124,7 +124,8 @@ def test_a_real_server_takes_our_certificate_and_password_and_refuses_without_ei
     }
     assert "metrics and alerts can be read" in checked("prometheus", **whole).line
     from_file = {key: value for key, value in whole.items() if key != "token"}
-    assert checked("prometheus", **from_file, token_file=password).ok
+    read = checked("prometheus", **from_file, token_file=password)
+    assert "metrics and alerts can be read" in read.line
     assert "401" in checked("prometheus", **whole | {"token": "wrong"}).line
     stranger = {key: value for key, value in whole.items() if not key.startswith("client_")}
     assert "no TLS connection" in checked("prometheus", **stranger).line
