@@ -45,7 +45,8 @@ THANKS = frozenset(
     }
 )
 """A message of nothing else wants no answer."""
-FINDING = re.compile(r"(?<![a-z0-9])f-?(\d{1,5})(?![a-z0-9])", re.IGNORECASE)
+FINDING = re.compile(r"(?<![\w-])f-?(\d{1,5})(?![a-z0-9])", re.IGNORECASE)
+"""Not the end of another name, such as that of an investigation: 20261123-080247-f94097."""
 LOCATION = re.compile(r"s3://[^\s<>|\"'`]{3,1024}")
 _FIRST = re.compile(rf"^\W*(?:(?:{'|'.join(sorted(POLITE))})\b\W*)*\S+[\s:,]*", re.IGNORECASE)
 """The command's own word, and what is polite before it."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from analysis.vocabulary import Window
-from bot.intake.questions.commands import Command, command_in, is_courtesy
+from bot.intake.questions.commands import Command, command_in, findings_in, is_courtesy
 from bot.intake.questions.follow_up_scope import (
     LONGEST,
     AskedSpan,
@@ -227,3 +227,8 @@ def test_long_hostile_text_takes_no_time() -> None:
         is_question(text)
         subject_of(text, ("checkout",))
         asked_span(text[:2_000])
+
+
+def test_the_end_of_another_name_is_no_finding() -> None:
+    assert findings_in("why, 20261123-080247-f94097") == ()
+    assert findings_in("is rack-f3 to blame, as F2 and f-12 say?") == ("F2", "F12")
