@@ -7,6 +7,7 @@ It is our own format, so what is wrong with it is said, in one line with the fie
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -89,12 +90,15 @@ def reported_change_routes(settings: Settings, keep: Keep, limits: IntakeLimits)
     return [Route(PATH, with_errors_answered(handler), methods=["POST"])]
 
 
-def store_keep(changes: ReportedChanges) -> Keep:
+def store_keep(changes: ReportedChanges, *, within_s: float = 2.0) -> Keep:
     """Keep in the store."""
 
     async def keep(reported: Sequence[ReportedChange]) -> None:
         try:
-            await in_store(changes.report, reported)
+            async with asyncio.timeout(within_s):
+                await in_store(changes.report, reported)
+        except TimeoutError:
+            raise NotAccepted(f"the store did not answer within {within_s:g} s") from None
         except SQLAlchemyError as error:
             raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
 

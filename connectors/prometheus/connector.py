@@ -20,6 +20,7 @@ from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.alert_place import place_labels, place_of
 from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.gpu_metrics import PROMETHEUS as GPU_METRICS
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.joined_windows import merged
 from connectors.limits import Limits
@@ -233,7 +234,7 @@ class PrometheusConnector:
                 f"; warning: the server runs with --{' and --'.join(opened)}, "
                 "so others can write to it"
             )
-        return Check(self.name, bool(seen.all_services or self._queries), line)
+        return Check(self.name, bool(seen.is_useful or self._queries), line)
 
     async def overview(self, session: HttpSession, window: Window) -> PrometheusOverview:
         """Which services have which signals in that time. Raises ConnectorError."""
@@ -256,7 +257,9 @@ class PrometheusConnector:
         days = None
         if asked:
             days = await self._reach(session, asked[0][0].template.metric, window.end)
-        return PrometheusOverview(services, tuple(intervals.values()), days)
+        of_jobs = any(one.template.subject == "job" for one in available)
+        training = of_jobs or any(names.intersection(one.metrics) for one in GPU_METRICS)
+        return PrometheusOverview(services, tuple(intervals.values()), training, days)
 
     async def _reach(self, session: HttpSession, metric: str, now: datetime) -> int | None:
         for days in REACHES_DAYS:
@@ -337,8 +340,11 @@ class PrometheusConnector:
         bounded = [one for one in available if place_labels(place, one.labels)]
         if not bounded:
             return []
-        metrics, _ = metrics_table(asked, scope.services, self.limits.max_rows)
-        left = sorted(set(scope.services) - set(metrics["service"].drop_nulls()))
+        there: set[str] = set()
+        for one in asked:
+            for label in one.query.by:
+                there |= {series.metric.get(label, "") for series in one.series}
+        left = sorted(set(scope.services) - there)
         if not left:
             return []
         queries = (self._default(one, scope, left, {}) for one in bounded)
@@ -446,7 +452,7 @@ class PrometheusConnector:
         scope: Scope,
         spans: Sequence[Window],
     ) -> None:
-        # GPUs have so many series that their points are counted window by window.
+        # Of GPU metrics each window has a limit of points of its own, as they have many series.
         windows = (*scope.baseline, scope.incident)
         await asyncio.gather(
             *(self._ask(session, one, windows if one.query.points else spans) for one in asked)

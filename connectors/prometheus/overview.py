@@ -27,8 +27,15 @@ class PrometheusOverview:
     """Those that each signal of `SIGNALS` is there for."""
     intervals: Collection[float] = ()
     """How often each metric is scraped, in seconds."""
+    training: bool = False
+    """Whether there are metrics of training jobs or of GPUs."""
     days: int | None = None
     """The longest of `REACHES_DAYS` of which there is data; None where there is of none."""
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether an investigation would find anything."""
+        return self.training or any(self.services.values())
 
     @property
     def all_services(self) -> list[str]:
@@ -38,6 +45,8 @@ class PrometheusOverview:
     def words(self) -> str:
         """One line: how often is scraped, who is there, what they lack, how far back."""
         names = self.all_services
+        if not names and self.training:
+            return "metrics of training jobs or GPUs are there, and none of services"
         if not names:
             return (
                 "no service has a request rate, an error ratio or a latency under a name that is "

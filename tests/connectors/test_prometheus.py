@@ -21,6 +21,7 @@ from connectors.prometheus.overview import PrometheusOverview
 from connectors.server_access import bearer
 from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
+from tests.connectors.stand_ins import prometheus as stand_in
 
 
 def median(table: pl.DataFrame, service: str, signal: str, *, late: bool) -> float:
@@ -223,13 +224,13 @@ def test_an_overview_names_services_what_they_lack_and_how_often_is_scraped(
             PrometheusOverview(
                 {"request_rate": {"a", "b"}, "error_ratio": {"a", "b"}, "latency_p99": {"a"}},
                 (60.0, 60.0, 15.0),
-                7,
+                days=7,
             ),
             "2 services (a, b); no p99 latency of b; scraped every 60 s or 15 s; "
             "data of 7 days ago",
         ),
         (
-            PrometheusOverview({"request_rate": set("abcdefg")}, (30.0,), 1),
+            PrometheusOverview({"request_rate": set("abcdefg")}, (30.0,), days=1),
             "7 services (a, b, c, d, e, ...); no error ratio of any; no p99 latency of any; "
             "scraped every 30 s; data of 1 day ago",
         ),
@@ -237,6 +238,15 @@ def test_an_overview_names_services_what_they_lack_and_how_often_is_scraped(
 )
 def test_what_an_overview_says(overview: PrometheusOverview, words: str) -> None:
     assert overview.words() == words
+
+
+def test_a_prometheus_of_gpus_alone_is_useful(server: LocalServer) -> None:
+    stand_in.serve(server)
+    names = {"status": "success", "data": ["DCGM_FI_DEV_GPU_UTIL", "up"]}
+    server.on("/api/v1/label/__name__/values", Reply(names))
+    check = asyncio.run(PrometheusConnector(server.url).check())
+    assert check.ok
+    assert "metrics of training jobs or GPUs are there, and none of services" in check.line
 
 
 def test_windows_that_touch_are_asked_as_one() -> None:

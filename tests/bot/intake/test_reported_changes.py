@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import create_engine
 from starlette.applications import Starlette
 
 from bot.intake.accepting import IntakeLimits
@@ -165,3 +167,21 @@ def test_without_a_token_set_nothing_is_taken(sqlite_store: Store) -> None:
         404,
         "not configured: set FAULTLINE_CHANGES__TOKENS\n",
     )
+
+
+def test_a_store_that_hangs_asks_for_the_same_request_again() -> None:
+    class Hanging(ReportedChanges):
+        def report(self, changes: Iterable[ReportedChange], *, now: datetime | None = None) -> None:
+            time.sleep(0.5)
+
+    settings = Settings.model_validate({"changes": {"tokens": [TOKEN]}})
+    keep = store_keep(Hanging(create_engine("sqlite://")), within_s=0.05)
+    url, stop = serve_in_thread(
+        Starlette(routes=reported_change_routes(settings, keep, IntakeLimits()))
+    )
+    try:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        answer = httpx.post(f"{url}/changes", json=DEPLOY, headers=headers, timeout=10)
+    finally:
+        stop()
+    assert (answer.status_code, answer.text) == (503, "try again\n")
