@@ -74,13 +74,13 @@ class TrustFiles:
                 raise _unusable(f"{self._section}.ca_file", error) from None
         if self._cert is not None:
             try:
-                context.load_cert_chain(self._cert, self._key, password=_no_password)
+                context.load_cert_chain(self._cert, self._key, password=no_password)
             except (OSError, ssl.SSLError, ValueError) as error:
                 raise _unusable(f"{self._section}.client_cert_file", error) from None
         return context
 
 
-def _no_password() -> str:
+def no_password() -> str:
     """Without it, OpenSSL would ask on the terminal for the password of an encrypted key."""
     raise ValueError("the key is encrypted")
 

@@ -26,6 +26,7 @@ import msgspec.yaml
 from analysis.errors import ConnectorError, SettingsError
 from analysis.secrets.redaction import masked
 from connectors.kubernetes.session import VENDOR, ClusterCredentials, token_in
+from connectors.server_access import no_password
 from connectors.vendor_text import plain_url, short
 
 T = TypeVar("T")
@@ -232,7 +233,7 @@ class KubeconfigAccess:
         return self._folder / text
 
     def _asked(self, plugin: ExecPlugin) -> _ExecStatus:
-        # One at a time: a command may open a browser's worth of work, and its answer serves all.
+        # One at a time: a command may take seconds, and its answer serves all that wait.
         with self._lock:
             if self._given is None or self._given.until - EARLY < datetime.now(UTC):
                 self._given = self._run(plugin)
@@ -312,11 +313,7 @@ def _show(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
         # A directory of ours alone: nobody else on the machine can open it.
         file = Path(folder) / "both.pem"
         file.write_bytes(cert.rstrip() + b"\n" + key)
-        context.load_cert_chain(file, password=_no_password)
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted")
+        context.load_cert_chain(file, password=no_password)
 
 
 def _failed(command: str, problem: str) -> ConnectorError:
