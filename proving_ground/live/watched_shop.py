@@ -27,6 +27,9 @@ BASELINE_SCRAPES = 60
 """Windows in scrapes: 4 and 15 minutes at 15 s. Shorter than the bot's defaults of 30 and 120
 minutes, so that one shop can play many incidents and each has a calm baseline."""
 LONGEST_STEP_S = 15.0
+COLLECTING_S = 120
+"""How long the bot may collect from each vendor: they share this machine with the shop and the bot,
+so each answers more slowly than one with a machine of its own."""
 QUERIES = {
     "pool_usage": "max by (service) (db_pool_connections_in_use / db_pool_connections_max)",
     "redis_keys": "redis_db_keys",
@@ -114,13 +117,13 @@ def _settings(shop: Shop) -> str:
     """faultline.toml: windows, queries, and the service catalogue."""
     interval_s = shop.options.interval_s
     lines = [
+        *(f"{vendor}.deadline_s = {COLLECTING_S}" for vendor in ("prometheus", "loki", "jaeger")),
+        f"prometheus.step_s = {min(interval_s, LONGEST_STEP_S):g}",
         "[investigation]",
         f"incident_minutes = {INCIDENT_SCRAPES * interval_s / 60:g}",
         f"baseline_minutes = {BASELINE_SCRAPES * interval_s / 60:g}",
         # An incident is graded by what it shows, not by what the one before it was.
         "memory_days = 0",
-        "[prometheus]",
-        f"step_s = {min(interval_s, LONGEST_STEP_S):g}",
     ]
     if not shop.options.small:
         lines.append("[prometheus.queries]")
