@@ -106,11 +106,16 @@ class Collected:
 
 @dataclass(frozen=True)
 class Check:
-    """What `faultline check` says of a connector, in one line."""
+    """What `faultline check` says of a connector, in one line.
+
+    `ok` says whether it is of use. `unread` are parts that it would read and may not, one phrase
+    each; the line names them too.
+    """
 
     name: str
     ok: bool
     line: str
+    unread: tuple[str, ...] = ()
 
 
 class Connector(Protocol):

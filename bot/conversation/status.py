@@ -61,6 +61,10 @@ def status_text(
     lines += [
         AnswerLine(text=plain(check.line, 200), bold=f"Not working: {check.name}") for check in bad
     ]
+    for check in checks:
+        if check.ok and check.unread:
+            unread = plain("; ".join(check.unread), 200)
+            lines.append(AnswerLine(text=unread, bold=f"Works in part: {check.name}"))
     if good:
         lines.append(AnswerLine(text=good, bold="Sources that answer"))
     more = (f"By name: investigations {where}",) if lines else ()

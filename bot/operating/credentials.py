@@ -99,4 +99,5 @@ def problem_of(check: Check) -> str | None:
     if not check.ok:
         return line
     _, found, warning = line.partition(WARNING)
-    return warning if found else None
+    problems = [*check.unread, warning] if found else [*check.unread]
+    return "; ".join(problems) or None

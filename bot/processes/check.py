@@ -28,23 +28,36 @@ from connectors.registry import GROUP, build_connectors, load_connector
 
 def run_checks(settings: Settings) -> int:
     """Print one line per part and one that counts; 1 when something that is configured does not
-    work, else 0."""
+    work, else 0. A part of which some things cannot be read works, and is marked."""
     checks = asyncio.run(all_checks(settings))
     console = Console(highlight=False, soft_wrap=True)
     width = max(len(check.name) for check in checks)
     for check in checks:
-        mark = Text("ok  ", style="green") if check.ok else Text("FAIL", style="bold red")
-        console.print(
-            Text.assemble(mark, f"  {check.name:<{width}}  {' '.join(check.line.split())}")
-        )
-    parts = dict.fromkeys(check.name for check in checks)
+        line = f"  {check.name:<{width}}  {' '.join(check.line.split())}"
+        console.print(Text.assemble(_mark(check), line))
+    console.print(_summary(checks))
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def _mark(check: Check) -> Text:
+    if not check.ok:
+        return Text("FAIL", style="bold red")
+    return Text("PART", style="yellow") if check.unread else Text("ok  ", style="green")
+
+
+def _summary(checks: Sequence[Check]) -> str:
+    """The last line: what does not work, and what cannot be read of the rest."""
     failed = dict.fromkeys(check.name for check in checks if not check.ok)
-    console.print(
-        f"{len(failed)} of {len(parts)} parts FAIL: {', '.join(failed)}"
-        if failed
-        else "all parts work"
-    )
-    return 1 if failed else 0
+    in_part = dict.fromkeys(check.name for check in checks if check.ok and check.unread)
+    if not (failed or in_part):
+        return "all parts work"
+    said = []
+    if failed:
+        parts = dict.fromkeys(check.name for check in checks)
+        said.append(f"{len(failed)} of {len(parts)} parts FAIL: {', '.join(failed)}")
+    if in_part:
+        said.append(f"some evidence cannot be read from {', '.join(in_part)}")
+    return "; ".join(said)
 
 
 async def all_checks(settings: Settings) -> Sequence[Check]:

@@ -13,18 +13,20 @@ from analysis.errors import ConnectorError, FaultlineError
 from connectors.aws.calls import AwsCalls
 from connectors.aws.evidence import words
 from connectors.aws.session import AwsPlace
+from connectors.base import Check
+from connectors.readable_parts import ReadableParts
 
 _POWERFUL = re.compile(r"(?i)admin|poweruser|:root$")
 """Names of roles and users that may write nearly everything, as AWS's own managed roles are
 called."""
 
 
-async def check_place(calls: AwsCalls, place: AwsPlace) -> tuple[bool, str]:
-    """Whether the place is of use, and one phrase about it."""
+async def check_place(calls: AwsCalls, place: AwsPlace) -> Check:
+    """What can be read in one place."""
     try:
         identity = await calls.call(place, "sts", "GetCallerIdentity")
     except FaultlineError as error:
-        return False, f"{place}: {error}"
+        return Check(str(place), False, f"{place}: {error}")
     now = datetime.now(UTC)
     since = now - timedelta(minutes=5)
     metric = {
@@ -48,18 +50,11 @@ async def check_place(calls: AwsCalls, place: AwsPlace) -> tuple[bool, str]:
         "changes": ("cloudtrail", "LookupEvents", {"MaxResults": 1}),
     }
     refusals = await asyncio.gather(*(_refusal(calls, place, *call) for call in tried.values()))
-    readable = [what for what, refusal in zip(tried, refusals, strict=True) if refusal is None]
-    refused = [
-        f"{what} cannot ({why})"
-        for what, why in zip(tried, refusals, strict=True)
-        if why is not None
-    ]
+    parts = ReadableParts(dict(zip(tried, refusals, strict=True)))
     who = f"{place} (account {words(identity.get('Account'), 20)})"
-    said = [f"{', '.join(readable)} can be read"] if readable else []
-    return (
-        "metrics" in readable,
-        f"{who}: {'; '.join([*said, *refused])}; {_writing(place, identity)}",
-    )
+    line = f"{who}: {parts.words}; {_writing(place, identity)}"
+    unread = tuple(f"{place}: {phrase}" for phrase in parts.unread)
+    return Check(str(place), "metrics" in parts.readable, line, unread)
 
 
 async def _refusal(

@@ -144,9 +144,12 @@ class AwsConnector:
     async def check(self) -> Check:
         """What can be read in each place, and what else the credentials seem to be allowed to."""
         calls = self._calls()
-        said = await asyncio.gather(*(check_place(calls, place) for place in self._places))
-        line = "; ".join(line for _, line in said)
-        return Check(self.name, all(ok for ok, _ in said), f"{line}; only listed reads are sent")
+        checks = await asyncio.gather(*(check_place(calls, place) for place in self._places))
+        line = f"{'; '.join(one.line for one in checks)}; only listed reads are sent"
+        unread: list[str] = []
+        for one in checks:
+            unread += one.unread
+        return Check(self.name, all(one.ok for one in checks), line, tuple(unread))
 
     def _calls(self) -> AwsCalls:
         budget = ByteBudget("size of aws's answers", self.limits.max_bytes)

@@ -28,6 +28,7 @@ from connectors.azure.settings import AzureMonitorSettings
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
+from connectors.readable_parts import ReadableParts
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
 
@@ -200,26 +201,21 @@ class AzureMonitorConnector:
             Deadline.within(self.limits),
             ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes),
         )
-        readable: list[str] = []
-        refused: list[str] = []
+        refusals: dict[str, str | None] = {}
         for source in self._sources():
             try:
                 async with source.api.open(deadline, budget) as session:
                     for name in self._tables(source):
-                        why = await _refusal(session, source.path, name)
-                        if why is None:
-                            readable.append(name)
-                        else:
-                            refused.append(f"{name} cannot be read ({why})")
+                        refusals[name] = await _refusal(session, source.path, name)
             except FaultlineError as error:
                 return Check(self.name, False, str(error))
-        said = [f"{', '.join(readable)} can be read"] if readable else []
+        parts = ReadableParts(refusals)
         hosts = " and ".join(s.api.base_url for s in self._sources())
         line = (
-            f"Azure Monitor at {hosts}: {'; '.join([*said, *refused])}; only "
+            f"Azure Monitor at {hosts}: {parts.words}; only "
             "GET is sent, besides the token's request"
         )
-        return Check(self.name, bool(readable), line)
+        return Check(self.name, bool(parts.readable), line, parts.unread)
 
     def _tables(self, source: AzureSource) -> list[str]:
         """What is read of a source."""

@@ -37,6 +37,7 @@ from connectors.datadog.settings import DatadogSettings
 from connectors.datadog.topology import called_by, topology
 from connectors.datadog.values import text
 from connectors.limits import Limits
+from connectors.readable_parts import ReadableParts
 from connectors.shared_settings import SharedSettings
 
 T = TypeVar("T")
@@ -157,20 +158,9 @@ class DatadogConnector:
                 )
             except FaultlineError as error:
                 return Check(self.name, False, str(error))
-        readable: list[str] = []
-        refused: list[str] = []
-        for what, refusal in refusals.items():
-            if refusal is None:
-                readable.append(what)
-            else:
-                needs = datadog_check.PERMISSIONS[what]
-                refused.append(f"{what} cannot be read ({refusal}; needs {needs})")
-        said = [f"{', '.join(readable)} can be read"] if readable else []
-        line = (
-            f"Datadog at {self._access.url}: {'; '.join([*said, *refused, write])}; "
-            "only reading calls are sent"
-        )
-        return Check(self.name, "metrics" in readable, line)
+        parts = ReadableParts(refusals, datadog_check.PERMISSIONS)
+        line = f"Datadog at {self._access.url}: {parts.words}; {write}; only reading calls are sent"
+        return Check(self.name, "metrics" in parts.readable, line, parts.unread)
 
     def _inquiry(self, session: DatadogSession, request: Request) -> DatadogInquiry:
         env = request.alert.labels.get("env") or self._env

@@ -27,12 +27,14 @@ from connectors.grafana.rules import RuleQueriesAnswer, query_of_grafana_rule
 from connectors.grafana.settings import GrafanaSettings
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
+from connectors.readable_parts import ReadableParts
 from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
 
 LIMITS = Limits(deadline_s=20, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=4)
+NEEDS = {"alert rules": "alert.rules:read", "annotations": "annotations:read"}
 LOOKBACK = timedelta(hours=24)
 """Changes are asked from so long before the earliest window: a deploy may take a day to do harm."""
 MOST_ANNOTATIONS = 500
@@ -171,23 +173,17 @@ class GrafanaConnector:
                 writing = await _writing(session)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        readable = [what for what, refusal in zip(calls, refused, strict=True) if refusal is None]
-        said = [f"{', '.join(readable)} can be read"] if readable else []
-        said += [
-            f"{what} cannot be read ({r})"
-            for what, r in zip(calls, refused, strict=True)
-            if r is not None
-        ]
+        parts = ReadableParts(dict(zip(calls, refused, strict=True)), NEEDS)
         line = (
             f"Grafana {short(version, 40)} at {self._http.base_url}: "
-            f"{'; '.join(said)}; only GET is sent"
+            f"{parts.words}; only GET is sent"
         )
         if writing:
             line += (
                 f"; warning: the token can also write ({', '.join(writing[:4])}): "
                 "give it the role Viewer"
             )
-        return Check(self.name, bool(readable), line)
+        return Check(self.name, bool(parts.readable), line, parts.unread)
 
     async def _rules(
         self, session: HttpSession, collection: CollectionBuilder, request: Request

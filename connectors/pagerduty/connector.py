@@ -23,6 +23,7 @@ from connectors.pagerduty.inquiry import ID, MOST_SERVICES, Ask
 from connectors.pagerduty.session import VENDOR, ReadOnlySession
 from connectors.pagerduty.settings import PagerDutySettings
 from connectors.rate_limiter import rate_limiter_of
+from connectors.readable_parts import ReadableParts
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url
 
@@ -30,6 +31,13 @@ T = TypeVar("T")
 
 LIMITS = Limits(max_bytes=8 * 1024 * 1024, requests_per_s=10, concurrency=4)
 """PagerDuty allows 960 requests a minute."""
+NEEDS = {
+    "incidents": "incidents.read",
+    "services": "services.read",
+    "change events": "change_events.read, and a plan that has them",
+    "on-call": "oncalls.read",
+}
+"""The scope of an OAuth app for each; a key of the API has no scopes, but its user's rights."""
 ENRICH_S = 4.0
 _INCIDENT_LINK = re.compile(
     r"https://[a-z0-9.-]+\.pagerduty\.com/incidents/([A-Z0-9]{1,40})(?:[/?#].*)?"
@@ -149,15 +157,9 @@ class PagerDutyConnector:
             refusals = await asyncio.gather(*(ask.refusal(path) for path in wanted.values()))
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        readable = [what for what, refusal in zip(wanted, refusals, strict=True) if refusal is None]
-        refused = [
-            f"{what} cannot be read ({r})"
-            for what, r in zip(wanted, refusals, strict=True)
-            if r is not None
-        ]
-        said = [f"{', '.join(readable)} can be read"] if readable else []
-        line = f"PagerDuty at {self._url}: {'; '.join([*said, *refused])}; only GET is sent"
-        return Check(self.name, "incidents" in readable, line)
+        parts = ReadableParts(dict(zip(wanted, refusals, strict=True)), NEEDS)
+        line = f"PagerDuty at {self._url}: {parts.words}; only GET is sent"
+        return Check(self.name, "incidents" in parts.readable, line, parts.unread)
 
     def session(self, deadline: Deadline, budget: ByteBudget) -> ReadOnlySession:
         """A session for one call; use it as a context manager, in one thread."""

@@ -20,6 +20,7 @@ from analysis.vocabulary import Alert, EvidenceKind
 from connectors.base import Check, Collected, Missing, Request
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
+from connectors.readable_parts import ReadableParts
 from connectors.sentry import rows as sentry_rows
 from connectors.sentry.answers import VENDOR, SentryApiIssue
 from connectors.sentry.issues import ChosenIssue, Issues, SentryOrganization, issue_of
@@ -32,6 +33,7 @@ LIMITS = Limits(deadline_s=25, max_bytes=32 * 1024 * 1024, requests_per_s=10, co
 """Sentry limits each call by itself and says so in headers (docs.sentry.io, "Rate Limits"); this
 stays well below."""
 MOST_PROJECTS, MOST_QUERY = 5, 1_000
+NEEDS = {"issues": "event:read", "counts": "org:read", "releases": "project:read"}
 _NO_PROJECT = "no service in scope names its project: set services.NAME.sentry_project"
 _WRITES = re.compile(r"[a-z]+:(?:write|admin|releases|ingest)|org:ci")
 """Scopes of a token that can change something (docs.sentry.io, "Permissions & Scopes")."""
@@ -130,11 +132,8 @@ class SentryConnector:
                 scopes = await _scopes(session)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        readable = [what for what, refusal in zip(calls, refused, strict=True) if refusal is None]
-        said = [f"{', '.join(readable)} can be read"] if readable else []
-        for what, reason in zip(calls, refused, strict=True):
-            if reason is not None:
-                said.append(f"{what} cannot be read ({reason})")
+        parts = ReadableParts(dict(zip(calls, refused, strict=True)), NEEDS)
+        said = [parts.words]
         if not self._projects:
             said.append(
                 "no service names its sentry_project: only issues that alerts name are read"
@@ -146,7 +145,7 @@ class SentryConnector:
                 f"; warning: the token can also write ({', '.join(writing[:6])}): "
                 "give it read scopes only"
             )
-        return Check(self.name, "issues" in readable, line)
+        return Check(self.name, "issues" in parts.readable, line, parts.unread)
 
     def _calls(self) -> dict[str, tuple[str, list[tuple[str, str]]]]:
         """One cheap call for each thing that is read."""

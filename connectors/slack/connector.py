@@ -23,6 +23,7 @@ from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.evidence_rows import ChangeRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
+from connectors.readable_parts import ReadableParts
 from connectors.shared_settings import SharedSettings
 from connectors.slack import CHANNEL_LABEL, THREAD_LABEL
 from connectors.slack.messages import (
@@ -165,22 +166,18 @@ class SlackConnector:
                 ]
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        readable: list[str] = []
-        refusals: list[str] = []
-        for channel, refusal in zip(self._channels, refused, strict=False):
-            if refusal is None:
-                readable.append(channel)
-            else:
-                refusals.append(f"{channel} cannot be read ({refusal})")
-        said = [f"deploys announced in {', '.join(readable)} can be read"] if readable else []
-        said += refusals
+        parts = ReadableParts(dict(zip(self._channels, refused, strict=False)))
+        said = []
+        if parts.readable:
+            said.append(f"deploys announced in {', '.join(parts.readable)} can be read")
+        said += parts.unread
         if not self._channels:
             said.append("no slack.deploy_channels: only threads of alerts are read")
         line = (
             f"Slack at {self._http.base_url}: {'; '.join(said)}; only GET is "
             "sent; the token can also post, for replies"
         )
-        return Check(self.name, bool(readable) or not self._channels, line)
+        return Check(self.name, bool(parts.readable) or not self._channels, line, parts.unread)
 
     async def _ourselves(self, session: HttpSession) -> Who:
         """Who we are, asked once; nobody where Slack does not say, unless the token itself is

@@ -326,7 +326,7 @@ def test_check_names_what_can_be_read_and_what_not(server: LocalServer) -> None:
     partly = check(server)
     assert partly.ok
     assert (
-        "changes cannot (not permitted: the credentials need cloudtrail:LookupEvents)"
+        "changes cannot be read (not permitted: the credentials need cloudtrail:LookupEvents)"
         in partly.line
     )
     cloud.replies["GetMetricData"] = lambda _: said("AccessDeniedException")

@@ -145,7 +145,10 @@ def test_check_says_what_can_be_read_and_warns_of_a_token_that_writes(server: Lo
     server.on("/api/annotations", Reply(b"", 403))
     said = asyncio.run(built.check())
     assert said.ok
-    assert "annotations cannot be read (not permitted with these credentials)" in said.line
+    assert (
+        "annotations cannot be read (not permitted with these credentials; needs annotations:read)"
+        in said.line
+    )
     assert "the token can also write (annotations:create, dashboards:write)" in said.line
 
 

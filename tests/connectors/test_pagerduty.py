@@ -315,7 +315,9 @@ def test_check_says_what_can_be_read_and_what_not(server: LocalServer) -> None:
     check = asyncio.run(connector(server).check())
     assert check.ok
     assert "incidents, services, on-call can be read" in check.line
-    assert "change events cannot be read (HTTP 403)" in check.line
+    needed = "change_events.read, and a plan that has them"
+    assert check.unread == (f"change events cannot be read (HTTP 403; needs {needed})",)
+    assert check.unread[0] in check.line
     assert server.methods == {"GET"}
 
 

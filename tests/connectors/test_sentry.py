@@ -344,7 +344,10 @@ def test_check_warns_of_a_token_that_can_write(sentry_server: LocalServer) -> No
     sentry_server.on("/api/0/", Reply({"auth": {"scopes": ["event:read", "event:admin"]}}))
     sentry_server.on(f"{PROJECT}/releases/", Reply({"detail": "no"}, status=403))
     said = asyncio.run(connector(sentry_server).check())
-    assert "releases cannot be read (not permitted with these credentials)" in said.line
+    assert (
+        "releases cannot be read (not permitted with these credentials; needs project:read)"
+        in said.line
+    )
     assert "the token can also write (event:admin)" in said.line
 
 

@@ -91,9 +91,12 @@ def _health(home: Home) -> list[Block]:
     if home.checks is None:
         return [rich(section(text(f"Queue: {queue}. The connected parts are being checked ...")))]
     bad = [check for check in home.checks if not check.ok]
+    in_part = [check for check in home.checks if check.ok and check.unread]
     good = ", ".join(one_line(check.name, 30) for check in home.checks if check.ok)
-    if bad:
-        said = f"{len(bad)} of {len(home.checks)} parts do not work"
+    if bad or in_part:
+        said = "Some evidence cannot be read"
+        if bad:
+            said = f"{len(bad)} of {len(home.checks)} parts do not work"
         lines = [section(emoji("warning"), text(" "), bold(said), text(f"  Queue: {queue}"))]
     else:
         lines = [
@@ -105,10 +108,12 @@ def _health(home: Home) -> list[Block]:
             )
         ]
     blocks = [rich(*lines)]
-    if bad:
+    told = [(check.name, check.line) for check in bad]
+    told += [(check.name, "; ".join(check.unread)) for check in in_part]
+    if told:
         items = [
-            section(bold(one_line(c.name, 30)), text(f"  {one_line(c.line, 240)}"))
-            for c in bad[:PARTS]
+            section(bold(one_line(name, 30)), text(f"  {one_line(line, 240)}"))
+            for name, line in told[:PARTS]
         ]
         blocks.append(rich(bullets(items)))
     return [*blocks, *([context(f"Works: {good}", limit=900)] if good else [])]

@@ -10,6 +10,8 @@ import pytest
 
 from bot.processes.check import all_checks, run_checks
 from bot.settings import Settings, load_settings
+from connectors.base import Check
+from connectors.readable_parts import ReadableParts
 from loopback.bot_process import free_port
 from loopback.pagerduty import LoopbackPagerDuty
 from loopback.server import serve_in_thread
@@ -69,6 +71,40 @@ def test_all_parts_that_work_are_said_to_work(
     assert connectors == sorted(connectors)
 
 
+@pytest.mark.parametrize(
+    ("others", "status", "last"),
+    [
+        ([], 0, "some evidence cannot be read from pagerduty"),
+        (
+            [Check("store", False, "the database does not answer")],
+            1,
+            "1 of 2 parts FAIL: store; some evidence cannot be read from pagerduty",
+        ),
+    ],
+)
+def test_a_part_of_which_something_is_refused_is_not_simply_ok(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    others: list[Check],
+    status: int,
+    last: str,
+) -> None:
+    parts = ReadableParts({"incidents": None, "on-call": "HTTP 404"}, {"on-call": "oncalls.read"})
+    unread = Check("pagerduty", True, f"PagerDuty: {parts.words}", parts.unread)
+
+    async def checks(settings: Settings) -> list[Check]:
+        return [unread, *others]
+
+    monkeypatch.setattr("bot.processes.check.all_checks", checks)
+    assert run_checks(settings_of({})) == status
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == (
+        "PART  pagerduty  PagerDuty: incidents can be read; "
+        "on-call cannot be read (HTTP 404; needs oncalls.read)"
+    )
+    assert printed[-1] == last
+
+
 def test_a_wrong_token_is_named(environ: dict[str, str]) -> None:
     ok, line = said(environ, FAULTLINE_SLACK__BOT_TOKEN="xoxb-wrong")["replies"]
     assert not ok
@@ -118,5 +154,5 @@ def test_a_wrong_runbook_is_a_line_of_its_own_and_fails_the_check(
     *_, one, two, last = capsys.readouterr().out.splitlines()
     assert one.startswith(f"FAIL  runbooks   {tmp_path}/a.md:1: match: is missing")
     assert two.endswith("/a.md:2: nam: no such key; did you mean name?")
-    assert last.endswith("runbooks")
+    assert "parts FAIL: runbooks; " in last
     assert " parts FAIL: " in last
