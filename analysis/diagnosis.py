@@ -56,8 +56,7 @@ def established(case: Case) -> Established:
     topology = with_objects(with_ranks(read_topology(case), facts, case.alert), facts)
     seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
-    items = {item.id: item for item in case.evidence}
-    facts = [citing_own_rows(fact, items) for fact in facts]
+    facts = citing_own_rows(facts, case.evidence)
     alert = case.alert.model_copy(update={"service": seen.alerting})
     known = measured(case)
     suspects = rank_suspects(weigh_suspects(facts, seen.graph, alert, known), seen, facts)
@@ -70,7 +69,8 @@ def diagnose(case: Case) -> Diagnosis:
     facts = established(case)
     seen, topology = facts.seen, facts.seen.graph
     reasons = no_change_reasons(case, topology, shifts=facts.findings)
-    changes = [*nearby_changes(case, facts.suspects, topology, reasons), *reasons]
+    changes = nearby_changes(case, facts.suspects, topology, reasons)
+    changes = citing_own_rows([*changes, *reasons], case.evidence)
     findings = number_findings([*facts.findings, *changes])
 
     weighed = weigh_suspects(findings, topology, facts.alert, facts.known)

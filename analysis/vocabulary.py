@@ -226,8 +226,8 @@ class Scope(Frozen):
 class Evidence(Frozen):
     """One item collected: what was asked of whom, and where the answer lies in the case folder.
 
-    `details` holds what is no table: an alert's body, a log entry, the rank of a trace. `services`
-    and `signals` are those of its rows, None where that is not known.
+    `details` holds what is no table: an alert's body, a log entry, the rank of a trace. `services`,
+    `signals` and `changes` (ids) are those of its rows, None where that is not known.
     """
 
     id: str
@@ -243,13 +243,15 @@ class Evidence(Frozen):
     details: Mapping[str, str] = Field(default_factory=dict)
     services: tuple[str, ...] | None = None
     signals: tuple[str, ...] | None = None
+    changes: tuple[str, ...] | None = None
 
-    def may_show(self, service: str | None, signal: str | None = None) -> bool:
-        """Whether rows of that service, and of that signal where one is given, may be among its
-        own: they are, or the item does not say."""
-        if service is not None and self.services is not None and service not in self.services:
-            return False
-        return signal is None or self.signals is None or signal in self.signals
+    def may_show(
+        self, service: str | None, signal: str | None = None, change: str | None = None
+    ) -> bool:
+        """Whether rows of that service, of that signal and of that change, where these are given,
+        may be among its own: they are, or the item does not say."""
+        asked = ((service, self.services), (signal, self.signals), (change, self.changes))
+        return all(one is None or own is None or one in own for one, own in asked)
 
 
 class Gap(Frozen):

@@ -30,6 +30,8 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "states": ("value", "expected", "link"),
 }
 """Columns that hold free text, by table."""
+IDENTITY: Mapping[str, tuple[str, ...]] = {"changes": ("service", "id")}
+"""What an item remembers of its rows, where that is not their service and signal."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +66,28 @@ class Item:
     """Whom its rows are about; None where that is not told."""
     signals: tuple[str, ...] | None = None
     """Which signals its rows hold; None where that is not told."""
+    changes: tuple[str, ...] | None = None
+    """The ids of the changes that its rows are; None where that is not told."""
 
     def holding(self, rows: pl.DataFrame | Iterable[Sequence[Any]]) -> Item:
-        """The same item, which says whose rows and which signals it brought, so that a finding
-        cites the query of its own series. Rows are in the order of their table's columns."""
+        """The same item, which says whose rows, which signals and which changes it brought, so
+        that a finding cites the query of its own. Rows are in the order of their table's columns.
+        """
         columns = list(SCHEMAS[self.kind].columns)
         frame = rows if isinstance(rows, pl.DataFrame) else None
         found: dict[str, tuple[str, ...]] = {}
-        for name in ("service", "signal"):
+        for name in IDENTITY.get(self.kind, ("service", "signal")):
             if name not in columns:
                 continue
             place = columns.index(name)
             values = frame[name].unique() if frame is not None else {row[place] for row in rows}
             found[name] = tuple(sorted(value for value in values if value is not None))
-        return replace(self, services=found.get("service"), signals=found.get("signal"))
+        return replace(
+            self,
+            services=found.get("service"),
+            signals=found.get("signal"),
+            changes=found.get("id"),
+        )
 
 
 @dataclass(frozen=True)

@@ -207,13 +207,16 @@ async def code_at(
 def collected(readings: Sequence[RepositoryReading]) -> Collected:
     """One table, and all items and gaps, of several repositories."""
     rows = ChangeRows(())
+    items: list[Item] = []
+    missing: list[Missing] = []
     for reading in readings:
+        # A change is put together from several answers about its repository.
+        own = reading.rows.table()
+        items += [item.holding(own) for item in reading.items]
+        missing += reading.missing
         for key, row in reading.rows.rows.items():
             rows.rows.setdefault(key, row)
-    items = tuple(item for reading in readings for item in reading.items)
-    return Collected(
-        {"changes": rows.table()}, items, tuple(m for reading in readings for m in reading.missing)
-    )
+    return Collected({"changes": rows.table()}, tuple(items), tuple(missing))
 
 
 def _tell_runs(reading: RepositoryReading, runs: CodeHostList[PipelineRun] | None) -> None:

@@ -48,9 +48,11 @@ async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     except FaultlineError as error:
         found.lacks("changes", query, error)
         return found
-    count = found.add("changes", readable(rows))
+    kept = readable(rows)
+    found.add("changes", kept)
     cut = cut_note(len(page.entries), more=page.more, what="deployments")
-    found.items.append(Item("changes", query, window, _ecs_link(resource), rows=count, cut=cut))
+    item = Item("changes", query, window, _ecs_link(resource), rows=len(kept), cut=cut)
+    found.items.append(item.holding(kept))
     return found
 
 
@@ -237,7 +239,8 @@ async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     found.add("changes", rows)
     cut = cut_note(len(versions), more=page.more, what="versions")
     link = lambda_link(resource.place.region, resource.name)
-    found.items.append(Item("changes", query, window, link, rows=len(rows), cut=cut))
+    item = Item("changes", query, window, link, rows=len(rows), cut=cut)
+    found.items.append(item.holding(rows))
     return found
 
 
@@ -323,10 +326,11 @@ async def codedeploy_deployments(
         found.lacks("changes", query, error)
         return found
     rows = readable(_codedeploy_row(resource, group, one) for one in deployments)
-    count = found.add("changes", rows)
+    found.add("changes", rows)
     cut = cut_note(len(ids), more=page.more, what="deployments")
     link = codedeploy_link(resource.place.region, ids[0]) if ids else None
-    found.items.append(Item("changes", query, window, link, rows=count, cut=cut))
+    item = Item("changes", query, window, link, rows=len(rows), cut=cut)
+    found.items.append(item.holding(rows))
     return found
 
 

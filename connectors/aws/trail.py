@@ -108,9 +108,8 @@ async def _of_resource(
     found.add("changes", rows)
     cut = cut_note(len(page.entries), more=page.more, what="events")
     link = trail_link(resource.place.region, resource.short_name, window)
-    found.items.append(
-        Item("changes", query, window, link, rows=len(rows), cut=cut, details={"note": LATE})
-    )
+    item = Item("changes", query, window, link, rows=len(rows), cut=cut, details={"note": LATE})
+    found.items.append(item.holding(rows))
 
 
 def _row(resource: Resource, event: Mapping[str, Any], window: Window) -> tuple[Any, ...] | None:

@@ -96,10 +96,12 @@ def _found(
     """The changes of an answer as evidence."""
     entries = answer.data or []
     found = DatadogEvidence()
-    count = found.add("changes", readable(read(inquiry, entry) for entry in entries))
+    rows = readable(read(inquiry, entry) for entry in entries)
+    found.add("changes", rows)
     is_full = answer.more or len(entries) >= MOST
     cut = f"only the latest {MOST} were asked" if is_full else answer.warning
-    found.items.append(Item("changes", query, window, link, rows=count, cut=cut))
+    item = Item("changes", query, window, link, rows=len(rows), cut=cut)
+    found.items.append(item.holding(rows))
     return found
 
 

@@ -293,7 +293,8 @@ class GrafanaConnector:
             else None
         )
         link, count = f"{self._page}{query}", collection.add("changes", rows)
-        collection.items.append(Item("changes", query, window, link, rows=count, cut=cut))
+        item = Item("changes", query, window, link, rows=count, cut=cut)
+        collection.items.append(item.holding(rows))
 
     def _change(
         self, one: Annotation, services: Sequence[str], window: Window

@@ -441,8 +441,9 @@ class ClusterInquiry:
         given = {"{kind}": kind.lower(), "{namespace}": namespace, "{name}": name}
         page = self._page
         for key, value in given.items():
-            page = page.replace(key, quote(value, safe=""))
-        return page
+            # What has no namespace, as a node, has no such part in its page's address either.
+            page = page.replace(key if value else f"{key}/", quote(value, safe=""))
+        return page.replace("{name}", "").rstrip("/")
 
 
 def named_path(resource: str, namespace: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Link
-from connectors.base import Check, Collected, Missing, Request
+from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
 from connectors.pagerduty import answers
@@ -116,14 +116,20 @@ class PagerDutyConnector:
         missing += [m for one in found for m in one.missing]
         if not calls and not missing:
             missing.append(Missing("changes", "services and incident", _NOTHING_TO_ASK))
-        return Collected(
-            {
-                "changes": answers.changes_table((e for one in found for e in one.changes), names),
-                "monitors": answers.monitors_table((a for one in found for a in one.alerts), names),
-            },
-            tuple(i for one in found for i in one.items),
-            tuple(missing),
-        )
+        changes: list[Mapping[str, Any]] = []
+        alerts: list[Mapping[str, Any]] = []
+        items: list[Item] = []
+        for one in found:
+            changes += one.changes
+            alerts += one.alerts
+            own = answers.changes_table(one.changes, names)
+            for item in one.items:
+                items.append(item.holding(own) if item.kind == "changes" else item)
+        tables = {
+            "changes": answers.changes_table(changes, names),
+            "monitors": answers.monitors_table(alerts, names),
+        }
+        return Collected(tables, tuple(items), tuple(missing))
 
     async def enrich(self, alert: Alert) -> Alert:
         """The alert with what its incident's alerts say in its labels. Raises ConnectorError."""

@@ -152,4 +152,5 @@ def _item(evidence: Evidence, file: str | None, rows: int | None, size: int | No
         source=evidence.source,
         services=evidence.services,
         signals=evidence.signals,
+        changes=evidence.changes,
     )

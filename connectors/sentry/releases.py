@@ -81,15 +81,19 @@ class Releases:
             else None
         )
         recent = recent[:MOST_RELEASES]
-        await asyncio.gather(*(self._release(r, service) for r in recent))
+        own: list[tuple[Any, ...]] = []
+        for rows in await asyncio.gather(*(self._release(r, service) for r in recent)):
+            own += rows
+        self.rows += own
         link = f"{self.place.pages}/releases/?{_query(project)}"
         item = Item("changes", asked(path, params), self.window, link, rows=len(recent), cut=cut)
-        self.items.append(item)
+        self.items.append(item.holding(own))
         await asyncio.gather(
             *(self._suspects(project, service, i, e) for i, e in events[:MOST_SUSPECTS])
         )
 
-    async def _release(self, release: SentryRelease, service: str) -> None:
+    async def _release(self, release: SentryRelease, service: str) -> list[tuple[Any, ...]]:
+        """The changes of one release in the window."""
         path = f"{self.place.organization}/releases/{quote(release.version, safe='')}"
         deploys, commits, files = await asyncio.gather(
             self._list(f"{path}/deploys/", list[Deploy]),
@@ -99,14 +103,14 @@ class Releases:
         self._files[release.version] = files
         ours = [d for d in deploys if not self._environments or d.environment in self._environments]
         if deploys and not ours:
-            return
+            return []
         rows = sentry_rows.release_rows(
             release, ours, commits, files, service, self._link(release.version)
         )
         within = [r for r in rows if self._holds(r[0])]
-        self.rows += within
         if within:
             self._deployed[release.version] = max(r[0] for r in within)
+        return within
 
     async def _list(self, path: str, type: type[list[T]]) -> list[T]:
         try:
@@ -131,19 +135,20 @@ class Releases:
             return
         commits = [(c, one.author) for one in found for c in one.commits if c.id][:MOST_SUSPECTS]
         at = self._deployed.get(event.version or "")
+        own = []
         if at is not None:
             files, link = self._files.get(event.version or "", []), self._link(event.version or "")
-            self.rows += [
+            own = [
                 sentry_rows.commit_row(c, author, files, at, service, link) for c, author in commits
             ]
+        self.rows += own
         named = [f"{short(c.id, 12)} {sentry_rows.first_line(c.message)}" for c, _ in commits]
         said = {f"suspect {n}": text for n, text in enumerate(named, start=1)}
         if said:
             said["issue"] = issue.name
             link = self.place.issue(issue.id, self.scope.incident)
-            self.items.append(
-                Item("changes", f"GET {path}", link=link, rows=len(commits), details=said)
-            )
+            item = Item("changes", f"GET {path}", link=link, rows=len(commits), details=said)
+            self.items.append(item.holding(own))
 
     def _link(self, version: str) -> str:
         return f"{self.place.pages}/releases/{quote(version, safe='')}/"

@@ -232,7 +232,7 @@ class SlackConnector:
         table = pl.DataFrame(list(dict.fromkeys(rows)), schema=CHANGES.columns, orient="row")
         link = who.page(channel, messages[-1].ts) if messages else None
         item = Item("changes", query, window, link, rows=table.height, cut=cut)
-        return Collected({"changes": table}, (item,))
+        return Collected({"changes": table}, (item.holding(table),))
 
     def _rows(
         self, who: Who, channel: str, messages: Sequence[SlackHistoryMessage]

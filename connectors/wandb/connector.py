@@ -374,7 +374,8 @@ class _WandbQuestion:
             return
         table = wandb_runs.changes_table(whole, self._run, self._job, self._link(self._run))
         self._tables["changes"].append(table)
-        self._items.append(Item("changes", query, link=self._link(self._run), rows=table.height))
+        item = Item("changes", query, link=self._link(self._run), rows=table.height)
+        self._items.append(item.holding(table))
 
     def _run_before(self) -> WandbRun | None:
         """The last one before it of the same name, else of the same group."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -67,8 +68,7 @@ class Connected:
             what="an answer",
         )
         assert self._status(investigation) == "done"
-        url = f"{self.story.bot.url}/investigations/{investigation}/case.zip"
-        listed = json.loads(_in_zip(httpx.get(url, timeout=30).content, "evidence.json"))
+        listed = json.loads(self.file(investigation, "evidence.json"))
         items = {entry["source"] for entry in listed if "reason" not in entry}
         gaps: Gaps = {}
         for entry in listed:
@@ -78,8 +78,12 @@ class Connected:
 
     def report(self, investigation: str) -> str:
         """The report as Markdown."""
+        return self.file(investigation, "report.md").decode()
+
+    def file(self, investigation: str, name: str) -> bytes:
+        """A file of the case."""
         url = f"{self.story.bot.url}/investigations/{investigation}/case.zip"
-        return _in_zip(httpx.get(url, timeout=30).content, "report.md").decode()
+        return _in_zip(httpx.get(url, timeout=30).content, name)
 
     def post(self, source: str, body: bytes, headers: dict[str, str]) -> str:
         """Send a webhook; the investigation's id."""
@@ -280,8 +284,22 @@ def _evidence(
 @pytest.mark.parametrize("trigger", TRIGGERS)
 def test_an_alert_brings_evidence_from_every_connector(connected: Connected, trigger: str) -> None:
     expected = set(ASKED) - (set() if trigger == "alertmanager" else OF_JOBS)
-    _, items, gaps = _evidence(connected, TRIGGERS[trigger], f"P{trigger.upper()}")
+    investigation, items, gaps = _evidence(connected, TRIGGERS[trigger], f"P{trigger.upper()}")
     assert expected - items == set(), gaps
+    evidence = {
+        one["id"]: one for one in json.loads(connected.file(investigation, "evidence.json"))
+    }
+    findings = json.loads(connected.file(investigation, "findings.json"))["findings"]
+    for finding in findings:
+        if finding["kind"] in ("change_near", "change_ruled_out"):
+            assert finding["evidence"]
+            for cited in finding["evidence"]:
+                own = evidence[cited].get("changes") or [finding["series"]["id"]]
+                assert finding["series"]["id"] in own, evidence[cited]
+    for one in evidence.values():
+        if one.get("link"):
+            assert urlsplit(one["link"]).scheme in ("http", "https", "s3")
+            assert "//" not in urlsplit(one["link"]).path, one["link"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from analysis.case.citations import citing_own_rows
 from analysis.vocabulary import Evidence, Finding
 
-ITEMS = {
-    "E1": Evidence(
+ITEMS = (
+    Evidence(
         id="E1",
         kind="metrics",
         source="prometheus",
@@ -16,7 +16,7 @@ ITEMS = {
         services=("cart", "checkout"),
         signals=("latency_p99",),
     ),
-    "E2": Evidence(
+    Evidence(
         id="E2",
         kind="metrics",
         source="prometheus",
@@ -24,9 +24,12 @@ ITEMS = {
         services=("cart",),
         signals=("error_ratio",),
     ),
-    "E3": Evidence(id="E3", kind="logs", source="loki", query="{app=~'.+'}"),
-    "E4": Evidence(id="E4", kind="metrics", source="recorded", query="metrics.parquet"),
-}
+    Evidence(id="E3", kind="logs", source="loki", query="{app=~'.+'}"),
+    Evidence(id="E4", kind="metrics", source="recorded", query="metrics.parquet"),
+    Evidence(id="E5", kind="changes", source="github", query="shop/cart", changes=("a1", "b2")),
+    Evidence(id="E6", kind="changes", source="github", query="shop/checkout", changes=("c3",)),
+    Evidence(id="E7", kind="changes", source="recorded", query="changes.parquet"),
+)
 
 
 def cited(series: Mapping[str, str], *evidence: str) -> tuple[str, ...]:
@@ -39,7 +42,7 @@ def cited(series: Mapping[str, str], *evidence: str) -> tuple[str, ...]:
         evidence=evidence,
         series=series,
     )
-    return citing_own_rows(finding, ITEMS).evidence
+    return citing_own_rows([finding], ITEMS)[0].evidence
 
 
 LATENCY = {"table": "metrics", "service": "checkout", "signal": "latency_p99"}
@@ -47,6 +50,10 @@ LATENCY = {"table": "metrics", "service": "checkout", "signal": "latency_p99"}
 
 def test_only_what_may_hold_the_series_is_cited() -> None:
     assert cited(LATENCY, "E1", "E2", "E3") == ("E1", "E3")
+
+
+def test_a_change_is_cited_by_what_brought_it() -> None:
+    assert cited({"table": "changes", "id": "c3"}, "E5", "E6", "E7") == ("E6", "E7")
 
 
 def test_an_item_that_does_not_say_what_it_holds_may_hold_it() -> None:
