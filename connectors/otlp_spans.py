@@ -37,6 +37,7 @@ OF_RESOURCE = (
     "service.version", "deployment.environment.name", "deployment.environment", "host.name",
     "k8s.pod.name",
     "k8s.namespace.name", "k8s.node.name", "cloud.availability_zone", "cloud.region",
+    "k8s.cluster.name", "environment", "env", "cluster", "region",
 )  # fmt: skip
 """Attributes of the process that sent the span."""
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8

@@ -9,8 +9,8 @@ query_parser.go and apiv3/http_gateway.go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
@@ -18,6 +18,7 @@ import msgspec
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
+from connectors.alert_place import place_of
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import (
     CollectionBuilder,
@@ -31,6 +32,7 @@ from connectors.collection_builder import (
 from connectors.evidence_rows import SpanTableRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.jaeger.settings import JaegerSettings
+from connectors.jaeger.span_places import place_tags
 from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.limits import Limits
 from connectors.otlp_spans import UNREADABLE, ResourceSpans, TracesData, hex_id, span_rows
@@ -51,7 +53,7 @@ tells of them as often as they happen."""
 SLOW_SHARE = 0.9
 """Slow is what nine of ten traces of the baseline's sample are not; one bound for both windows."""
 MOST_EDGES = 5000
-FAILED_TAGS = '{"error":"true"}'
+FAILED_TAGS = {"error": "true"}
 NONE_FOUND = "no trace of this service in these windows; see aliases in the service catalogue"
 
 
@@ -104,13 +106,14 @@ class EdgesAnswerV3(msgspec.Struct):
 @dataclass(frozen=True)
 class Search:
     """What is asked of one service in one window. `least_us` bounds the trace's spans from
-    below."""
+    below; `tags` are those that a span, or its process, has."""
 
     service: str
     window: Window
     limit: int
     failed: bool = False
     least_us: int | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def params(self) -> list[tuple[str, str]]:
@@ -121,8 +124,9 @@ class Search:
             ("start", str(nanoseconds(self.window.start) // 1000)),
             ("end", str(nanoseconds(self.window.end) // 1000)),
         ]
-        if self.failed:
-            params.append(("tags", FAILED_TAGS))
+        tags = {**(FAILED_TAGS if self.failed else {}), **self.tags}
+        if tags:
+            params.append(("tags", msgspec.json.encode(tags).decode()))
         if self.least_us is not None:
             params.append(("minDuration", f"{self.least_us}us"))
         return params
@@ -144,6 +148,10 @@ class Search:
             params.append((f"query.{name}", value))
             params.append((f"query.{_camel(name)}", value))
         return params
+
+
+Sampled = tuple[Search, list[SpanTableRow] | None]
+"""A search and the spans of its traces; None where it failed."""
 
 
 class JaegerConnector:
@@ -175,7 +183,8 @@ class JaegerConnector:
         windows = sampled_windows(request.scope)
         async with self._http.open() as session:
             ask = await _Ask.of(session, self._names)
-            reads = [self._of_service(ask, collection, service, windows) for service in services]
+            place = place_of(request.alert)
+            reads = [self._of_service(ask, collection, one, windows, place) for one in services]
             await asyncio.gather(
                 self._topology(ask, collection, full_window(request.scope)), *reads
             )
@@ -204,40 +213,63 @@ class JaegerConnector:
         return Check(self.name, True, line)
 
     async def _of_service(
-        self, ask: _Ask, collection: CollectionBuilder, service: str, windows: Sequence[Window]
+        self,
+        ask: _Ask,
+        collection: CollectionBuilder,
+        service: str,
+        windows: Sequence[Window],
+        place: Mapping[str, str],
     ) -> None:
         theirs = self._names.found(service, ask.known)
         if not theirs:
             collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
             return
         asked = [(name, window) for name in theirs[:MOST_NAMES] for window in windows]
-        typical = [
-            Search(name, part, TYPICAL) for name, window in asked for part in split(window, PARTS)
-        ]
-        failed: list[Search] = []
+        found = await self._any_and_failed(ask, collection, asked, {})
         # The v3 API cannot be searched for tags.
-        if not ask.v3:
-            failed = [Search(name, window, FAILED, failed=True) for name, window in asked]
-        found = await self._searches(ask, collection, (*typical, *failed))
-        of_typical, of_failed = found[: len(typical)], found[len(typical) :]
+        tags = {} if ask.v3 else place_tags(_every_row(found), service, place)
+        if tags:
+            there = await self._any_and_failed(ask, collection, asked, tags)
+            found, tags = (there, tags) if _every_row(there) else (found, {})
 
-        slow: list[Search] = []
-        bound = _slow_bound(of_typical, service, until=nanoseconds(windows[0].end))
+        typical = [rows for search, rows in found if not search.failed]
+        bound = _slow_bound(typical, service, until=nanoseconds(windows[0].end))
         if bound:
-            slow = [Search(name, window, SLOW, least_us=bound) for name, window in asked]
-        found += await self._searches(ask, collection, slow)
+            slow = [Search(name, window, SLOW, least_us=bound, tags=tags) for name, window in asked]
+            found += await self._searches(ask, collection, slow)
 
-        often = _failed_traces(of_failed, since=nanoseconds(windows[-1].start)) >= FAILED
-        for search, rows in zip((*typical, *failed, *slow), found, strict=True):
+        failed = [rows for search, rows in found if search.failed]
+        often = _failed_traces(failed, since=nanoseconds(windows[-1].start)) >= FAILED
+        for search, rows in found:
             if rows and (often or not search.failed):
                 self._keep(ask, collection, search, rows)
-        if all(rows is not None and not rows for rows in found):
+        if all(rows is not None and not rows for _, rows in found):
             collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
+
+    async def _any_and_failed(
+        self,
+        ask: _Ask,
+        collection: CollectionBuilder,
+        asked: Sequence[tuple[str, Window]],
+        tags: Mapping[str, str],
+    ) -> list[Sampled]:
+        """Any traces of each part of the windows, and failed ones where they can be asked for."""
+        searches = [
+            Search(name, part, TYPICAL, tags=tags)
+            for name, window in asked
+            for part in split(window, PARTS)
+        ]
+        if not ask.v3:
+            searches += [
+                Search(name, window, FAILED, failed=True, tags=tags) for name, window in asked
+            ]
+        return await self._searches(ask, collection, searches)
 
     async def _searches(
         self, ask: _Ask, collection: CollectionBuilder, searches: Sequence[Search]
-    ) -> list[list[SpanTableRow] | None]:
-        return await asyncio.gather(*(self._search(ask, collection, one) for one in searches))
+    ) -> list[Sampled]:
+        found = await asyncio.gather(*(self._search(ask, collection, one) for one in searches))
+        return list(zip(searches, found, strict=True))
 
     async def _search(
         self, ask: _Ask, collection: CollectionBuilder, search: Search
@@ -384,6 +416,13 @@ class _Ask:
             ("endTs", str(epoch_ms(window.end))),
             ("lookback", str(round(window.seconds * 1000))),
         ]
+
+
+def _every_row(found: Iterable[Sampled]) -> list[SpanTableRow]:
+    every: list[SpanTableRow] = []
+    for _, rows in found:
+        every += rows or ()
+    return every
 
 
 def _failed_traces(found: Sequence[list[SpanTableRow] | None], since: int) -> int:

@@ -18,6 +18,7 @@ import msgspec
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Window
+from connectors.alert_place import place_labels, place_of
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import (
     CollectionBuilder,
@@ -58,6 +59,7 @@ SLOW_SHARE = 0.9
 both windows."""
 SERVICES = "/api/v2/search/tag/resource.service.name/values"
 SEARCH = "/api/search"
+TAGS = "/api/v2/search/tags"
 NONE_FOUND = "no trace of this service in these windows; see aliases in the service catalogue"
 
 
@@ -102,6 +104,15 @@ class TagValue(msgspec.Struct):
 
 class TagValues(msgspec.Struct):
     tagValues: list[TagValue]
+
+
+class TagScope(msgspec.Struct):
+    name: str = ""
+    tags: list[str] | None = None
+
+
+class TagsAnswer(msgspec.Struct):
+    scopes: list[TagScope] | None = None
 
 
 @dataclass
@@ -149,8 +160,12 @@ class TempoConnector:
         windows = sampled_windows(request.scope)
         async with self._http.open() as session:
             known = await self._known(session, full_window(request.scope))
+            within = await self._within(session, request)
             of_each = await asyncio.gather(
-                *(self._searches(session, collection, s, known, windows) for s in services)
+                *(
+                    self._of_service(session, collection, s, known, windows, within)
+                    for s in services
+                )
             )
             read = WholeTraces(session, self._names)
             for window in windows:
@@ -199,19 +214,52 @@ class TempoConnector:
             raise
         return [one.value for one in answer.tagValues]
 
-    async def _searches(
+    async def _within(self, session: HttpSession, request: Request) -> str:
+        """The alert's environment, cluster and region as conditions of a search; empty where the
+        alert names none, or Tempo knows none of their names."""
+        place = place_of(request.alert)
+        if not place:
+            return ""
+        params = [("scope", "resource"), *between(full_window(request.scope))]
+        try:
+            answer = await session.get(TAGS, params, type=TagsAnswer)
+        except ConnectorError:
+            return ""
+        known: list[str] = []
+        for scope in answer.scopes or ():
+            if scope.name == "resource":
+                known += scope.tags or ()
+        here = place_labels(place, known)
+        return "".join(f' && resource.{tag} = "{quoted(value)}"' for tag, value in here.items())
+
+    async def _of_service(
         self,
         session: HttpSession,
         collection: CollectionBuilder,
         service: str,
         known: Sequence[str],
         windows: Sequence[Window],
+        within: str,
     ) -> list[_TempoSearch]:
-        """Any and failed traces of the service in each window, then slow ones by the baseline's
-        bound."""
+        """The service's searches in the alert's place, and everywhere where it has no trace
+        there."""
         theirs = self._names.found(service, known) or self._names.theirs(service)[:1]
         named = " || ".join(f'resource.service.name = "{quoted(name)}"' for name in theirs)
         own = f"({named})" if len(theirs) > 1 else named
+        searches = await self._searches(session, collection, f"{own}{within}", windows)
+        if within and not any(one.found or one.failed for one in searches):
+            searches = await self._searches(session, collection, own, windows)
+        return searches
+
+    async def _searches(
+        self,
+        session: HttpSession,
+        collection: CollectionBuilder,
+        own: str,
+        windows: Sequence[Window],
+    ) -> list[_TempoSearch]:
+        """Any and failed traces of the service in each window, then slow ones by the baseline's
+        bound. `own` is the condition that its spans hold."""
         failed = [
             _TempoSearch(f"{{ {own} && status = error }}", window, FAILED) for window in windows
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,7 +18,7 @@ from connectors.jaeger import CONNECTOR
 from connectors.jaeger.connector import JaegerConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
-from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import jaeger as stand_in
 from tests.connectors.stand_ins.requests_with_traces import CALLS, between, jaeger
 
@@ -179,3 +180,30 @@ def test_failing_spans_lead_to_the_callee(server: LocalServer, tmp_path: Path) -
     stand_in.serve(server)
     found = diagnosed(tmp_path, connector(server))
     assert (found.verdict, found.causes[0].subject) == ("cause_found", "cart")
+
+
+@pytest.mark.parametrize(("cluster", "bounded"), [("eu", True), ("us", True), ("mars", False)])
+def test_traces_are_those_of_the_alerts_cluster_where_spans_tell_theirs(
+    server: LocalServer, tmp_path: Path, cluster: str, bounded: bool
+) -> None:
+    stand_in.serve(server)
+    server.on("/api/traces", _in_two_clusters)
+    alert = Alert(source="x", title="t", started_at=ALERT_AT, labels={"cluster": cluster})
+    spans = collected(tmp_path, connector(server), alert=alert).tables["spans"]
+    said = set(spans["attributes"].str.json_path_match("$['k8s.cluster.name']"))
+    assert said == ({cluster} if bounded else {"eu", "us"})
+
+
+def _in_two_clusters(asked: Asked) -> Reply:
+    """Every third request is made in the cluster us."""
+    tags = json.loads(asked.query.get("tags", ["{}"])[0])
+    found = []
+    for call in stand_in.found(asked):
+        cluster = "us" if call.number % 3 == 0 else "eu"
+        if tags.get("k8s.cluster.name", cluster) != cluster:
+            continue
+        trace = jaeger(call)
+        for process in trace["processes"].values():
+            process["tags"] = [{"key": "k8s.cluster.name", "type": "string", "value": cluster}]
+        found.append(trace)
+    return Reply({"data": found[: int(asked.query["limit"][0])], "errors": None})

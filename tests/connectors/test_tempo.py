@@ -18,7 +18,7 @@ from connectors.tempo import CONNECTOR
 from connectors.tempo.connector import MOST_TRACES, TempoConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
-from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import tempo as stand_in
 from tests.connectors.stand_ins.requests_with_traces import CALLS, between, otlp
 
@@ -186,3 +186,27 @@ def test_failing_spans_are_found_and_lead_to_the_callee(
     kinds = {(f.kind, f.subject) for f in found.findings}
     assert {("span_errors", "cart"), ("span_errors", "checkout")} <= kinds
     assert found.causes[0].subject == "cart"
+
+
+@pytest.mark.parametrize(("environment", "asks_everywhere"), [("prod", False), ("canary", True)])
+def test_traces_are_those_of_the_alerts_environment_where_it_has_any(
+    server: LocalServer, tmp_path: Path, environment: str, asks_everywhere: bool
+) -> None:
+    built = connector(server)
+    tags = {"name": "resource", "tags": ["service.name", "deployment.environment"]}
+    server.on("/api/v2/search/tags", Reply({"scopes": [tags], "metrics": {}}))
+
+    def search(asked: Asked) -> Reply:
+        """All traces are those of prod."""
+        if 'deployment.environment = "canary"' in asked.query["q"][0]:
+            return Reply({"traces": []})
+        return stand_in.search(asked)
+
+    server.on("/api/search", search)
+    alert = Alert(source="x", title="t", started_at=ALERT_AT, labels={"env": environment})
+    found = collected(tmp_path, built, alert=alert)
+    assert found.tables["spans"].height
+    within = f' && resource.deployment.environment = "{environment}"'
+    assert f'{{ resource.service.name = "checkout"{within} }}' in searches(server)
+    everywhere = [query for query in searches(server) if within not in query]
+    assert bool(everywhere) == asks_everywhere

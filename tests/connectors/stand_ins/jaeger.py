@@ -3,6 +3,7 @@ v3 alone."""
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime
 from typing import Any
@@ -51,14 +52,17 @@ def serve_v3(server: LocalServer, *, wrapped: bool) -> None:
     server.on("/api/v3/traces", traces)
 
 
-def _traces(asked: Asked) -> Reply:
+def found(asked: Asked) -> list[Call]:
+    """The requests that are asked for, however many."""
     start, end = (int(asked.query[name][0]) / 1e6 for name in ("start", "end"))
-    found = _chosen(between(start, end), asked.query["service"][0], _least(asked, "minDuration"))
-    if asked.query.get("tags") == ['{"error":"true"}']:
-        found = [call for call in found if call.bad]
-    return Reply(
-        {"data": [jaeger(call) for call in found[: int(asked.query["limit"][0])]], "errors": None}
-    )
+    chosen = _chosen(between(start, end), asked.query["service"][0], _least(asked, "minDuration"))
+    failed = json.loads(asked.query.get("tags", ["{}"])[0]).get("error") == "true"
+    return [call for call in chosen if call.bad or not failed]
+
+
+def _traces(asked: Asked) -> Reply:
+    calls = found(asked)[: int(asked.query["limit"][0])]
+    return Reply({"data": [jaeger(call) for call in calls], "errors": None})
 
 
 def _chosen(calls: list[Call], service: str, least_ns: float) -> list[Call]:
