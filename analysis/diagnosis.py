@@ -25,6 +25,7 @@ from analysis.requests.topology import read_topology
 from analysis.states.same_lines import without_what_states_tell
 from analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
 from analysis.suspects.features import Observed, observe, with_agreement
+from analysis.suspects.part_contrasts import part_contrasts
 from analysis.suspects.ranked import rank_suspects
 from analysis.suspects.seen_from_outside import calls_into, place_contrasts
 from analysis.suspects.state_objects import with_objects
@@ -56,6 +57,7 @@ def established(case: Case) -> Established:
     topology = with_objects(with_ranks(read_topology(case), facts, case.alert), facts)
     seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
+    facts += part_contrasts(seen.own, case.evidence_ids("metrics"))
     facts = citing_own_rows(facts, case.evidence)
     alert = case.alert.model_copy(update={"service": seen.alerting})
     known = measured(case)

@@ -121,6 +121,16 @@ class PlaceDetails(_Closed):
     services_there: int = 0
 
 
+class PartDetails(_Closed):
+    """The parts of one service that are in trouble, beside its others."""
+
+    part_kind: str = ""
+    """"version", "cluster", "region", "tenant", "pod", "node" or "zone"."""
+    parts: tuple[str, ...] = ()
+    """Those that are worse, the worst first."""
+    parts_known: int = 0
+
+
 class SpanShiftDetails(_Closed):
     """Spans of one service, or between two, against the baseline's."""
 

@@ -29,6 +29,7 @@ from analysis.kinds.finding_details import (
     LogLineDetails,
     MetricShiftDetails,
     NoChangeDetails,
+    PartDetails,
     PlaceDetails,
     RecordDetails,
     RecoveryDetails,
@@ -217,6 +218,13 @@ PLACE_CONTRAST = FindingKind(
     details=PlaceDetails,
     tables=("metrics",),
     label="one place",
+)
+PART_CONTRAST = FindingKind(
+    "part_contrast",
+    how="The versions, clusters, pods and so on of one service beside each other, at the same time",
+    details=PartDetails,
+    tables=("metrics",),
+    label="one part of it",
 )
 FLOW_BREAK = FindingKind(
     "flow_break",
@@ -431,6 +439,7 @@ BUILT_IN: tuple[FindingKind, ...] = (
     CALLEE_MISSING,
     CALLS_INTO,
     PLACE_CONTRAST,
+    PART_CONTRAST,
     FLOW_BREAK,
     LOG_NEW,
     LOG_SURGE,

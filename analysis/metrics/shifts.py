@@ -15,8 +15,10 @@ import numpy as np
 from analysis.case.folder import Case
 from analysis.kinds.finding_details import MetricShiftDetails
 from analysis.kinds.finding_kinds import METRIC_SHIFT, Analyzer
+from analysis.kinds.part_labels import parts_of
 from analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
 from analysis.metrics.baseline_comparison import SeriesComparison, compare
+from analysis.metrics.labels import labels_of
 from analysis.metrics.series import COUNTER as COUNTER
 from analysis.metrics.series import LARGEST as LARGEST
 from analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
@@ -46,8 +48,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def metric_shifts(case: Case) -> list[Finding]:
-    """One finding per (service, signal) that left its baseline; the strongest when labels split a
-    signal."""
+    """One finding per (service, signal) that left its baseline. Where labels split a signal, that
+    of the whole service; where that did not leave its own, that of the strongest part."""
     if not case.metrics.height:
         return []
     evidence, alerting = case.evidence_ids("metrics"), (case.alert.service, case.alert.signal)
@@ -55,12 +57,19 @@ def metric_shifts(case: Case) -> list[Finding]:
     for block in blocks_of(case):
         for finding in _shifts_of(compare(block), alerting, evidence):
             key = (finding.subject, finding.signal or "")
-            if key not in found or finding.strength > found[key].strength:
+            if key not in found or _tells_more(finding, found[key]):
                 found[key] = finding
     return [found[key] for key in sorted(found)]
 
 
 ANALYZER = Analyzer(metric_shifts, kinds=(METRIC_SHIFT,))
+
+
+def _tells_more(one: Finding, other: Finding) -> bool:
+    """Whether it is of the whole service and the other of a part, or else the stronger one."""
+    if ("labels" in one.series) != ("labels" in other.series):
+        return "labels" not in one.series
+    return one.strength > other.strength
 
 
 def _shifts_of(
@@ -146,11 +155,17 @@ def _finding(
     alerting: tuple[str | None, ...],
     evidence: tuple[str, ...],
 ) -> Finding:
-    service, signal, unit, _ = compared.keys.row(row)
+    service, signal, unit, labels = compared.keys.row(row)
+    parts = parts_of(labels_of(labels)) if labels else {}
+    part = " ".join(next(iter(parts.items()), ()))
+    series = {"table": "metrics", "service": service, "signal": signal}
+    if part:
+        series["labels"] = labels
     move = _move(compared, row)
     kind = classify(signal)
     ratio = move.ratio
-    sentence, numbers = _said(service, signal, unit, move)
+    called = f"{plain(service)} {plain(signal)}"
+    sentence, numbers = _said(f"{called} in {plain(part)}" if part else called, unit, move)
     return Finding(
         id="",
         kind=KIND,
@@ -164,7 +179,7 @@ def _finding(
         sentence=sentence,
         numbers=numbers,
         evidence=evidence,
-        series={"table": "metrics", "service": service, "signal": signal},
+        series=series,
         details=MetricShiftDetails(
             signal_class=kind.value,
             direction=move.direction,
@@ -179,7 +194,7 @@ def _finding(
     )
 
 
-def _said(service: str, signal: str, unit: str, move: _Move) -> tuple[str, dict[str, float]]:
+def _said(called: str, unit: str, move: _Move) -> tuple[str, dict[str, float]]:
     """The sentence and the numbers in it."""
     before, after, ratio = move.before, move.after, move.ratio
     numbers = {"baseline": rounded(before), "incident": rounded(after)}
@@ -187,7 +202,7 @@ def _said(service: str, signal: str, unit: str, move: _Move) -> tuple[str, dict[
     levels = f"from {number(before)} to {number(after)}"
     if unit:
         levels += f" {plain(unit, 12)}"
-    text = f"{plain(service)} {plain(signal)} {verb} {levels}"
+    text = f"{called} {verb} {levels}"
     if ratio is not None and ratio >= 1.05:
         numbers["ratio"] = rounded(ratio, 3)
         text += f" ({number(ratio, 3)}x)"

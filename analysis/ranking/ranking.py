@@ -15,7 +15,8 @@ from analysis.changes.alternatives import reason_for
 from analysis.changes.nearby import NEAR, RULED_OUT
 from analysis.changes.weighing import BEARS
 from analysis.kinds.fault_kinds import CALLERS_FAIL, RESOURCE, WITHOUT_CHANGE, FaultKind
-from analysis.kinds.finding_details import ChangeDetails
+from analysis.kinds.finding_details import ChangeDetails, PartDetails
+from analysis.kinds.finding_kinds import PART_CONTRAST
 from analysis.logs.signature_findings import KIND as SIGNATURE
 from analysis.ranking.confidence import FirstSuspectStanding, confidence_of
 from analysis.requests.topology import Topology
@@ -39,6 +40,7 @@ RIVAL = 0.5
 CHANGE_STEP = (
     "Roll back {change} of {service}, or turn it off, and watch whether the signal returns."
 )
+PART_STEP = "Take {kind} {names} of {{subject}} out of traffic, and compare it with the others."
 _NO_CHANGE = frozenset(cause.name for cause in WITHOUT_CHANGE)
 _RANKS = re.compile(r"ranks? \d")
 
@@ -70,9 +72,9 @@ def rank_causes(
             against += _ruled_out(suspect, findings)
             if rank == 1:
                 reason = _reason_without_change(suspect, findings, topology)
-        effects = _effects(suspect, suspects)
+        beside = [*_effects(suspect, suspects), *_part(suspect, findings)]
         sure = first if rank == 1 else round(min(first, suspect.probability), 3)
-        causes.append(_cause(rank, suspect, change, reason, sure, against, effects))
+        causes.append(_cause(rank, suspect, change, reason, sure, against, beside))
     return causes
 
 
@@ -105,6 +107,11 @@ def _effects(suspect: Suspect, suspects: Sequence[Suspect]) -> list[Finding]:
     """A symptom of each service whose fault this suspect explains."""
     symptoms = [_symptom(other) for other in suspects if other.explained_by == suspect.subject]
     return [finding for finding in symptoms if finding is not None][:MAX_EFFECTS]
+
+
+def _part(suspect: Suspect, findings: Sequence[Finding]) -> list[Finding]:
+    """Which part of the suspect is in trouble, where not all of it is."""
+    return [f for f in findings if f.kind == PART_CONTRAST.name and f.subject == suspect.subject]
 
 
 def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
@@ -190,14 +197,19 @@ def _cause(
     reason: Finding | None,
     confidence: float,
     against: Sequence[Finding],
-    effects: Sequence[Finding],
+    beside: Sequence[Finding],
 ) -> Cause:
+    """`beside` are the findings that it cites beside its own: its effects, and its worse part."""
     fault = fault_kind(suspect.main_fault)
     lead = _leading(suspect, fault)
     if fault is RESOURCE and reason is not None and reason.subject == suspect.subject:
         # The cause says already what it runs out of.
         reason = None
     draft = _drafted(rank, suspect, fault, lead)
+    part = next((one for one in beside if one.kind == PART_CONTRAST.name), None)
+    if part is not None:
+        draft.summary = f"{draft.summary} {_closed(part.sentence)}"
+        draft.step = _part_step(part) or draft.step
     if reason is not None:
         draft.summary = f"{draft.summary} {_closed(reason.sentence)}"
         draft.kind = draft.kind if fault.training else reason.kind
@@ -212,7 +224,7 @@ def _cause(
         draft.kind = draft.kind if fault.delays_others else str(blamed.change_kind)
     cited = [lead, *suspect.findings[:MAX_SUPPORT]]
     cited += [finding for finding in (change, reason) if finding is not None]
-    cited += effects
+    cited += beside
     ids = {finding.id for finding in cited}
     contradicting = dict.fromkeys(f.id for f in against if f.id not in ids)
     return Cause(
@@ -233,6 +245,15 @@ def _cause(
         findings=tuple(dict.fromkeys(finding.id for finding in cited)),
         contradicting=tuple(contradicting)[:MAX_AGAINST],
     )
+
+
+def _part_step(part: Finding) -> str:
+    """What to do where few parts of a service are in trouble."""
+    details = PartDetails.of(part)
+    if details is None or not details.parts:
+        return ""
+    names = plain(", ".join(details.parts[:3]), 120).replace("{", "").replace("}", "")
+    return PART_STEP.format(kind=details.part_kind, names=names)
 
 
 def _leading(suspect: Suspect, fault: FaultKind) -> Finding:

@@ -78,8 +78,8 @@ def _calls_into(
         kind=CALLS_INTO.name,
         subject=callee,
         signal="logs" if not measured else worst.signal,
-        onset=_onset(worst),
-        onset_uncertainty_s=_step_s(worst),
+        onset=onset_of(worst),
+        onset_uncertainty_s=step_s(worst),
         strength=round(min(1.0, strength), 4),
         sentence=f"{said}.",
         numbers=numbers,
@@ -125,8 +125,9 @@ def _place(case: Case, place: Place) -> Finding:
     )
 
 
-def _onset(one: Deviation) -> datetime | None:
-    """The first point of the window that is half as far out as its worst."""
+def onset_of(one: Deviation) -> datetime | None:
+    """When a series left its own noise: the first point of the window that is half as far out as
+    its worst. None where none is out."""
     badness = one.badness[-one.searched :]
     worst = float(np.max(badness))
     if worst <= 0:
@@ -135,7 +136,8 @@ def _onset(one: Deviation) -> datetime | None:
     return _EPOCH + timedelta(microseconds=int(one.window_times[first]) // 1000)
 
 
-def _step_s(one: Deviation) -> float | None:
+def step_s(one: Deviation) -> float | None:
+    """How far its points are apart, in seconds."""
     if len(one.times) < 2:
         return None
     return rounded(float(np.median(np.diff(one.times))) / 1e9, 3)

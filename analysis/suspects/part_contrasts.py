@@ -1,0 +1,118 @@
+"""Which part of a service is in trouble: one version, one cluster or a few pods beside the others
+of the same service, at the same time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from analysis.kinds.finding_details import PartDetails
+from analysis.kinds.finding_kinds import PART_CONTRAST
+from analysis.kinds.part_labels import PART_LABELS, parts_of
+from analysis.kinds.signals import SYMPTOMS
+from analysis.suspects.deviations import Deviation
+from analysis.suspects.seen_from_outside import onset_of, step_s
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import counted, plain
+
+LEAST_GAP = 0.3
+"""How much worse, in shares of the case's loudest series, the best of the worse parts is than the
+worst of the others."""
+AS_CLEAR = 0.8
+"""A kind of part that is told apart by so much of the clearest one's gap is as good as that."""
+MOST_NAMED = 3
+
+_ORDER = {kind: place for place, kind in enumerate(PART_LABELS)}
+
+
+@dataclass(frozen=True)
+class PartContrast:
+    """The worse parts of one service, of one kind and by one class of signal."""
+
+    service: str
+    kind: str
+    worse: tuple[str, ...]
+    known: int
+    gap: float
+    worst: Deviation
+
+
+def part_contrasts(
+    own: Sequence[tuple[Deviation, float]], evidence: tuple[str, ...]
+) -> list[Finding]:
+    """One finding per service of which at most half of its parts are in trouble.
+
+    `own` are the services' series with how far each explains the alert, in [0, 1]; `evidence` is
+    what they came with.
+    """
+    by_service: dict[str, list[PartContrast]] = defaultdict(list)
+    for (service, kind, _), series in _by_part(own).items():
+        contrast = _contrast(service, kind, series)
+        if contrast is not None:
+            by_service[service].append(contrast)
+    return [_finding(_clearest(found), evidence) for _, found in sorted(by_service.items())]
+
+
+SeriesOfPart = tuple[str, Deviation, float]
+"""The part's name, one of its series, and that series' weight."""
+
+
+def _by_part(
+    own: Sequence[tuple[Deviation, float]],
+) -> Mapping[tuple[str, str, str], list[SeriesOfPart]]:
+    """By service, kind of part and class of signal."""
+    found: dict[tuple[str, str, str], list[SeriesOfPart]] = defaultdict(list)
+    for one, weight in own:
+        if one.signal_class not in SYMPTOMS or not one.labels:
+            continue
+        for kind, name in parts_of(one.labels).items():
+            found[one.service, kind, one.signal_class.value].append((name, one, weight))
+    return found
+
+
+def _contrast(service: str, kind: str, series: Sequence[SeriesOfPart]) -> PartContrast | None:
+    """Where the parts fall into few bad ones and others that are clearly better."""
+    weights: dict[str, float] = {}
+    for name, _, weight in series:
+        weights[name] = max(weights.get(name, 0.0), weight)
+    ordered = sorted(weights, key=lambda name: (-weights[name], name))
+    best, gap = 0, 0.0
+    for count in range(1, len(ordered) // 2 + 1):
+        own = weights[ordered[count - 1]] - weights[ordered[count]]
+        if own > gap:
+            best, gap = count, own
+    if gap < LEAST_GAP:
+        return None
+    worst = max(series, key=lambda one: one[2])[1]
+    return PartContrast(service, kind, tuple(ordered[:best]), len(ordered), gap, worst)
+
+
+def _clearest(found: Sequence[PartContrast]) -> PartContrast:
+    """The most telling of those that are told apart clearly: few parts, of the first kind."""
+    clear = max(one.gap for one in found) * AS_CLEAR
+    as_clear = [one for one in found if one.gap >= clear]
+    return min(as_clear, key=lambda one: (len(one.worse), _ORDER[one.kind], -one.gap))
+
+
+def _finding(one: PartContrast, evidence: tuple[str, ...]) -> Finding:
+    worse = len(one.worse)
+    names = ", ".join(plain(name) for name in one.worse[:MOST_NAMED])
+    said = f"Of {counted(one.known, one.kind)} of {plain(one.service)} only "
+    said += f"{names} is worse" if worse == 1 else f"{worse} are worse ({names})"
+    return Finding(
+        id="",
+        kind=PART_CONTRAST.name,
+        subject=one.service,
+        signal=one.worst.signal,
+        onset=onset_of(one.worst),
+        onset_uncertainty_s=step_s(one.worst),
+        strength=round(min(1.0, one.gap), 4),
+        sentence=f"{said} than before, by {plain(one.worst.signal)}.",
+        numbers={"parts": float(one.known), "worse": float(worse)},
+        evidence=evidence,
+        series={"table": "metrics", "service": one.service, "signal": one.worst.signal},
+        details=PartDetails(
+            part_kind=one.kind, parts=one.worse[:20], parts_known=one.known, bad=True
+        ),
+    )
