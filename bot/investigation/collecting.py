@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from analysis.alert_signal.named import with_alerting_series
 from analysis.case.folder import json_bytes, write_evidence, write_json
 from analysis.case.readable_rows import readable_rows
-from analysis.case.tables import METRICS, SCHEMAS, conform, gap_of, read_table, write_table
+from analysis.case.tables import CHANGES, METRICS, SCHEMAS, conform, gap_of, read_table, write_table
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
 from bot.investigation.nsight_exports import with_exports
@@ -26,6 +26,8 @@ from bot.runtime.threads import in_thread
 from bot.store.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 from connectors.instances import vendor_in
+from connectors.kubernetes import CONNECTOR as KUBERNETES
+from connectors.same_rollouts import with_joined_rollouts
 
 
 class CollectionPart(BaseModel):
@@ -193,12 +195,21 @@ def _case_file(item: Item) -> str | None:
 def _join(
     table: str, parts: Sequence[CollectionPart], cases: CaseStore, case_id: str, folder: Path
 ) -> None:
-    frames = []
+    frames: list[tuple[str, pl.DataFrame]] = []
     for part in parts:
         stored = cases.get(case_id, f"{PARTS}/{part.connector}/{table}.parquet")
         if stored is not None:
-            frames.append(
-                conform(pl.read_parquet(stored), table, f"{part.connector}/{table}.parquet")
-            )
+            file = f"{part.connector}/{table}.parquet"
+            frame = conform(pl.read_parquet(stored), table, file)
+            frames.append((vendor_in(part.connector), frame))
     if frames:
-        write_table(folder, table, pl.concat(frames).unique(maintain_order=True))
+        write_table(folder, table, _joined(table, frames).unique(maintain_order=True))
+
+
+def _joined(table: str, frames: Sequence[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
+    """The rows of all parts, each with its vendor."""
+    others = [frame for vendor, frame in frames if vendor != KUBERNETES.name]
+    clusters = [frame for vendor, frame in frames if vendor == KUBERNETES.name]
+    if table == CHANGES.name and clusters:
+        return with_joined_rollouts(pl.concat(clusters), others)
+    return pl.concat([frame for _, frame in frames])

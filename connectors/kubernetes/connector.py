@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind
 from connectors.base import Check, Collected, Missing, Request
-from connectors.kubernetes.inquiry import AUTOSCALERS, EVENTS, ClusterInquiry, named_path
+from connectors.kubernetes.change_inquiry import AUTOSCALERS
+from connectors.kubernetes.inquiry import EVENTS, ClusterInquiry, named_path
 from connectors.kubernetes.session import VENDOR, Cluster, ClusterAccess, ClusterLogin
 from connectors.kubernetes.settings import KubernetesSettings
 from connectors.kubernetes.state_inquiry import NAMESPACES, NODES, state_paths
@@ -55,6 +56,7 @@ def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnec
         jobs={name: job.pods for name, job in settings.jobs.items()},
         namespaces=own.namespaces,
         page=own.page,
+        with_secrets=own.secrets,
         limits=own.limits(LIMITS),
     )
 
@@ -84,6 +86,7 @@ class KubernetesConnector:
         jobs: Mapping[str, Sequence[str]] | None = None,
         namespaces: Sequence[str] = (),
         page: str | None = None,
+        with_secrets: bool = False,
         limits: Limits = LIMITS,
     ) -> None:
         self._access = access
@@ -91,6 +94,7 @@ class KubernetesConnector:
         self._jobs = dict(jobs or {})
         self._namespaces = tuple(namespaces)
         self._page = page
+        self._with_secrets = with_secrets
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
@@ -100,10 +104,13 @@ class KubernetesConnector:
         if not refs:
             return Collected(missing=(Missing("logs", "workloads", _NOTHING),))
         async with Cluster(self._access, self.limits).open() as reads:
-            inquiry = ClusterInquiry(reads, request.scope, self._page)
+            inquiry = ClusterInquiry(
+                reads, request.scope, self._page, with_secrets=self._with_secrets
+            )
             await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
             await asyncio.gather(*(inquiry.namespace(space) for space in spaces), inquiry.nodes())
+            inquiry.node_changes()
             await inquiry.states()
             return inquiry.collected()
 

@@ -31,6 +31,10 @@ class KubernetesSettings(ConnectorSettings):
     namespaces: Names = ()
     """Where services without `services.NAME.kubernetes` are looked for by name, and training jobs
     by their pods."""
+    secrets: bool = False
+    """Whether to read when the secrets that workloads use were written. Only their metadata is
+    asked for, yet the right to list secrets lets a token read their values: that is why it is off,
+    and not in the role that comes with Faultline."""
     page: str | None = None
     """Pages of a dashboard, `https://headlamp.example.com/c/main/{kind}s/{namespace}/{name}`.
     Unset: no links."""

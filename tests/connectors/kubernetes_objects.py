@@ -179,8 +179,25 @@ def as_core(given: Object) -> Object:
     return {names.get(key, key): value for key, value in given.items()}
 
 
-def node(name: str, **bad: str) -> Object:
-    """A node; `bad` gives conditions another status."""
+RUNS = {
+    "kubeletVersion": "v1.34.2",
+    "kernelVersion": "6.1.140",
+    "containerRuntimeVersion": "containerd://2.1.4",
+    "osImage": "Bottlerocket OS 1.50.0",
+    "architecture": "amd64",
+    "bootID": "b",
+    "kubeProxyVersion": "",
+    "machineID": "m",
+    "operatingSystem": "linux",
+    "systemUUID": "s",
+}
+"""What nodes run (v1.NodeSystemInfo)."""
+
+
+def node(
+    name: str, *, at: datetime | None = None, runs: Object | None = None, **bad: str
+) -> Object:
+    """A node; `bad` gives conditions another status, `runs` other software."""
     usual = {
         "MemoryPressure": "False",
         "DiskPressure": "False",
@@ -197,7 +214,9 @@ def node(name: str, **bad: str) -> Object:
         }
         for kind, status in usual.items()
     ]
-    return {"metadata": meta(name, space=None), "status": {"conditions": conditions}}
+    status = {"conditions": conditions, "nodeInfo": {**RUNS, **(runs or {})}}
+    labels = {"eks.amazonaws.com/nodegroup": "general"}
+    return {"metadata": meta(name, space=None, at=at, labels=labels), "status": status}
 
 
 def listed(objects: Sequence[Object]) -> Answerer:
