@@ -56,6 +56,7 @@ def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnec
         jobs={name: job.pods for name, job in settings.jobs.items()},
         namespaces=own.namespaces,
         page=own.page,
+        with_logs=own.logs,
         with_secrets=own.secrets,
         limits=own.limits(LIMITS),
     )
@@ -86,6 +87,7 @@ class KubernetesConnector:
         jobs: Mapping[str, Sequence[str]] | None = None,
         namespaces: Sequence[str] = (),
         page: str | None = None,
+        with_logs: bool = True,
         with_secrets: bool = False,
         limits: Limits = LIMITS,
     ) -> None:
@@ -94,6 +96,7 @@ class KubernetesConnector:
         self._jobs = dict(jobs or {})
         self._namespaces = tuple(namespaces)
         self._page = page
+        self._with_logs = with_logs
         self._with_secrets = with_secrets
         self.limits = limits
 
@@ -105,13 +108,17 @@ class KubernetesConnector:
             return Collected(missing=(Missing("logs", "workloads", _NOTHING),))
         async with Cluster(self._access, self.limits).open() as reads:
             inquiry = ClusterInquiry(
-                reads, request.scope, self._page, with_secrets=self._with_secrets
+                reads,
+                request.scope,
+                self._page,
+                with_secrets=self._with_secrets,
+                logs=reads if self._with_logs else None,
             )
             await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
             await asyncio.gather(*(inquiry.namespace(space) for space in spaces), inquiry.nodes())
             inquiry.node_changes()
-            await inquiry.states()
+            await asyncio.gather(inquiry.states(), inquiry.container_logs())
             return inquiry.collected()
 
     async def check(self) -> Check:

@@ -26,6 +26,9 @@ from connectors.kubernetes.answers import (
     Workload,
 )
 from connectors.kubernetes.change_inquiry import ChangeInquiry
+from connectors.kubernetes.container_logs import LogInquiry, PodLogs, runs_to_read
+from connectors.kubernetes.crash_states import with_crash_lines
+from connectors.kubernetes.node_facts import is_ready
 from connectors.kubernetes.session import NO_SELECTION, ObjectLists, replayed
 from connectors.kubernetes.state_inquiry import StateInquiry
 from connectors.kubernetes.state_rows import NamespaceContents
@@ -45,7 +48,13 @@ class ClusterInquiry:
     `missing`."""
 
     def __init__(
-        self, reads: ObjectLists, scope: Scope, page: str | None, *, with_secrets: bool = False
+        self,
+        reads: ObjectLists,
+        scope: Scope,
+        page: str | None,
+        *,
+        with_secrets: bool = False,
+        logs: PodLogs | None = None,
     ) -> None:
         start = scope.events_from - SKEW
         self._window = Window(start=start, end=scope.incident.end + SKEW)
@@ -69,11 +78,18 @@ class ClusterInquiry:
         self._changes = ChangeInquiry(
             self._list, self._link, self._window, self._objects, with_secrets
         )
+        self._logs = LogInquiry(logs, self._link, self._window) if logs is not None else None
 
     def collected(self) -> Collected:
         """Everything that was brought."""
         self._tables["changes"] += self._changes.rows
         self._items += self._changes.items
+        if self._logs is not None:
+            self._tables["logs"] += self._logs.rows
+            self._items += self._logs.items
+            self._missing += self._logs.missing
+            rows = with_crash_lines(self._tables["states"], self._logs.crashes, self._link)
+            self._tables["states"] = rows
         tables = {}
         for name, rows in self._tables.items():
             each_once = list(dict.fromkeys(rows))
@@ -289,6 +305,19 @@ class ClusterInquiry:
                 if event.host and service is not None:
                     _add_once(on.setdefault(event.host, []), service)
         self._changes.nodes(self._nodes, self._node_events, on)
+
+    async def container_logs(self) -> None:
+        """What containers wrote, once the pods and their nodes are known."""
+        if self._logs is None:
+            return
+        unwell, not_ready = set(), set()
+        for node in self._nodes:
+            if pods.node_logs(node, (node.metadata.name,)):
+                unwell.add(node.metadata.name)
+            if not is_ready(node):
+                not_ready.add(node.metadata.name)
+        runs = runs_to_read(self._pods.values(), frozenset(unwell), self._window)
+        await self._logs.read(runs, frozenset(not_ready))
 
     async def states(self) -> None:
         """What the objects around the workloads show by themselves; asked once all else is

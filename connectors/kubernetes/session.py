@@ -140,8 +140,8 @@ class ObjectLists(Protocol):
 
 
 class Reads:
-    """Lists of one collection. Nothing else is ever asked, so that a role needs the verb `list`
-    alone."""
+    """Lists and logs of one collection. Nothing else is ever asked, so that a role needs the verb
+    `list`, and `get` for logs."""
 
     def __init__(self, objects: HttpSession, metadata: HttpSession) -> None:
         self._objects = objects
@@ -182,6 +182,10 @@ class Reads:
                 return found, None
         left = answer.metadata.remaining_item_count if answer.metadata else None
         return found, f"{left:,} more left out" if left else f"more than {len(found):,} are there"
+
+    async def log(self, path: str, selection: Mapping[str, str]) -> str:
+        """The log of a container. Raises ConnectorError, BudgetExceeded."""
+        return await self._objects.text(path, list(selection.items()))
 
     async def refusal(self, path: str, *, names_only: bool = False) -> str | None:
         """Why the list at `path` cannot be read, None when it can. Raises what is no answer at

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.connectors.conftest import ALERT_AT, ONSET
@@ -239,6 +239,36 @@ def listed(objects: Sequence[Object]) -> Answerer:
         return Reply(
             {"items": shown, "metadata": {"resourceVersion": "7", "continue": more, **counted}}
         )
+
+    return answer
+
+
+LOG_PARAMETERS = frozenset(
+    {"container", "timestamps", "previous", "sinceSeconds", "tailLines", "limitBytes"}
+)
+"""Those of `readCoreV1NamespacedPodLog` that this cluster understands."""
+
+
+def written_log(
+    lines: Sequence[tuple[datetime, str]], before: Sequence[tuple[datetime, str]] | None = None
+) -> Answerer:
+    """Answers as a kubelet does for one container: `before` are the lines of its previous run."""
+
+    def answer(asked: Asked) -> Reply:
+        given = {key: values[0] for key, values in asked.query.items()}
+        assert set(given) <= LOG_PARAMETERS, given
+        if "container" not in given:
+            return refused(400, "a container name must be specified")
+        told = before if given.get("previous") == "true" else lines
+        if told is None:
+            return refused(400, "previous terminated container not found")
+        since = datetime.now(UTC) - timedelta(seconds=int(given.get("sinceSeconds", 10**9)))
+        kept = [f"{at:%Y-%m-%dT%H:%M:%S}.123456789Z {line}\n" for at, line in told if at >= since]
+        if "tailLines" in given:
+            count = int(given["tailLines"])
+            kept = kept[-count:] if count else []
+        text = "".join(kept).encode()[: int(given.get("limitBytes", 1 << 30))]
+        return Reply(text, headers={"Content-Type": "text/plain"})
 
     return answer
 

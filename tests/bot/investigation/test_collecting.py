@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from analysis.case.tables import SCHEMAS
 from analysis.vocabulary import Alert
 from bot.investigation.collecting import assemble, store_part
 from bot.store.case_store import CaseStore
-from connectors.base import Collected
+from connectors.base import Collected, Item
+from connectors.container_lines import LEFT_OUT, SOURCE
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 
 
@@ -55,3 +57,33 @@ def test_a_rollout_that_was_reported_too_is_one_change(tmp_path: Path) -> None:
     )
     (row,) = case.changes.to_dicts()
     assert (row["id"], row["time"]) == ("v1.1", ONSET - timedelta(minutes=2))
+
+
+def logged(service: str, text: str, **attributes: str) -> dict[str, Any]:
+    own = {"time": ONSET, "service": service, "message": text}
+    return own | {"attributes": json.dumps(attributes)}
+
+
+def test_container_lines_count_only_where_no_other_source_brought_them(tmp_path: Path) -> None:
+    services = ("payments", "cart")
+    cluster = [logged(name, "panic: nil map", source=SOURCE) for name in services]
+    cluster.append(logged("payments", "container app terminated", source="kubernetes pod state"))
+    items = []
+    for name in services:
+        details = {"last lines": "panic: nil map"}
+        item = Item("logs", f"kubectl logs {name}", rows=1, services=(name,), details=details)
+        items.append(item)
+    case = assembled(
+        tmp_path,
+        kubernetes=Collected({"logs": table("logs", *cluster)}, tuple(items)),
+        loki=Collected({"logs": table("logs", logged("payments", "panic: nil map"))}),
+    )
+    found = case.logs.select("service", "message").rows()
+    assert sorted(found) == [
+        ("cart", "panic: nil map"),
+        ("payments", "container app terminated"),
+        ("payments", "panic: nil map"),
+    ]
+    told = {one.query: (one.rows, one.cut, one.details) for one in case.evidence}
+    assert told["kubectl logs cart"] == (1, None, details)
+    assert told["kubectl logs payments"] == (0, LEFT_OUT, details)
