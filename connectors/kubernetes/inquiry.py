@@ -4,7 +4,7 @@ their nodes."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -54,12 +54,14 @@ class ClusterInquiry:
         page: str | None,
         *,
         with_secrets: bool = False,
+        without: Collection[str] = (),
         logs: PodLogs | None = None,
     ) -> None:
         start = scope.events_from - SKEW
         self._window = Window(start=start, end=scope.incident.end + SKEW)
         self._scope = scope
         self._reads = reads
+        self._without = without
         self._page = page
         self._tables: dict[str, list[tuple[Any, ...]]] = {
             "logs": [],
@@ -355,6 +357,8 @@ class ClusterInquiry:
         self, space: str, kind: str = ""
     ) -> tuple[list[KubernetesEvent], str, str | None]:
         """A namespace's events, by the older group where the server does not know the newer one."""
+        if "events" in self._without:
+            return [], "", None
         for group, field in zip(EVENTS, ("regarding.kind", "involvedObject.kind"), strict=True):
             path = f"/{group}/namespaces/{space}/events"
             selection = {"fieldSelector": f"{field}={kind}"} if kind else {}
@@ -379,6 +383,8 @@ class ClusterInquiry:
         names_only: bool = False,
         silent: bool = False,
     ) -> tuple[list[T], str | None] | None:
+        if path.rpartition("/")[2] in self._without:
+            return None
         try:
             return await self._reads.all(path, type, selection=selection, names_only=names_only)
         except ConnectorError as error:
