@@ -34,6 +34,9 @@ PODS_OF_SERVICE, MOST_RUNS = 3, 24
 LINES, LINE_BYTES = 1_000, 768 * 1024
 """The kubelet begins with the first of these lines and stops at so many bytes: with less, the
 latest lines would be those that are lost."""
+FIRST_BYTES = 128 * 1024
+"""Where those do not reach back to the window's begin, its first lines are read as well: without
+them everything that a busy service always writes would seem to be new."""
 LAST_LINES, LAST_BYTES = 100, 128 * 1024
 """A stack trace has some fifty lines; the cause stands above or below it."""
 SHOWN_LINES, SHOWN_LENGTH = 20, 3_000
@@ -86,9 +89,19 @@ class ContainerRun:
             asked["previous"] = "true"
         if self.ended is not None:
             return {**asked, "tailLines": str(LAST_LINES), "limitBytes": str(LAST_BYTES)}
+        first = self.first_selection(since, now)
+        return {**first, "tailLines": str(LINES), "limitBytes": str(LINE_BYTES)}
+
+    def first_selection(self, since: datetime, now: datetime) -> dict[str, str]:
+        """Asks for the first lines since a time."""
         # The published API has no parameter for a time, though kubectl sends one.
-        asked["sinceSeconds"] = str(max(1, math.ceil((now - since).total_seconds())))
-        return {**asked, "tailLines": str(LINES), "limitBytes": str(LINE_BYTES)}
+        seconds = max(1, math.ceil((now - since).total_seconds()))
+        return {
+            "container": self.container,
+            "timestamps": "true",
+            "sinceSeconds": str(seconds),
+            "limitBytes": str(FIRST_BYTES),
+        }
 
     def command(self, since: datetime) -> str:
         """How a human reads the same."""
@@ -164,13 +177,17 @@ class LogInquiry:
         return True
 
     async def _read(self, run: ContainerRun) -> None:
-        selection = run.selection(self.window.start, datetime.now(UTC))
-        text = await self.reads.log(run.path, selection)
+        since, now = self.window.start, datetime.now(UTC)
+        text = await self.reads.log(run.path, run.selection(since, now))
         lines = read_lines(text)
+        cut = _cut(run, len(lines), len(text))
+        if cut is not None and lines:
+            first = await self.reads.log(run.path, run.first_selection(since, now))
+            lines = [one for one in read_lines(first) if one[0] < lines[0][0]] + lines
         rows = [self._row(run, at, line) for at, line in lines]
         kept = [row for row in rows if self.window.start <= row.time <= self.window.end]
         self.rows += kept
-        self.items.append(self._item(run, lines, len(kept), _cut(run, len(lines), len(text))))
+        self.items.append(self._item(run, lines, len(kept), cut))
         line = telling_line([line for _, line in lines])
         if run.ended is not None and line:
             self.crashes.append(CrashLine(run, line, run.command(self.window.start)))
@@ -218,8 +235,8 @@ def _cut(run: ContainerRun, lines: int, length: int) -> str | None:
     if run.ended is not None:
         return None
     if length >= LINE_BYTES:
-        return f"the first {LINE_BYTES // 1024} KiB of the last {LINES:,} lines of the container"
-    return f"the last {LINES:,} lines of the container" if lines >= LINES else None
+        return f"the first lines of the container, and {LINE_BYTES // 1024} KiB of its last"
+    return f"the first lines of the container, and its last {LINES:,}" if lines >= LINES else None
 
 
 def read_lines(text: str) -> list[tuple[datetime, str]]:

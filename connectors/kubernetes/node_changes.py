@@ -37,7 +37,7 @@ def joined_rows(
     nodes: Iterable[Node], services: Services, link: str | None, window: Window
 ) -> list[ChangeRow]:
     """Rows for nodes that joined in the window and run what no older node runs."""
-    ordered = sorted(nodes, key=lambda node: str(node.metadata.created))
+    ordered = sorted(nodes, key=lambda node: (str(node.metadata.created), node.metadata.name))
     alike: dict[tuple[str, str], list[Node]] = defaultdict(list)
     for number, node in enumerate(ordered):
         at = node.metadata.created
@@ -63,9 +63,9 @@ def _rows_of(
     shown = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         shown += f" and {len(names) - MOST_NAMED} more"
-    nodes = "node" if len(names) == 1 else f"{len(names)} nodes"
+    nodes = "New node" if len(names) == 1 else f"{len(names)} new nodes"
     where = f"node pool {short(pool, 60)}" if pool else "the cluster"
-    title = short(f"New {nodes} in {where}: {difference} ({shown})", 400)
+    title = short(f"{nodes} in {where}: {difference} ({shown})", 400)
     identity = short(f"nodes {pool} {first:%Y-%m-%d %H:%M:%S}", 200)
     concerned: dict[str, None] = {}
     for node in own:

@@ -154,7 +154,7 @@ def test_nodes_that_join_with_other_software_are_a_change_of_the_services_on_the
     (row,) = rows
     assert (row["time"], row["service"], row["kind"]) == (JOINED, "checkout", "config")
     assert row["title"] == (
-        "New 2 nodes in node pool general: kubelet v1.34.2 -> v1.35.1, "
+        "2 new nodes in node pool general: kubelet v1.34.2 -> v1.35.1, "
         "kernel 6.1.140 -> 6.12.30 (node-3, node-4)"
     )
 

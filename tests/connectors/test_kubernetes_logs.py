@@ -107,6 +107,19 @@ def test_running_containers_are_asked_since_the_window_began(
     assert "previous" not in how
 
 
+def test_of_a_long_log_the_beginning_is_read_too(cluster: LocalServer, tmp_path: Path) -> None:
+    begun = ALERT_AT - timedelta(hours=2)
+    long = [(begun + timedelta(seconds=n), f"GET /cart/{n} 200") for n in range(7_000)]
+    cluster.on(LOG.format("cart-0"), written_log(long))
+    collected = collect(cluster, tmp_path)
+    found = lines(collected).filter(service="cart").sort("time")
+    assert found["message"].is_unique().all()
+    assert found["time"][0] < ALERT_AT - timedelta(hours=1)
+    assert found["message"][-1] == "GET /cart/6999 200"
+    (item,) = [one for one in collected.items if one.query.startswith("kubectl logs -n shop cart")]
+    assert item.cut == "the first lines of the container, and its last 1,000"
+
+
 def test_secrets_in_logs_are_masked_in_rows_details_and_states(
     cluster: LocalServer, tmp_path: Path
 ) -> None:
