@@ -39,6 +39,10 @@ class AzureMonitorSettings(ConnectorSettings):
     """The Log Analytics API; another one for other clouds."""
     applications_url: Url = "https://api.applicationinsights.io"
     """The Application Insights API."""
+    platform_metrics: bool = True
+    """Whether to read what Azure measures of the resources that an alert names by their ids."""
+    management_url: Url = "https://management.azure.com"
+    """Azure Resource Manager, which has these metrics."""
     login_url: Url = "https://login.microsoftonline.com"
     """Microsoft Entra."""
     identity_url: Url = "http://169.254.169.254"
