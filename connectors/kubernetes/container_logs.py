@@ -23,7 +23,7 @@ from connectors.container_lines import COMMAND, SOURCE
 from connectors.evidence_rows import LogRow
 from connectors.kubernetes.answers import ContainerStatus, Pod, Terminated
 from connectors.kubernetes.change_inquiry import Link
-from connectors.kubernetes.crash_lines import telling_line
+from connectors.kubernetes.crash_lines import readable, telling_line
 from connectors.kubernetes.pods import CALM_ENDS, ObservedPod
 from connectors.pagerduty.answers import moment
 from connectors.vendor_text import short
@@ -201,8 +201,8 @@ class LogInquiry:
     ) -> Item:
         details = {}
         if run.ended is not None:
-            shown = "\n".join(line for _, line in lines[-SHOWN_LINES:])
-            details = {"last lines": masked(shown)[-SHOWN_LENGTH:]}
+            shown = "\n".join(readable(masked(line)) for _, line in lines[-SHOWN_LINES:])
+            details = {"last lines": shown[-SHOWN_LENGTH:]}
         return Item(
             "logs",
             run.command(self.window.start),

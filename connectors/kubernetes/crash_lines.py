@@ -20,10 +20,12 @@ LONGEST_READ = 4_000
 _FIRST = re.compile(r"(?:panic|fatal error): ")
 """Go (runtime/panic.go)."""
 _FRAME = re.compile(
-    r"\s|at [\w$.<(/]|goroutine \d+ \[|\.\.\. \d+ more|exit status \d+$|Node\.js v\d|created by "
+    r"\s|goroutine \d+ \[|\.\.\. \d+ more|exit status \d+$|Node\.js v\d|created by "
     r"|note: run with `RUST_BACKTRACE|--- End of |#\d+ |\[signal |[\w./*()-]+\(.*\)$|}$"
 )
 """Lines of a stack, and what Go, Node.js and Rust write below one."""
+_ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
+"""Colours, which many loggers write for terminals."""
 
 
 class _JsonLine(msgspec.Struct):
@@ -33,12 +35,18 @@ class _JsonLine(msgspec.Struct):
     error: str | None = None
 
 
+def readable(line: str) -> str:
+    """A line as it may be shown: without colours and other control characters."""
+    plain = _ANSI.sub("", line[:LONGEST_READ])
+    return "".join(c if c.isprintable() or c == "\t" else " " for c in plain)
+
+
 def telling_line(lines: Sequence[str]) -> str:
     """The line that says why, cut and without secrets; "" where there is none."""
-    for line in reversed(lines):
+    said = [line for line in map(readable, lines) if line.strip()]
+    for line in reversed(said):
         if _FIRST.match(line):
             return _shown(line)
-    said = [line for line in lines if line.strip()]
     for line in reversed(said):
         if not _FRAME.match(line):
             return _shown(line)
@@ -46,7 +54,7 @@ def telling_line(lines: Sequence[str]) -> str:
 
 
 def _shown(line: str) -> str:
-    text = line[:LONGEST_READ]
+    text = line
     if text.startswith("{"):
         text = _message_in(text) or text
     # Masked before it is cut: half a key looks like none.

@@ -230,6 +230,7 @@ def test_a_kubelet_that_does_not_answer_is_asked_once(cluster: LocalServer, tmp_
             "boom",
         ),
         ('{"level":"fatal","msg":"no database","error":"dial tcp"}', "no database: dial tcp"),
+        ("\x1b[31mFATAL\x1b[0m at startup: no\x07 key", "FATAL at startup: no key"),
         ("  at a\n  at b", "at b"),
         ("", ""),
         ("x" * 9_000, "x" * (LONGEST - 1) + "…"),
