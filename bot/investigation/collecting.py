@@ -34,7 +34,7 @@ from bot.investigation.nsight_exports import with_exports
 from bot.runtime.threads import in_thread
 from bot.store.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
-from connectors.container_lines import told_apart, without_known_services
+from connectors.container_lines import logged_elsewhere, told_apart, without_known_services
 from connectors.instances import vendor_in
 from connectors.kubernetes import CONNECTOR as KUBERNETES
 from connectors.same_rollouts import with_joined_rollouts
@@ -216,7 +216,7 @@ def _join(
     table: str, parts: Sequence[CollectionPart], cases: CaseStore, case_id: str, folder: Path
 ) -> frozenset[str]:
     """Write the rows of all parts; of log lines gives the services whose lines others than a
-    cluster brought."""
+    cluster collect."""
     clusters: list[pl.DataFrame] = []
     others: list[pl.DataFrame] = []
     for part in parts:
@@ -227,14 +227,13 @@ def _join(
         frame = conform(pl.read_parquet(stored), table, file)
         is_cluster = vendor_in(part.connector) == KUBERNETES.name
         (clusters if is_cluster else others).append(frame)
-    logged: set[str] = set()
+    logged: frozenset[str] = frozenset()
     if table == LOGS.name and clusters:
-        for frame in others:
-            logged.update(frame["service"].drop_nulls().unique())
+        logged = logged_elsewhere(pl.concat(clusters), others)
     if clusters or others:
         joined = _joined(table, clusters, others, logged)
         write_table(folder, table, joined.unique(maintain_order=True))
-    return frozenset(logged)
+    return logged
 
 
 def _joined(

@@ -15,7 +15,7 @@ from analysis.vocabulary import Alert
 from bot.investigation.collecting import assemble, store_part
 from bot.store.case_store import CaseStore
 from connectors.base import Collected, Item
-from connectors.container_lines import LEFT_OUT, SOURCE
+from connectors.container_lines import LEAST_LINES, LEFT_OUT, SOURCE
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 
 
@@ -66,24 +66,27 @@ def logged(service: str, text: str, **attributes: str) -> dict[str, Any]:
 
 def test_container_lines_count_only_where_no_other_source_brought_them(tmp_path: Path) -> None:
     services = ("payments", "cart")
-    cluster = [logged(name, "panic: nil map", source=SOURCE) for name in services]
+    cluster = []
+    for name in services:
+        cluster += [logged(name, f"panic {n}", source=SOURCE) for n in range(2 * LEAST_LINES)]
     cluster.append(logged("payments", "container app terminated", source="kubernetes pod state"))
     items = []
     for name in services:
         details = {"last lines": "panic: nil map"}
-        item = Item("logs", f"kubectl logs {name}", rows=1, services=(name,), details=details)
+        item = Item("logs", f"kubectl logs {name}", rows=9, services=(name,), details=details)
         items.append(item)
+    backend = [logged("payments", f"panic {n}") for n in range(LEAST_LINES)]
+    # A vendor of errors tells of one; it holds no logs of the cart.
+    backend.append(logged("cart", "NullPointerException"))
     case = assembled(
         tmp_path,
         kubernetes=Collected({"logs": table("logs", *cluster)}, tuple(items)),
-        loki=Collected({"logs": table("logs", logged("payments", "panic: nil map"))}),
+        loki=Collected({"logs": table("logs", *backend)}),
     )
-    found = case.logs.select("service", "message").rows()
-    assert sorted(found) == [
-        ("cart", "panic: nil map"),
-        ("payments", "container app terminated"),
-        ("payments", "panic: nil map"),
-    ]
+    found = case.logs.filter(service="payments")["message"].to_list()
+    assert len(found) == LEAST_LINES + 1
+    assert "container app terminated" in found
+    assert case.logs.filter(service="cart").height == 2 * LEAST_LINES + 1
     told = {one.query: (one.rows, one.cut, one.details) for one in case.evidence}
-    assert told["kubectl logs cart"] == (1, None, details)
+    assert told["kubectl logs cart"] == (9, None, details)
     assert told["kubectl logs payments"] == (0, LEFT_OUT, details)
