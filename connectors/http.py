@@ -111,11 +111,24 @@ class HttpSession:
         """
         return self._decoded(path, await self._get(path, params or []), type)
 
-    async def _get(self, path: str, params: list[tuple[str, str]]) -> httpx.Response:
+    async def text(self, path: str, params: list[tuple[str, str]] | None = None) -> str:
+        """The answer to GET `path` as plain text; what is no UTF-8 is replaced.
+
+        Raises ConnectorError, BudgetExceeded.
+        """
+        response = await self._get(path, params or [], accept="*/*")
+        return response.content.decode(errors="replace")
+
+    async def _get(
+        self, path: str, params: list[tuple[str, str]], accept: str | None = None
+    ) -> httpx.Response:
         """The response to GET `path`. Raises ConnectorError, BudgetExceeded."""
         query = httpx.QueryParams(tuple(params))
         url = self._base_url + path
-        response = await self._client.get(url, params=query, extensions={CALL: path})
+        headers = {"Accept": accept} if accept else None
+        response = await self._client.get(
+            url, params=query, headers=headers, extensions={CALL: path}
+        )
         return self._accepted(path, response)
 
     def _accepted(self, call: str, response: httpx.Response) -> httpx.Response:

@@ -25,6 +25,12 @@ def _readable_place(value: str) -> str:
     return value
 
 
+def _readable_object_place(value: str) -> str:
+    if re.match(r"(?:gs|abfss|https)://[^/]", value):
+        return value
+    return _readable_place(value)
+
+
 def _network(value: str) -> str:
     try:
         return str(ipaddress.ip_network(value))
@@ -39,7 +45,9 @@ Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], Befor
 """IP addresses and networks in CIDR notation."""
 Location = Annotated[str, AfterValidator(_readable_place)]
 """A directory or `s3://bucket/prefix`."""
-Locations = Annotated[tuple[Location, ...], BeforeValidator(_split)]
+TracesLocation = Annotated[str, AfterValidator(_readable_object_place)]
+"""That, or an address in Google's or Azure's object store."""
+Locations = Annotated[tuple[TracesLocation, ...], BeforeValidator(_split)]
 
 
 class Section(BaseModel):

@@ -190,6 +190,16 @@ _ENDS = (
         logged_as=("crash_loop",),
     ),
     _fact(
+        "crashed",
+        0.75,
+        Depth.INSTANCE,
+        "crashed",
+        "{object} crashed: {value}",
+        less="{object} crashed",
+        step="Read the last lines of the container of {subject} that ended "
+        "(kubectl logs --previous).",
+    ),
+    _fact(
         "evicted",
         0.7,
         Depth.INSTANCE,

@@ -20,7 +20,7 @@ from analysis.wording.phrases import counted, plain
 
 MAX_STATES = 40
 LEAST_STRENGTH = 0.02
-MAX_QUOTE = 140
+MAX_QUOTE = 200
 MAX_LISTED = 12
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -113,7 +113,7 @@ def _since(group: FactGroup, case: Case) -> str:
 
 
 def _evidence(case: Case, group: FactGroup) -> tuple[str, ...]:
-    """The items whose query gave these rows, else all about states."""
-    queries = {one.query for one in group.facts}
-    own = [one.id for one in case.evidence if one.kind == "states" and one.query in queries]
+    """The items whose query gave these rows, which may be a log, else all about states."""
+    queries = {one.query for one in group.facts if one.query}
+    own = [one.id for one in case.evidence if one.query in queries]
     return tuple(own) or case.evidence_ids("states")

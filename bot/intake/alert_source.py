@@ -46,6 +46,8 @@ class WebhookRequest:
     headers: Mapping[str, str]
     read: Callable[[], Awaitable[bytes]]
     """The raw body, within limits of size and time. Raises Refused."""
+    token: str = ""
+    """The parameter `token` of the address."""
 
 
 Receive = Callable[[WebhookRequest], Awaitable[Found]]
@@ -215,7 +217,8 @@ class WebhookSource(AlertSource):
             async def read() -> bytes:
                 return await read_body(request, intake.limits)
 
-            found = await receive(WebhookRequest(request.headers, read))
+            token = request.query_params.get("token", "")
+            found = await receive(WebhookRequest(request.headers, read, token))
             if isinstance(found, Ignored):
                 return ignored_response(label, found)
             arrivals = [found] if isinstance(found, Arrival) else found
@@ -251,20 +254,38 @@ def signed_body(
 
 def token_in_header(read: ReadAlerts) -> Callable[[WebhookSource, Settings], Receive]:
     """For a vendor that sends a token of ours in `Authorization`, as Bearer or as Basic."""
+    return partial(_with_token, read, _header)
 
-    def made(source: WebhookSource, settings: Settings) -> Receive:
-        senders = source.senders(settings)
 
-        async def receive(request: WebhookRequest) -> Found:
-            # The token needs no body, so what a stranger sends is not even read.
-            given = request.headers.get("authorization")
-            sender = proven(senders, partial(verify_token, source.name, given))
-            body = await request.read()
-            return sender.placed(read(body, sender.settings, now=datetime.now(UTC)))
+def token_in_address(read: ReadAlerts) -> Callable[[WebhookSource, Settings], Receive]:
+    """For a vendor that lets its user set nothing but the address: the token is its parameter
+    `token`, unless there is a header."""
+    return partial(_with_token, read, _header_or_address)
 
-        return receive
 
-    return made
+def _header(request: WebhookRequest) -> str | None:
+    return request.headers.get("authorization")
+
+
+def _header_or_address(request: WebhookRequest) -> str | None:
+    return _header(request) or f"Bearer {request.token}"
+
+
+def _with_token(
+    read: ReadAlerts,
+    authorization: Callable[[WebhookRequest], str | None],
+    source: WebhookSource,
+    settings: Settings,
+) -> Receive:
+    senders = source.senders(settings)
+
+    async def receive(request: WebhookRequest) -> Found:
+        # The token needs no body, so what a stranger sends is not even read.
+        sender = proven(senders, partial(verify_token, source.name, authorization(request)))
+        body = await request.read()
+        return sender.placed(read(body, sender.settings, now=datetime.now(UTC)))
+
+    return receive
 
 
 async def _take_all(

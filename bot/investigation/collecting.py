@@ -18,14 +18,26 @@ from pydantic import BaseModel
 from analysis.alert_signal.named import with_alerting_series
 from analysis.case.folder import json_bytes, write_evidence, write_json
 from analysis.case.readable_rows import readable_rows
-from analysis.case.tables import METRICS, SCHEMAS, conform, gap_of, read_table, write_table
+from analysis.case.tables import (
+    CHANGES,
+    LOGS,
+    METRICS,
+    SCHEMAS,
+    conform,
+    gap_of,
+    read_table,
+    write_table,
+)
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
 from bot.investigation.nsight_exports import with_exports
 from bot.runtime.threads import in_thread
 from bot.store.case_store import PARTS, CaseStore
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
+from connectors.container_lines import logged_elsewhere, told_apart, without_known_services
 from connectors.instances import vendor_in
+from connectors.kubernetes import CONNECTOR as KUBERNETES
+from connectors.same_rollouts import with_joined_rollouts
 
 
 class CollectionPart(BaseModel):
@@ -133,9 +145,12 @@ def assemble(
     with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
         folder = Path(scratch)
         write_json(folder / "scope.json", scope)
+        logged: frozenset[str] = frozenset()
         for table in SCHEMAS:
-            _join(table, [p for p in parts if table in p.tables], cases, case_id, folder)
-        write_evidence(folder, *_number([_without_found(p, parts, folder) for p in parts]))
+            own = [part for part in parts if table in part.tables]
+            logged |= _join(table, own, cases, case_id, folder)
+        whole = [_with_told_apart(_without_found(p, parts, folder), logged) for p in parts]
+        write_evidence(folder, *_number(whole))
         # Which series the alert means can only be said once they are there.
         named = with_alerting_series(alert, read_table(folder, METRICS.name))
         write_json(folder / "alert.json", named)
@@ -171,6 +186,13 @@ def _without_found(
     return part.model_copy(update={"gaps": gaps})
 
 
+def _with_told_apart(part: CollectionPart, logged: frozenset[str]) -> CollectionPart:
+    """The part; of a cluster's container logs those say so that others brought too."""
+    if vendor_in(part.connector) != KUBERNETES.name:
+        return part
+    return part.model_copy(update={"items": told_apart(part.items, logged)})
+
+
 def _knows(folder: Path, table: str, service: str) -> bool:
     return bool((read_table(folder, table)["service"] == service).any())
 
@@ -192,13 +214,40 @@ def _case_file(item: Item) -> str | None:
 
 def _join(
     table: str, parts: Sequence[CollectionPart], cases: CaseStore, case_id: str, folder: Path
-) -> None:
-    frames = []
+) -> frozenset[str]:
+    """Write the rows of all parts; of log lines gives the services whose lines others than a
+    cluster collect."""
+    clusters: list[pl.DataFrame] = []
+    others: list[pl.DataFrame] = []
     for part in parts:
         stored = cases.get(case_id, f"{PARTS}/{part.connector}/{table}.parquet")
-        if stored is not None:
-            frames.append(
-                conform(pl.read_parquet(stored), table, f"{part.connector}/{table}.parquet")
-            )
-    if frames:
-        write_table(folder, table, pl.concat(frames).unique(maintain_order=True))
+        if stored is None:
+            continue
+        file = f"{part.connector}/{table}.parquet"
+        frame = conform(pl.read_parquet(stored), table, file)
+        is_cluster = vendor_in(part.connector) == KUBERNETES.name
+        (clusters if is_cluster else others).append(frame)
+    logged: frozenset[str] = frozenset()
+    if table == LOGS.name and clusters:
+        logged = logged_elsewhere(pl.concat(clusters), others)
+    if clusters or others:
+        joined = _joined(table, clusters, others, logged)
+        write_table(folder, table, joined.unique(maintain_order=True))
+    return logged
+
+
+def _joined(
+    table: str,
+    clusters: Sequence[pl.DataFrame],
+    others: Sequence[pl.DataFrame],
+    logged: Iterable[str],
+) -> pl.DataFrame:
+    """All rows of a table, but those that a cluster tells of a second time."""
+    if not clusters:
+        return pl.concat(others)
+    cluster = pl.concat(clusters)
+    if table == CHANGES.name:
+        return with_joined_rollouts(cluster, others)
+    if table == LOGS.name:
+        cluster = without_known_services(cluster, logged)
+    return pl.concat([*others, cluster])

@@ -27,6 +27,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "cloudwatch": "bot.intake.sources.cloudwatch:ALERT_SOURCE",
         "datadog": "bot.intake.sources.datadog:ALERT_SOURCE",
         "sentry": "bot.intake.sources.sentry:ALERT_SOURCE",
+        "azure_monitor": "bot.intake.sources.azure_monitor:ALERT_SOURCE",
     }
 )
 """Faultline's own alert sources, as `module:attribute` by name, in the order people see them."""

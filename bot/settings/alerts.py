@@ -49,8 +49,8 @@ class AlertRule(Section):
     investigate: bool = True
     """Whether alerts that match are investigated."""
     source: Annotated[Names, AfterValidator(_known_sources)] = ()
-    """Alert sources: `alertmanager`, `cloudwatch`, `datadog`, `pagerduty`, `sentry`, `slack`, and
-    those of other packages by their names."""
+    """Alert sources: `alertmanager`, `azure_monitor`, `cloudwatch`, `datadog`, `pagerduty`,
+    `sentry`, `slack`, and those of other packages by their names."""
     service: Names = ()
     """Services, by their names in the catalogue or their aliases; `*` stands for anything."""
     severity: Names = ()

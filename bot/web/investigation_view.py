@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -26,6 +26,8 @@ from bot.web.timeline import Change, Joined, Timeline, build_timeline
 Tone = Literal["fault", "well", "open", "busy", "failed"]
 
 SHORTEST_STAGE_S = 0.05
+CHANGES_BEFORE = timedelta(days=2)
+"""Rollouts that Kubernetes keeps may be months old: they say how often there is one, no more."""
 PEOPLE = "people"
 """Lines that say what people did, hours later perhaps, are no stage of the work."""
 
@@ -245,13 +247,16 @@ def _with_diagnosis(
 
 
 def read_changes(case: Case) -> tuple[Change, ...]:
-    """The table of changes, oldest first. Raises EvidenceError."""
+    """The table of changes, oldest first, without what is long past. Raises EvidenceError."""
+    shown_from = case.scope.events_from - CHANGES_BEFORE
     rows = case.changes.sort("time").select(
         "time", "service", "kind", "id", "title", "author", "link"
     )
-    return tuple(
-        Change(r[0], r[1] or "", r[2], r[3], r[4] or "", r[5], r[6]) for r in rows.iter_rows()
-    )
+    changes = []
+    for r in rows.iter_rows():
+        if r[0] >= shown_from:
+            changes.append(Change(r[0], r[1] or "", r[2], r[3], r[4] or "", r[5], r[6]))
+    return tuple(changes)
 
 
 def _stages(

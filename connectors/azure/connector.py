@@ -1,7 +1,7 @@
 """Azure Monitor: metrics, spans and logs of Application Insights, logs of Log Analytics, changes of
-the activity log.
+the activity log, and platform metrics of resources that an alert names.
 
-Everything is a KQL query over GET (API version v1); the texts are those of `azure_queries`.
+All but the last is a KQL query over GET (API version v1); the texts are those of `azure_queries`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from urllib.parse import quote
 
 import polars as pl
 
-from analysis.errors import FaultlineError, SettingsError
+from analysis.case.tables import METRICS
+from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.azure import queries as kql
 from connectors.azure import rows as tables
+from connectors.azure.platform import named_resources, platform_rows
 from connectors.azure.queries import LogTable, Schema
 from connectors.azure.session import VENDOR, Credential, QueryApi, QuerySession, Rows, Tokens
 from connectors.azure.settings import AzureMonitorSettings
@@ -38,6 +40,7 @@ service limits")."""
 LOOKBACK = timedelta(hours=24)
 """Changes are asked from so long before the incident: one may take a day to do harm."""
 MOST_SERVICES, MOST_NAME = 20, 200
+READER = 'the role "Monitoring Reader"'
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,14 @@ class AzureSource:
         blade = "#view/Microsoft_Azure_Monitoring_Logs/LogsBlade"
         share = f"source/LogsBlade.AnalyticsShareLinkToQuery/q/{query}/timespan/{when}"
         return f"{self.portal}/{blade}/resourceId/{resource}/{share}"
+
+
+@dataclass(frozen=True)
+class PlatformSource:
+    """Azure Resource Manager, and the portal of its links."""
+
+    api: QueryApi
+    portal: str
 
 
 def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorConnector | None:
@@ -92,13 +103,23 @@ def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorCo
         api = QueryApi(own.applications_url, tokens, limits, "azure_monitor.applications_url")
         path = f"/v1/apps/{quote(own.application_id, safe='')}/query"
         application = AzureSource(api, path, own.portal_url, own.application_resource_id)
+    platform = None
+    if own.platform_metrics:
+        key = "azure_monitor.management_url"
+        api = QueryApi(own.management_url, tokens, limits, key, below="/subscriptions/")
+        platform = PlatformSource(api, own.portal_url)
     roles = {
         name: entry.azure_role_name
         for name, entry in settings.services.items()
         if entry.azure_role_name
     }
     return AzureMonitorConnector(
-        workspace, application, roles, [LogTable.of(t) for t in own.log_tables], limits=limits
+        workspace,
+        application,
+        roles,
+        [LogTable.of(t) for t in own.log_tables],
+        platform=platform,
+        limits=limits,
     )
 
 
@@ -116,12 +137,14 @@ class AzureMonitorConnector:
         roles: Mapping[str, str] | None = None,
         log_tables: Sequence[LogTable] = (),
         *,
+        platform: PlatformSource | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         self._workspace = workspace
         self._application = application
         self._roles = dict(roles or {})
         self._log_tables = tuple(log_tables)
+        self._platform = platform
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
@@ -130,7 +153,8 @@ class AzureMonitorConnector:
             dict.fromkeys(filter(None, (request.alert.service, *request.scope.services)))
         )[:MOST_SERVICES]
         asked = _AzureQuestion(self._roles, [s[:MOST_NAME] for s in services])
-        if not services:
+        resources = named_resources(request.alert) if self._platform is not None else []
+        if not services and not resources:
             return Collected(
                 missing=(
                     Missing("metrics", "services", "the alert names no service to ask Azure for"),
@@ -140,10 +164,34 @@ class AzureMonitorConnector:
             Deadline.within(self.limits),
             ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes),
         )
+        sources = self._sources() if services else []
         await asyncio.gather(
-            *(self._from(s, request, asked, deadline, budget) for s in self._sources())
+            *(self._from(s, request, asked, deadline, budget) for s in sources),
+            self._measured(resources, request, asked, deadline, budget),
         )
         return asked.collected()
+
+    async def _measured(
+        self,
+        resources: Sequence[str],
+        request: Request,
+        asked: _AzureQuestion,
+        deadline: Deadline,
+        budget: ByteBudget,
+    ) -> None:
+        """Platform metrics of the resources that the alert names; each that fails is a gap."""
+        platform = self._platform
+        if platform is None or not resources:
+            return
+        window = Window(start=request.scope.events_from, end=request.scope.incident.end)
+        try:
+            async with platform.api.open(deadline, budget) as session:
+                for resource in resources:
+                    service = asked.owner(resource) or request.alert.service
+                    named = service or short(resource.rpartition("/")[2], 120)
+                    await asked.measure(session, platform, resource, named, request, window)
+        except FaultlineError as error:
+            asked.missing.append(Missing("metrics", "platform metrics", str(error)))
 
     def _allowance(self) -> tuple[Deadline, ByteBudget]:
         return Deadline.within(self.limits), ByteBudget(
@@ -280,6 +328,29 @@ class _AzureQuestion:
         self.items.append(item.holding(table))
         if answer.partial:
             self.missing.append(Missing(query.kind, said, answer.partial))
+
+    async def measure(
+        self,
+        session: QuerySession,
+        platform: PlatformSource,
+        resource: str,
+        service: str,
+        request: Request,
+        window: Window,
+    ) -> None:
+        """Ask for a resource's metrics, and keep the rows or the gap."""
+        try:
+            rows, items = await platform_rows(
+                session, resource, service, request.alert, window, platform.portal
+            )
+        except ConnectorError as error:
+            remedy = f": give the credential {READER} on it" if error.status == 403 else ""
+            self.missing.append(Missing("metrics", f"GET {resource}", f"{error}{remedy}"))
+            return
+        if rows:
+            table = pl.DataFrame(rows, schema=METRICS.columns, orient="row")
+            self.parts.setdefault("metrics", []).append(table)
+        self.items += items
 
     def named(self, role: str) -> str:
         """Our name of a role, or of the resource that an id ends with; Azure's own where the

@@ -271,11 +271,14 @@ def said(reason: _Reason | None) -> str:
 
 
 class QueryApi:
-    """One of the two APIs. Only GET below its address leaves here."""
+    """One of the APIs. Only GET below its address leaves here."""
 
-    def __init__(self, base_url: str, tokens: Tokens, limits: Limits, key: str) -> None:
+    def __init__(
+        self, base_url: str, tokens: Tokens, limits: Limits, key: str, *, below: str = "/v1/"
+    ) -> None:
         self.base_url = plain_url(base_url, key)
         self.limits = limits
+        self._below = below
         self._tokens = tokens
 
     @property
@@ -308,7 +311,7 @@ class QueryApi:
             yield QuerySession(VENDOR, self.base_url, client, deadline)
 
     def _queries_only(self, request: httpx.Request) -> None:
-        is_below = str(request.url).startswith(f"{self.base_url}/v1/")
+        is_below = str(request.url).startswith(f"{self.base_url}{self._below}")
         if request.method != "GET" or not is_below:
             problem = "a connector buys tokens and sends GET only"
             raise ConnectorError(VENDOR, request.method, problem)

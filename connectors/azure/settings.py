@@ -6,12 +6,16 @@ from pydantic import SecretStr, field_validator
 
 from connectors.azure.queries import LogTable
 from connectors.limits import ConnectorSettings
-from connectors.settings_types import Names, Url
+from connectors.settings_types import Names, Secrets, Url
 
 
 class AzureMonitorSettings(ConnectorSettings):
-    """Log Analytics and Application Insights as evidence: docs/connectors/azure_monitor.md."""
+    """Azure Monitor's alerts in, and Log Analytics and Application Insights as evidence:
+    docs/connectors/azure_monitor.md."""
 
+    webhook_tokens: Secrets = ()
+    """Secret. Tokens that an action group's webhook may present, as `?token=...` in its address;
+    separated by commas."""
     workspace_id: str | None = None
     """The Log Analytics workspace's id (a GUID, "Workspace ID" on its page). Unset: Azure is not
     asked."""
@@ -35,6 +39,10 @@ class AzureMonitorSettings(ConnectorSettings):
     """The Log Analytics API; another one for other clouds."""
     applications_url: Url = "https://api.applicationinsights.io"
     """The Application Insights API."""
+    platform_metrics: bool = True
+    """Whether to read what Azure measures of the resources that an alert names by their ids."""
+    management_url: Url = "https://management.azure.com"
+    """Azure Resource Manager, which has these metrics."""
     login_url: Url = "https://login.microsoftonline.com"
     """Microsoft Entra."""
     identity_url: Url = "http://169.254.169.254"

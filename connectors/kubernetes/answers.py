@@ -264,10 +264,20 @@ class Pod(Struct):
         return self.spec.node_name if self.spec else None
 
 
+class NodeSystem(Struct):
+    """What a node runs."""
+
+    kubelet_version: str | None = None
+    kernel_version: str | None = None
+    container_runtime_version: str | None = None
+    os_image: str | None = None
+
+
 class NodeStatus(Struct):
     """How a node is."""
 
     conditions: list[KubernetesCondition] | None = None
+    node_info: NodeSystem | None = None
 
 
 class Taint(Struct):

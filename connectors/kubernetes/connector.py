@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind
 from connectors.base import Check, Collected, Missing, Request
-from connectors.kubernetes.inquiry import AUTOSCALERS, EVENTS, ClusterInquiry, named_path
+from connectors.kubernetes.checking import MOST_CHECKED, parts_of, refusals_of, told
+from connectors.kubernetes.inquiry import ClusterInquiry
 from connectors.kubernetes.session import VENDOR, Cluster, ClusterAccess, ClusterLogin
 from connectors.kubernetes.settings import KubernetesSettings
-from connectors.kubernetes.state_inquiry import NAMESPACES, NODES, state_paths
 from connectors.kubernetes.workloads import Ref, parsed, refs_of
 from connectors.limits import Limits
 from connectors.shared_settings import SharedSettings
@@ -25,16 +25,6 @@ from connectors.vendor_text import plain_url
 LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)
 """A list of 500 pods is some 5 MB. The API server queues what is too much at once (kubernetes.io,
 "API Priority and Fairness"); this stays far below what kubectl itself allows (50 a second)."""
-MOST_CHECKED = 3
-RESOURCES = (
-    "pods",
-    "deployments",
-    "statefulsets",
-    "daemonsets",
-    "jobs",
-    "replicasets",
-    "controllerrevisions",
-)
 _NOTHING = (
     "no service in scope names its workload: set services.NAME.kubernetes, or kubernetes.namespaces"
 )
@@ -55,6 +45,9 @@ def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnec
         jobs={name: job.pods for name, job in settings.jobs.items()},
         namespaces=own.namespaces,
         page=own.page,
+        with_logs=own.logs,
+        with_secrets=own.secrets,
+        without=own.without,
         limits=own.limits(LIMITS),
     )
 
@@ -84,6 +77,9 @@ class KubernetesConnector:
         jobs: Mapping[str, Sequence[str]] | None = None,
         namespaces: Sequence[str] = (),
         page: str | None = None,
+        with_logs: bool = True,
+        with_secrets: bool = False,
+        without: Sequence[str] = (),
         limits: Limits = LIMITS,
     ) -> None:
         self._access = access
@@ -91,6 +87,9 @@ class KubernetesConnector:
         self._jobs = dict(jobs or {})
         self._namespaces = tuple(namespaces)
         self._page = page
+        self._with_logs = with_logs
+        self._with_secrets = with_secrets
+        self._without = frozenset(without)
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
@@ -100,32 +99,36 @@ class KubernetesConnector:
         if not refs:
             return Collected(missing=(Missing("logs", "workloads", _NOTHING),))
         async with Cluster(self._access, self.limits).open() as reads:
-            inquiry = ClusterInquiry(reads, request.scope, self._page)
+            inquiry = ClusterInquiry(
+                reads,
+                request.scope,
+                self._page,
+                with_secrets=self._with_secrets,
+                without=self._without,
+                logs=reads if self._with_logs else None,
+            )
             await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
             await asyncio.gather(*(inquiry.namespace(space) for space in spaces), inquiry.nodes())
-            await inquiry.states()
+            inquiry.node_changes()
+            await asyncio.gather(inquiry.states(), inquiry.container_logs())
             return inquiry.collected()
 
     async def check(self) -> Check:
-        """Which of the lists can be read with this token?"""
+        """What can be read with this token, and what to change where something cannot."""
         spaces = self._spaces()
-        wanted = _wanted(spaces[:MOST_CHECKED] or ["default"])
+        parts = parts_of(
+            spaces[:MOST_CHECKED] or ["default"],
+            self._without,
+            logs=self._with_logs,
+            secrets=self._with_secrets,
+        )
         try:
             async with Cluster(self._access, self.limits).open() as reads:
-                asked = [reads.refusal(p, names_only="configmaps" in p) for p in wanted.values()]
-                refusals = await asyncio.gather(*asked)
+                refusals = await refusals_of(reads, parts)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        readable: list[str] = []
-        refused: list[str] = []
-        for what, reason in zip(wanted, refusals, strict=True):
-            if reason is None:
-                readable.append(what)
-            else:
-                refused.append(f"{what} cannot be listed ({reason})")
-        said = [f"{', '.join(readable)} can be listed"] if readable else []
-        said += refused
+        said = [told(parts, refusals)]
         if not spaces:
             said.append("no service names its workload: only what alerts name is read")
         line = f"Kubernetes at {self._access.url}: {'; '.join(said)}; only GET is sent"
@@ -133,30 +136,9 @@ class KubernetesConnector:
             "; whether the token could also write cannot be told by reading: "
             "bind it to read-only-rbac.yaml alone"
         )
-        return Check(self.name, any(what.startswith("pods") for what in readable), line)
+        return Check(self.name, not any(refusals), line)
 
     def _spaces(self) -> list[str]:
         """The namespaces that the settings name."""
         spaces = [ref.namespace for own in self._workloads.values() for ref in own]
         return list(dict.fromkeys((*spaces, *self._namespaces)))
-
-
-def _wanted(spaces: Sequence[str]) -> dict[str, str]:
-    """Everything that is listed, by words."""
-    calls: dict[str, str] = {}
-    for space in spaces:
-        for resource in RESOURCES:
-            calls[f"{resource} in {space}"] = named_path(resource, space)
-        calls[f"events in {space}"] = f"/{EVENTS[0]}/namespaces/{space}/events"
-        calls[f"autoscalers in {space}"] = (
-            f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
-        )
-        calls[f"config maps in {space}"] = f"/api/v1/namespaces/{space}/configmaps"
-        for what, path in state_paths(space).items():
-            calls[f"{what} in {space}"] = path
-    return {
-        **calls,
-        "nodes": NODES,
-        "namespaces": NAMESPACES,
-        "events of nodes": f"/{EVENTS[0]}/namespaces/default/events",
-    }

@@ -4,7 +4,7 @@ their nodes."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -15,18 +15,20 @@ from analysis.case.tables import SCHEMAS
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Collected, Item, Missing
-from connectors.evidence_rows import ChangeRow, LogRow
-from connectors.kubernetes import events, pods, rollouts
+from connectors.evidence_rows import LogRow
+from connectors.kubernetes import events, pods
 from connectors.kubernetes.answers import (
     ControllerRevision,
     KubernetesEvent,
-    Named,
     Node,
     Pod,
     Scaler,
     Workload,
 )
-from connectors.kubernetes.pod_templates import config_maps_of
+from connectors.kubernetes.change_inquiry import ChangeInquiry
+from connectors.kubernetes.container_logs import LogInquiry, PodLogs, runs_to_read
+from connectors.kubernetes.crash_states import with_crash_lines
+from connectors.kubernetes.node_facts import is_ready
 from connectors.kubernetes.session import NO_SELECTION, ObjectLists, replayed
 from connectors.kubernetes.state_inquiry import StateInquiry
 from connectors.kubernetes.state_rows import NamespaceContents
@@ -36,9 +38,6 @@ T = TypeVar("T")
 
 EVENTS = ("apis/events.k8s.io/v1", "api/v1")
 """The newer group, then the older one for servers that do not know it."""
-AUTOSCALERS = "apis/autoscaling/v2"
-LOOKBACK = timedelta(hours=24)
-"""Rollouts are read from that long before the earliest window: one may take a day to do harm."""
 SKEW = timedelta(minutes=1)
 MOST_PODS, MOST_NODES = 500, 20
 _SELECTED = ("Deployment", "StatefulSet", "DaemonSet", "Job")
@@ -48,12 +47,21 @@ class ClusterInquiry:
     """One collection. Rows come together in `tables`; a list that cannot be read is in
     `missing`."""
 
-    def __init__(self, reads: ObjectLists, scope: Scope, page: str | None) -> None:
+    def __init__(
+        self,
+        reads: ObjectLists,
+        scope: Scope,
+        page: str | None,
+        *,
+        with_secrets: bool = False,
+        without: Collection[str] = (),
+        logs: PodLogs | None = None,
+    ) -> None:
         start = scope.events_from - SKEW
         self._window = Window(start=start, end=scope.incident.end + SKEW)
-        self._changes = Window(start=start - LOOKBACK, end=scope.incident.end + SKEW)
         self._scope = scope
         self._reads = reads
+        self._without = without
         self._page = page
         self._tables: dict[str, list[tuple[Any, ...]]] = {
             "logs": [],
@@ -63,16 +71,27 @@ class ClusterInquiry:
         }
         self._items: list[Item] = []
         self._missing: list[Missing] = []
-        self._found: list[FoundWorkload] = []
-        self._revisions: list[tuple[FoundWorkload, list[Any]]] = []
         self._pods: dict[tuple[str, str], pods.ObservedPod] = {}
         self._objects: dict[tuple[str, str, str], str] = {}
         self._events_of: dict[str, list[KubernetesEvent]] = {}
         self._scalers_of: dict[str, list[Scaler]] = {}
         self._nodes: list[Node] = []
+        self._node_events: list[KubernetesEvent] = []
+        self._changes = ChangeInquiry(
+            self._list, self._link, self._window, self._objects, with_secrets
+        )
+        self._logs = LogInquiry(logs, self._link, self._window) if logs is not None else None
 
     def collected(self) -> Collected:
         """Everything that was brought."""
+        self._tables["changes"] += self._changes.rows
+        self._items += self._changes.items
+        if self._logs is not None:
+            self._tables["logs"] += self._logs.rows
+            self._items += self._logs.items
+            self._missing += self._logs.missing
+            rows = with_crash_lines(self._tables["states"], self._logs.crashes, self._link)
+            self._tables["states"] = rows
         tables = {}
         for name, rows in self._tables.items():
             each_once = list(dict.fromkeys(rows))
@@ -123,10 +142,7 @@ class ClusterInquiry:
         found = [FoundWorkload(ref, kind, one) for one in listed[0]]
         for one in found:
             self._objects[ref.namespace, kind, one.meta.name] = ref.service
-            self._tables["changes"] += rollouts.scaled_by_hand(
-                one, self._link(ref.namespace, kind, one.meta.name), self._window
-            )
-        self._found += found
+        self._changes.add_workloads(found)
         return found
 
     async def _pods_and_revisions(self, found: FoundWorkload) -> None:
@@ -150,11 +166,8 @@ class ClusterInquiry:
             if resource == "replicasets" and one.metadata.owned_by("Deployment", found.meta.name):
                 key = (found.ref.namespace, "ReplicaSet", one.metadata.name)
                 self._objects[key] = found.ref.service
-        self._revisions.append((found, revisions))
         query = replayed(path, {"labelSelector": found.selector})
-        link = self._link_of(found)
-        count = len(revisions)
-        self._items.append(Item("changes", query, self._changes, link, rows=count, cut=cut))
+        self._changes.add_revisions(found, revisions, query, cut)
 
     async def _list_pods(
         self, ref: Ref, selection: dict[str, str], found: FoundWorkload | None = None
@@ -219,14 +232,14 @@ class ClusterInquiry:
     async def namespace(self, space: str) -> None:
         """A namespace's events, autoscalers and config maps, as far as they are about the workloads
         that were found."""
-        path = f"/{AUTOSCALERS}/namespaces/{space}/horizontalpodautoscalers"
         (found, query, cut), scalers, _ = await asyncio.gather(
-            self._events(space), self._list("changes", path, Scaler), self._config_maps(space)
+            self._events(space),
+            self._changes.autoscalers(space),
+            self._changes.configuration(space),
         )
         self._events_of[space] = found
-        self._scalers_of[space] = scalers[0] if scalers else []
-        scaled = self._scaled(space, self._scalers_of[space], found)
-        self._rollouts(space, events.scaled_up(found))
+        self._scalers_of[space] = scalers
+        self._changes.namespace(space, scalers, found)
         before = len(self._tables["logs"])
         for event in found:
             service = events.service_of(event, self._objects)
@@ -236,84 +249,6 @@ class ClusterInquiry:
         if query:
             link = self._link(space, "Event", "")
             self._items.append(Item("logs", query, self._window, link, rows=rows, cut=cut))
-        if scalers is not None:
-            query, cut = replayed(path), scalers[1]
-            self._items.append(Item("changes", query, self._window, None, rows=scaled, cut=cut))
-
-    def _scaled(
-        self, space: str, scalers: Iterable[Scaler], found: Iterable[KubernetesEvent]
-    ) -> int:
-        """Add what autoscalers did, by their events; by their state where the event is gone."""
-        ours = self._our_scalers(space, scalers)
-        rows: list[ChangeRow] = []
-        with_events: set[str | None] = set()
-        for event in found:
-            service = events.service_of(event, self._objects)
-            if not service:
-                continue
-            link = self._scaler_link(space, event.about.name)
-            row = events.scale_row(event, service, link, self._window)
-            if row is not None:
-                rows.append(row)
-                with_events.add(event.about.name)
-        for scaler, service in ours:
-            name = scaler.metadata.name
-            if name in with_events:
-                continue
-            row = events.scaler_row(scaler, service, self._scaler_link(space, name), self._window)
-            if row is not None:
-                rows.append(row)
-        self._tables["changes"] += rows
-        return len(rows)
-
-    def _our_scalers(self, space: str, scalers: Iterable[Scaler]) -> list[tuple[Scaler, str]]:
-        """The autoscalers of workloads that were found, with the service."""
-        ours = []
-        for scaler in scalers:
-            target = scaler.spec.scale_target_ref if scaler.spec else None
-            if target is None:
-                continue
-            service = self._objects.get((space, target.kind or "", target.name or ""))
-            if service is not None:
-                self._objects[space, "HorizontalPodAutoscaler", scaler.metadata.name] = service
-                ours.append((scaler, service))
-        return ours
-
-    def _rollouts(self, space: str, scaled_up: dict[str, Any]) -> None:
-        for found, listed in self._revisions:
-            if found.ref.namespace != space:
-                continue
-            if found.kind == "Deployment":
-                revisions = rollouts.deployment_revisions(found, listed, scaled_up)
-            else:
-                revisions = rollouts.controller_revisions(found, listed)
-            link = self._link_of(found)
-            self._tables["changes"] += rollouts.rollout_rows(found, revisions, link, self._changes)
-
-    async def _config_maps(self, space: str) -> None:
-        """When the config maps that the workloads read were written. Their content is not asked
-        for."""
-        services = self._services_by_config_map(space)
-        if not services:
-            return
-        path = f"/api/v1/namespaces/{space}/configmaps"
-        listed = await self._list("changes", path, Named, names_only=True)
-        if listed is not None:
-            rows = rollouts.config_rows(listed[0], services, space, self._changes)
-            self._tables["changes"] += rows
-            query, cut = replayed(path), listed[1]
-            item = Item("changes", query, self._changes, None, rows=len(rows), cut=cut)
-            self._items.append(item)
-
-    def _services_by_config_map(self, space: str) -> dict[str, list[str]]:
-        services: dict[str, list[str]] = {}
-        for one in self._found:
-            spec = one.object.spec
-            if one.ref.namespace != space or spec is None:
-                continue
-            for name in config_maps_of(spec.template):
-                _add_once(services.setdefault(name, []), one.ref.service)
-        return services
 
     async def nodes(self) -> None:
         """Conditions and events of the nodes that the pods run on."""
@@ -330,6 +265,7 @@ class ClusterInquiry:
             self._events("default", kind="Node"),
             asyncio.gather(*(self._node(name, on[name]) for name in names)),
         )
+        self._node_events = found
         rows = []
         for event in found:
             rows += events.log_rows(event, on.get(event.about.name or "", ()), self._window)
@@ -358,10 +294,38 @@ class ClusterInquiry:
         self._add_states(states, self._link("", "Node", name))
         return len(states)
 
+    def node_changes(self) -> None:
+        """Nodes that joined or left; known once the pods' and the nodes' events are."""
+        on: dict[str, list[str]] = {}
+        for seen in self._pods.values():
+            if seen.pod.node:
+                _add_once(on.setdefault(seen.pod.node, []), seen.service)
+        # Of the pods on a node that is gone the events remain.
+        for found in self._events_of.values():
+            for event in found:
+                service = events.service_of(event, self._objects)
+                if event.host and service is not None:
+                    _add_once(on.setdefault(event.host, []), service)
+        self._changes.nodes(self._nodes, self._node_events, on)
+
+    async def container_logs(self) -> None:
+        """What containers wrote, once the pods and their nodes are known."""
+        if self._logs is None:
+            return
+        unwell, not_ready = set(), set()
+        for node in self._nodes:
+            if pods.node_logs(node, (node.metadata.name,)):
+                unwell.add(node.metadata.name)
+            if not is_ready(node):
+                not_ready.add(node.metadata.name)
+        runs = runs_to_read(self._pods.values(), frozenset(unwell), self._window)
+        await self._logs.read(runs, frozenset(not_ready))
+
     async def states(self) -> None:
         """What the objects around the workloads show by themselves; asked once all else is
         known."""
-        spaces = {space for space, _ in self._pods} | {one.ref.namespace for one in self._found}
+        spaces = {space for space, _ in self._pods}
+        spaces |= {one.ref.namespace for one in self._changes.found}
         inquiry = StateInquiry(self._list, self._nodes)
         contents = [self._contents(space) for space in sorted(spaces)]
         rows = await inquiry.rows(contents, self._scalers_of)
@@ -382,7 +346,7 @@ class ClusterInquiry:
         return NamespaceContents(
             name=space,
             pods=pods_there,
-            workloads=[one for one in self._found if one.ref.namespace == space],
+            workloads=[one for one in self._changes.found if one.ref.namespace == space],
             services=services,
             events=self._events_of.get(space, ()),
             calls=self._scope.calls,
@@ -393,6 +357,8 @@ class ClusterInquiry:
         self, space: str, kind: str = ""
     ) -> tuple[list[KubernetesEvent], str, str | None]:
         """A namespace's events, by the older group where the server does not know the newer one."""
+        if "events" in self._without:
+            return [], "", None
         for group, field in zip(EVENTS, ("regarding.kind", "involvedObject.kind"), strict=True):
             path = f"/{group}/namespaces/{space}/events"
             selection = {"fieldSelector": f"{field}={kind}"} if kind else {}
@@ -417,6 +383,8 @@ class ClusterInquiry:
         names_only: bool = False,
         silent: bool = False,
     ) -> tuple[list[T], str | None] | None:
+        if path.rpartition("/")[2] in self._without:
+            return None
         try:
             return await self._reads.all(path, type, selection=selection, names_only=names_only)
         except ConnectorError as error:
@@ -430,9 +398,6 @@ class ClusterInquiry:
 
     def _link_of(self, found: FoundWorkload) -> str | None:
         return self._link(found.ref.namespace, found.kind, found.meta.name)
-
-    def _scaler_link(self, space: str, name: str | None) -> str | None:
-        return self._link(space, "HorizontalPodAutoscaler", name or "")
 
     def _link(self, namespace: str, kind: str, name: str) -> str | None:
         """The object's page of the dashboard that the settings name."""

@@ -41,6 +41,12 @@ WITHOUT_END = timedelta(minutes=5)
 after a while."""
 OWN_VARIABLES = "FAULTLINE_"
 """Variables that begin so hold the bot's own secrets, which no other program is given."""
+INSECURE = (
+    "insecure-skip-tls-verify is refused, as whoever answers would be given the cluster's token: "
+    "put the cluster's authority into certificate-authority-data (kubectl get configmap "
+    "kube-root-ca.crt -o jsonpath='{.data.ca\\.crt}' | base64), and where its certificate is for "
+    "another name than the address, that name into tls-server-name"
+)
 CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
 
 
@@ -156,9 +162,8 @@ def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:
     cluster = clusters.get(one.context.cluster)
     if cluster is None:
         raise SettingsError(KEY, f"the cluster of context {wanted!r} is not in {path}")
-    if cluster.insecure_skip_tls_verify or cluster.tls_server_name:
-        problem = "insecure-skip-tls-verify and tls-server-name are not supported"
-        raise SettingsError(KEY, f"{problem}: give the cluster's certificate-authority")
+    if cluster.insecure_skip_tls_verify:
+        raise SettingsError(KEY, INSECURE)
     user = users.get(one.context.user, KubeUser())
     if user.exec is not None and user.exec.interactive_mode == "Always":
         raise SettingsError(KEY, f"{user.exec.command} needs a terminal, which the bot has not")
@@ -208,11 +213,11 @@ class KubeconfigAccess:
             cert = status.client_certificate_data.encode()
             key = (status.client_key_data or "").encode()
         authority = self._pem(cluster.certificate_authority_data, cluster.certificate_authority)
-        if cert is None and authority is None:
+        if cert is None and authority is None and not cluster.tls_server_name:
             return True
         try:
             text = authority.decode("ascii") if authority is not None else None
-            context = ssl.create_default_context(cadata=text)
+            context = _trust_in(text, cluster.tls_server_name)
             if cert is not None:
                 _show(context, cert, key or b"")
         except (OSError, ssl.SSLError, ValueError) as error:
@@ -283,6 +288,8 @@ class KubeconfigAccess:
         authority = self._pem(cluster.certificate_authority_data, cluster.certificate_authority)
         if authority is not None:
             info["certificate-authority-data"] = base64.b64encode(authority).decode()
+        if cluster.tls_server_name:
+            info["tls-server-name"] = cluster.tls_server_name
         for one in cluster.extensions:
             if one.name == CLUSTER_EXTENSION:
                 info["config"] = one.extension
@@ -305,6 +312,38 @@ def _given(name: str, printed: bytes) -> _Given:
         if until.tzinfo is None:
             until = until.replace(tzinfo=UTC)
     return _Given(status, until)
+
+
+class ServerNameTrust(ssl.SSLContext):
+    """Checks a server's certificate for a name that is not that of its address."""
+
+    server_name: str | None = None
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """A connection to the server of that name, whatever the address is."""
+        return super().wrap_bio(incoming, outgoing, server_side, self.server_name, session)
+
+
+def _trust_in(authority: str | None, server_name: str | None) -> ssl.SSLContext:
+    """Trust in an authority, in those of the system without one."""
+    usual = ssl.create_default_context(cadata=authority)
+    if not server_name:
+        return usual
+    named = ServerNameTrust(ssl.PROTOCOL_TLS_CLIENT)
+    named.server_name = server_name
+    named.verify_flags = usual.verify_flags
+    if authority is not None:
+        named.load_verify_locations(cadata=authority)
+    else:
+        named.load_default_certs()
+    return named
 
 
 def _show(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:

@@ -55,6 +55,14 @@ def node_facts(
     return rows
 
 
+def is_ready(node: Node) -> bool:
+    """Whether its kubelet answers; a node of which nobody says anything counts as ready."""
+    for condition in (node.status.conditions if node.status else None) or ():
+        if condition.type == "Ready":
+            return condition.status == "True"
+    return True
+
+
 def _zone_rows(
     zone: str,
     fact: str,

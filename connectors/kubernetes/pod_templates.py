@@ -4,7 +4,7 @@ shown."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -173,14 +173,24 @@ def _sources(given: Mapping[str, Any]) -> str:
 
 def config_maps_of(template: Mapping[str, Any] | None) -> set[str]:
     """Names of the config maps that a pod template reads."""
+    return _names_in(template, _CONFIG_MAPS, ("name",))
+
+
+def secrets_of(template: Mapping[str, Any] | None) -> set[str]:
+    """Names of the secrets that a pod template reads."""
+    return _names_in(template, _SECRETS, ("name", "secretName"))
+
+
+def _names_in(
+    template: Mapping[str, Any] | None, references: Iterable[str], names: Iterable[str]
+) -> set[str]:
     found: set[str] = set()
     for node in islice(_nodes(template), MOST_NODES):
         if not isinstance(node, Mapping):
             continue
-        for key in _CONFIG_MAPS:
-            name = _table(node.get(key)).get("name")
-            if isinstance(name, str):
-                found.add(name)
+        for key in references:
+            reference = _table(node.get(key))
+            found.update(one for one in map(reference.get, names) if isinstance(one, str))
     return found
 
 

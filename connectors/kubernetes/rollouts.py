@@ -1,4 +1,5 @@
-"""Rollouts as changes: revisions of a pod template, scaling by hand, and written config maps."""
+"""Rollouts as changes: revisions of a pod template, scaling by hand, and written config maps and
+secrets."""
 
 from __future__ import annotations
 
@@ -20,6 +21,9 @@ REUSED = "deployment.kubernetes.io/revision-history"
 CAUSE = "kubernetes.io/change-cause"
 """Annotations of ReplicaSets (kubernetes.io, "Well-Known Labels, Annotations and Taints"; the
 second is there where an old ReplicaSet serves again: pkg/controller/deployment/util)."""
+MOST_ROLLOUTS = 50
+"""Of one workload, the latest. Kubernetes keeps ten unless told otherwise
+(`revisionHistoryLimit`)."""
 
 
 @dataclass(frozen=True)
@@ -62,27 +66,38 @@ def _is_revision(number: str) -> bool:
 def controller_revisions(
     found: FoundWorkload, revisions: Iterable[ControllerRevision]
 ) -> list[Revision]:
-    """The revisions of a StatefulSet or DaemonSet, oldest first."""
-    read = []
-    for one in revisions:
+    """The revisions of a StatefulSet or DaemonSet, oldest first. One that serves again is given a
+    new number, and counts from then."""
+    read: list[Revision] = []
+    newest: datetime | None = None
+    for one in sorted(revisions, key=lambda revision: revision.revision):
         meta = one.metadata
         template = _table(_table(one.data).get("spec")).get("template")
         if not meta.owned_by(found.kind, found.meta.name) or not isinstance(template, Mapping):
             continue
+        at = meta.created
+        reused = at is not None and newest is not None and at < newest
+        if reused:
+            at = meta.written
+        elif at is not None:
+            newest = at
         cause = meta.annotation(CAUSE)
-        read.append(Revision(one.revision, meta.name, template, meta.created, False, cause))
-    return sorted(read, key=lambda revision: revision.number)
+        read.append(Revision(one.revision, meta.name, template, at, reused, cause))
+    return read
 
 
 def rollout_rows(
-    found: FoundWorkload, revisions: Sequence[Revision], link: str | None, window: Window
+    found: FoundWorkload, revisions: Sequence[Revision], link: str | None, until: datetime
 ) -> list[ChangeRow]:
-    """A row of the changes table for each revision that was rolled out in the window."""
+    """A row of the changes table for each revision that is kept and was rolled out until then.
+
+    Old ones are told too: they show how often a service is rolled out anyway.
+    """
     rows = []
     previous: Revision | None = None
     for revision in revisions:
         before, previous = previous, revision
-        if revision.at is None or not window.start <= revision.at <= window.end:
+        if revision.at is None or revision.at > until:
             continue
         difference = TemplateDifference.between(
             None if before is None else before.template, revision.template
@@ -97,7 +112,7 @@ def rollout_rows(
             diff="\n".join(difference.lines()) or None,
         )
         rows.append(row)
-    return rows
+    return rows[-MOST_ROLLOUTS:]
 
 
 def _rollout_title(found: FoundWorkload, revision: Revision, difference: TemplateDifference) -> str:
@@ -130,21 +145,25 @@ def scaled_by_hand(found: FoundWorkload, link: str | None, window: Window) -> li
 
 
 def config_rows(
-    maps: Iterable[Named], services: Mapping[str, Sequence[str]], namespace: str, window: Window
+    kind: str,
+    objects: Iterable[Named],
+    services: Mapping[str, Sequence[str]],
+    namespace: str,
+    window: Window,
 ) -> list[ChangeRow]:
-    """When the config maps that workloads name were written, and by whom. `services` by the map's
-    name."""
+    """When the config maps or secrets that workloads name were written, and by whom. `services` by
+    the object's name."""
     rows = []
-    for one in maps:
+    for one in objects:
         name = one.metadata.name
         for at, manager in _writes(one):
             if not window.start <= at <= window.end:
                 continue
             who = short(manager or "", 80) or None
-            title = f"ConfigMap {namespace}/{short(name, 100)} written"
+            title = f"{kind} {namespace}/{short(name, 100)} written"
             if who:
                 title += f" by {who}"
-            identity = f"configmap {short(name, 100)} {at:%H:%M:%S}"
+            identity = f"{kind.lower()} {short(name, 100)} {at:%H:%M:%S}"
             for service in services.get(name, ()):
                 rows.append(ChangeRow(at, service, "config", identity, title, who))
     return rows

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from pydantic import SecretStr
 
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from connectors.budgets import Deadline
 from connectors.http import HttpSession, ReadOnlyHttp
-from connectors.kubernetes.answers import KubernetesList
+from connectors.kubernetes.answers import KubernetesList, Named
 from connectors.limits import Limits
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ PAGE, MOST_PAGES = 500, 6
 """kubectl asks for 500 at a time (kubernetes.io, "Retrieving large results sets in chunks")."""
 GONE = 410
 """A page is asked for so late that the server has forgotten the list's version (same page)."""
+UNAUTHORIZED, FORBIDDEN = 401, 403
 POD_CA = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
 LONGEST_TOKEN = 16_384
 NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -125,6 +126,14 @@ class Cluster:
             yield Reads(objects, metadata)
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Why something cannot be read."""
+
+    status: int
+    reason: str
+
+
 class ObjectLists(Protocol):
     """Whatever can list a cluster's objects."""
 
@@ -140,8 +149,8 @@ class ObjectLists(Protocol):
 
 
 class Reads:
-    """Lists of one collection. Nothing else is ever asked, so that a role needs the verb `list`
-    alone."""
+    """Lists and logs of one collection. Nothing else is ever asked, so that a role needs the verb
+    `list`, and `get` for logs."""
 
     def __init__(self, objects: HttpSession, metadata: HttpSession) -> None:
         self._objects = objects
@@ -183,7 +192,11 @@ class Reads:
         left = answer.metadata.remaining_item_count if answer.metadata else None
         return found, f"{left:,} more left out" if left else f"more than {len(found):,} are there"
 
-    async def refusal(self, path: str, *, names_only: bool = False) -> str | None:
+    async def log(self, path: str, selection: Mapping[str, str]) -> str:
+        """The log of a container. Raises ConnectorError, BudgetExceeded."""
+        return await self._objects.text(path, list(selection.items()))
+
+    async def refusal(self, path: str, *, names_only: bool = False) -> Refusal | None:
         """Why the list at `path` cannot be read, None when it can. Raises what is no answer at
         all."""
         session = self._metadata if names_only else self._objects
@@ -191,10 +204,30 @@ class Reads:
             shape = KubernetesList[dict[str, Any]]
             await session.get(path, [("limit", "1")], type=shape)
         except ConnectorError as error:
-            if error.status is None or error.status == 401:
-                raise
-            return error.problem
+            return _refusal_of(error)
         return None
+
+    async def log_refusal(self, space: str) -> Refusal | None:
+        """Why the log of a pod cannot be read; of one that is there none of its lines are asked
+        for. None where there is no pod to ask about."""
+        path = f"/api/v1/namespaces/{space}/pods"
+        try:
+            listed = await self._metadata.get(path, [("limit", "1")], type=KubernetesList[Named])
+            for pod in listed.items or ():
+                name = quote(pod.metadata.name, safe="")
+                await self._objects.text(f"{path}/{name}/log", [("tailLines", "0")])
+        except ConnectorError as error:
+            refusal = _refusal_of(error)
+            # A pod of several containers wants one of them to be named, once the right is there.
+            return refusal if refusal.status == FORBIDDEN else None
+        return None
+
+
+def _refusal_of(error: ConnectorError) -> Refusal:
+    """What a server answered that knows who asks. Raises the error where it does not."""
+    if error.status is None or error.status == UNAUTHORIZED:
+        raise error
+    return Refusal(error.status, error.problem)
 
 
 def replayed(path: str, selection: Mapping[str, str] = NO_SELECTION) -> str:

@@ -31,6 +31,16 @@ class KubernetesSettings(ConnectorSettings):
     namespaces: Names = ()
     """Where services without `services.NAME.kubernetes` are looked for by name, and training jobs
     by their pods."""
+    logs: bool = True
+    """Whether to read container logs: the last lines of containers that crashed, and what a few
+    pods of each service wrote. Needs `get` on `pods/log`."""
+    secrets: bool = False
+    """Whether to read when the secrets that workloads use were written. Only their metadata is
+    asked for, yet the right to list secrets lets a token read their values: that is why it is off,
+    and not in the role that comes with Faultline."""
+    without: Names = ()
+    """Resources that it is not to ask for, `["configmaps", "nodes"]`: what its role leaves out on
+    purpose is then neither a gap of each investigation nor a failed check."""
     page: str | None = None
     """Pages of a dashboard, `https://headlamp.example.com/c/main/{kind}s/{namespace}/{name}`.
     Unset: no links."""

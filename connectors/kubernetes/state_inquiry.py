@@ -124,11 +124,6 @@ STATE_LISTS = (
 NAMESPACES = "/api/v1/namespaces"
 
 
-def state_paths(space: str) -> dict[str, str]:
-    """What is listed in a namespace of every cluster, by words."""
-    return {one.words: one.path(space) for one in STATE_LISTS if not one.optional}
-
-
 @dataclass
 class StateInquiry:
     """The lists of one collection, and what was found in each."""

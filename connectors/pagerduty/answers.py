@@ -248,9 +248,10 @@ def moment(value: Any) -> datetime | None:
     """An ISO 8601 time as UTC."""
     try:
         at = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    # The first and the last day of the calendar may not exist in UTC.
+    except (TypeError, ValueError, OverflowError):
         return None
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def text_of(value: Any) -> str:

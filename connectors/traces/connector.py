@@ -1,5 +1,5 @@
-"""Training traces: takes what a training job leaves (traces, dumps, logs) from directories or S3
-into the case."""
+"""Training traces: takes what a training job leaves (traces, dumps, logs) from directories, S3,
+Google Cloud Storage or Azure Blob Storage into the case."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ from connectors.limits import Limits
 from connectors.shared_settings import SharedSettings
 from connectors.traces.files import Choice, PlaceOf, TraceCapture, choose
 from connectors.traces.linked import LinkedFile, guard_of, trace_links
+from connectors.traces.object_places import (
+    ObjectPlace,
+    is_known_location,
+    is_object_location,
+)
 from connectors.traces.places import VENDOR, DirectoryPlace, S3Place, TracePlace
 from connectors.traces.settings import TracesSettings
 from connectors.vendor_text import plain_url, short
@@ -37,6 +42,11 @@ KEEP_FREE_BYTES = 1024**3
 """Disk space that is left alone."""
 CHECK_S = 10.0
 _JOB = re.compile(r"[A-Za-z0-9._-]{1,128}")
+FORMS = (
+    "a directory, s3://bucket/prefix, gs://bucket/prefix, "
+    "https://ACCOUNT.blob.core.windows.net/container/prefix or "
+    "abfss://container@ACCOUNT.dfs.core.windows.net/prefix"
+)
 _S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 _PART = re.compile(r"[^A-Za-z0-9._=+@-]")
 
@@ -176,6 +186,8 @@ class TrainingTracesConnector:
         return None
 
     def _place(self, location: str) -> TracePlace:
+        if is_object_location(location):
+            return ObjectPlace(location, self.limits)
         if not location.startswith("s3://"):
             return DirectoryPlace(Path(location))
         bucket, prefix = check_location(location, "traces.locations")
@@ -307,13 +319,17 @@ def usable_job(job: str) -> bool:
 
 
 def check_location(location: str, key: str) -> tuple[str, str]:
-    """Bucket and prefix of an S3 location, nothing for a directory. Raises SettingsError naming the
+    """Bucket and prefix of an S3 location, nothing for any other. Raises SettingsError naming the
     key."""
+    if is_object_location(location):
+        if not is_known_location(location):
+            raise SettingsError(key, f"{location!r} must be {FORMS}")
+        return "", ""
     if not location.startswith("s3://"):
         return "", ""
     match = _S3.fullmatch(location)
     if match is None:
-        raise SettingsError(key, f"{location!r} must be a directory or s3://bucket/prefix")
+        raise SettingsError(key, f"{location!r} must be {FORMS}")
     return match[1], match[2] or ""
 
 

@@ -12,7 +12,9 @@ class TracesSettings(ConnectorSettings):
     """Where training jobs leave their traces."""
 
     locations: Names = ()
-    """Directories or `s3://bucket/prefix`; `{job}` is replaced by the training job's name."""
+    """Directories, `s3://bucket/prefix`, `gs://bucket/prefix` or
+    `https://ACCOUNT.blob.core.windows.net/container/prefix`; `{job}` is replaced by the training
+    job's name."""
     endpoint_url: Url | None = None
     """S3-compatible endpoint, for stores other than AWS."""
     max_file_bytes: int = Field(default=2_000_000_000, ge=1024)

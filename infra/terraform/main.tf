@@ -16,6 +16,7 @@ locals {
     alertmanager        = "/webhooks/alertmanager"
     datadog             = "/webhooks/datadog"
     sentry              = "/webhooks/sentry"
+    azure_monitor       = "/webhooks/azure_monitor"
     sns                 = "/webhooks/sns"
     slack_events        = "/slack/events"
     slack_interactivity = "/slack/interactivity"

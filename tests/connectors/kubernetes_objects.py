@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.connectors.conftest import ALERT_AT, ONSET
@@ -179,8 +179,25 @@ def as_core(given: Object) -> Object:
     return {names.get(key, key): value for key, value in given.items()}
 
 
-def node(name: str, **bad: str) -> Object:
-    """A node; `bad` gives conditions another status."""
+RUNS = {
+    "kubeletVersion": "v1.34.2",
+    "kernelVersion": "6.1.140",
+    "containerRuntimeVersion": "containerd://2.1.4",
+    "osImage": "Bottlerocket OS 1.50.0",
+    "architecture": "amd64",
+    "bootID": "b",
+    "kubeProxyVersion": "",
+    "machineID": "m",
+    "operatingSystem": "linux",
+    "systemUUID": "s",
+}
+"""What nodes run (v1.NodeSystemInfo)."""
+
+
+def node(
+    name: str, *, at: datetime | None = None, runs: Object | None = None, **bad: str
+) -> Object:
+    """A node; `bad` gives conditions another status, `runs` other software."""
     usual = {
         "MemoryPressure": "False",
         "DiskPressure": "False",
@@ -197,7 +214,9 @@ def node(name: str, **bad: str) -> Object:
         }
         for kind, status in usual.items()
     ]
-    return {"metadata": meta(name, space=None), "status": {"conditions": conditions}}
+    status = {"conditions": conditions, "nodeInfo": {**RUNS, **(runs or {})}}
+    labels = {"eks.amazonaws.com/nodegroup": "general"}
+    return {"metadata": meta(name, space=None, at=at, labels=labels), "status": status}
 
 
 def listed(objects: Sequence[Object]) -> Answerer:
@@ -220,6 +239,36 @@ def listed(objects: Sequence[Object]) -> Answerer:
         return Reply(
             {"items": shown, "metadata": {"resourceVersion": "7", "continue": more, **counted}}
         )
+
+    return answer
+
+
+LOG_PARAMETERS = frozenset(
+    {"container", "timestamps", "previous", "sinceSeconds", "tailLines", "limitBytes"}
+)
+"""Those of `readCoreV1NamespacedPodLog` that this cluster understands."""
+
+
+def written_log(
+    lines: Sequence[tuple[datetime, str]], before: Sequence[tuple[datetime, str]] | None = None
+) -> Answerer:
+    """Answers as a kubelet does for one container: `before` are the lines of its previous run."""
+
+    def answer(asked: Asked) -> Reply:
+        given = {key: values[0] for key, values in asked.query.items()}
+        assert set(given) <= LOG_PARAMETERS, given
+        if "container" not in given:
+            return refused(400, "a container name must be specified")
+        told = before if given.get("previous") == "true" else lines
+        if told is None:
+            return refused(400, "previous terminated container not found")
+        since = datetime.now(UTC) - timedelta(seconds=int(given.get("sinceSeconds", 10**9)))
+        kept = [f"{at:%Y-%m-%dT%H:%M:%S}.123456789Z {line}\n" for at, line in told if at >= since]
+        if "tailLines" in given:
+            count = int(given["tailLines"])
+            kept = kept[-count:] if count else []
+        text = "".join(kept).encode()[: int(given.get("limitBytes", 1 << 30))]
+        return Reply(text, headers={"Content-Type": "text/plain"})
 
     return answer
 

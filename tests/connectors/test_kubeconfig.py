@@ -46,8 +46,10 @@ def person(authority: OwnAuthority) -> OwnCertificate:
     return authority.issue("reader")
 
 
-def tls_server(authority: OwnAuthority, *, wants_certificate: bool) -> LocalServer:
-    own = authority.issue("api", "127.0.0.1")
+def tls_server(
+    authority: OwnAuthority, *, wants_certificate: bool, name: str = "127.0.0.1"
+) -> LocalServer:
+    own = authority.issue("api", name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own.cert, own.key)
     if wants_certificate:
@@ -81,7 +83,11 @@ def encoded(path: Path) -> str:
 
 
 def kubeconfig(
-    folder: Path, server: LocalServer, authority: OwnAuthority, user: dict[str, Any]
+    folder: Path,
+    server: LocalServer,
+    authority: OwnAuthority,
+    user: dict[str, Any],
+    **of_cluster: Any,
 ) -> Path:
     """A file with two contexts, of which the current one leads nowhere."""
     url = server.url.replace("http:", "https:")
@@ -93,7 +99,7 @@ def kubeconfig(
         "kind": "Config",
         "preferences": {},
         "clusters": [
-            {"name": "shop", "cluster": cluster | {"extensions": [extension]}},
+            {"name": "shop", "cluster": cluster | {"extensions": [extension]} | of_cluster},
             {"name": "nowhere", "cluster": nowhere},
         ],
         "users": [{"name": "reader", "user": user}],
@@ -130,6 +136,31 @@ def test_the_named_context_says_where_the_cluster_is_and_who_asks(
     check = checked(kubeconfig(tmp_path, api, authority, {"token": stand_in.TOKEN}))
     assert check.ok, check.line
     assert authorizations(api) == {f"Bearer {stand_in.TOKEN}"}
+
+
+def test_the_certificate_may_be_for_the_name_that_the_file_gives(
+    authority: OwnAuthority, tmp_path: Path
+) -> None:
+    user = {"token": stand_in.TOKEN}
+    name = "api.shop.example.com"
+    with tls_server(authority, wants_certificate=False, name=name) as server:
+        named = kubeconfig(tmp_path, server, authority, user, **{"tls-server-name": name})
+        check = checked(named)
+        assert check.ok, check.line
+        # Behind a tunnel the address is not the name that the certificate is for.
+        strange = checked(kubeconfig(tmp_path, server, authority, user))
+        assert not strange.ok
+        assert "its certificate is not trusted" in strange.line
+    assert authorizations(server) == {f"Bearer {stand_in.TOKEN}"}
+
+
+def test_a_name_that_the_certificate_is_not_for_is_refused(
+    api: LocalServer, authority: OwnAuthority, tmp_path: Path
+) -> None:
+    other = {"tls-server-name": "api.other.example.com"}
+    check = checked(kubeconfig(tmp_path, api, authority, {"token": "t"}, **other))
+    assert "its certificate is not trusted (Hostname mismatch" in check.line
+    assert api.asked == []
 
 
 def test_a_token_file_beside_the_kubeconfig_is_read_each_time(
@@ -282,7 +313,7 @@ def test_a_command_that_fails_is_a_gap_that_says_how(
             "contexts: [{name: a, context: {cluster: b}}]\ncurrent-context: a\n"
             "clusters: [{name: b, cluster: {server: 'https://a', insecure-skip-tls-verify: true}}]",
             None,
-            "kubernetes.kubeconfig: insecure-skip-tls-verify",
+            "kubernetes.kubeconfig: insecure-skip-tls-verify is refused, as whoever answers",
         ),
     ],
 )

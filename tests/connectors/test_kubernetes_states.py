@@ -75,7 +75,8 @@ def collect(server: LocalServer, folder: Path, services: tuple[str, ...]) -> Col
     workloads = {name: {"kubernetes": [f"{SPACE}/deployment/{name}"]} for name in services}
     if "batch" in workloads:
         workloads["batch"] = {"kubernetes": [f"{SPACE}/job/batch"]}
-    given = {"kubernetes": {"url": server.url, "token": TOKEN}, "services": workloads}
+    cluster = {"url": server.url, "token": TOKEN, "logs": False}
+    given = {"kubernetes": cluster, "services": workloads}
     connector = CONNECTOR.configured(Settings.model_validate(given))
     assert connector is not None
     alert = Alert(source="x", title="web fails", started_at=ALERT_AT, service="web")

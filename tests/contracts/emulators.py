@@ -1,7 +1,7 @@
-"""Emulators for contract tests, on loopback: prism (a vendor's OpenAPI specification as a referee)
-and ministack (AWS).
+"""Emulators for contract tests, on loopback: prism (a vendor's OpenAPI specification as a referee),
+ministack (AWS) and Azurite (Azure's blob storage).
 
-`./run test` installs both below .tools/.
+`./run test` installs them below .tools/.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from loopback.bot_process import free_port
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 NODE = Path(__file__).resolve().parents[2] / ".venv/bin/node"
 PRISM = TOOLS / "prism/node_modules/.bin/prism"
+AZURITE = TOOLS / "azurite/node_modules/.bin/azurite-blob"
 MINISTACK = TOOLS / "ministack/bin/ministack"
 START_S = 240.0
 """Prism takes half a minute to read a large specification on a quiet machine."""
@@ -45,6 +46,16 @@ def prism_before(spec: Path, upstream: str, folder: Path) -> Iterator[str]:
         str(port),
     ]
     with _running(command, folder / "prism.log", {}, f"http://127.0.0.1:{port}") as url:
+        yield url
+
+
+@contextmanager
+def azurite(folder: Path) -> Iterator[str]:
+    """The address of Azure's blob storage, with the account that every Azurite has."""
+    port = free_port()
+    where = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder)]
+    command = [str(NODE), str(AZURITE), *where, "--silent", "--skipApiVersionCheck"]
+    with _running(command, folder / "azurite.log", {}, f"http://127.0.0.1:{port}") as url:
         yield url
 
 

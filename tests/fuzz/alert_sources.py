@@ -42,6 +42,7 @@ from tests.bot.intake.conftest import (
     slack_event,
     sources_with,
 )
+from tests.bot.intake.test_azure_monitor_webhook import notification as azure_notification
 from tests.bot.intake.test_datadog_webhook import event as datadog_event
 from tests.bot.intake.test_sentry_webhook import issue_webhook
 from tests.databases import store_engine
@@ -157,6 +158,13 @@ def fuzzed_sources() -> list[FuzzedSource]:
             _token,
             signs_body=False,
         ),
+        FuzzedSource(
+            "azure_monitor",
+            "/webhooks/azure_monitor",
+            (azure_notification(), azure_notification("Resolved")),
+            _token,
+            signs_body=False,
+        ),
         FuzzedSource("slack events", "/slack/events", (*events, *_shared("slack")), _slack),
         FuzzedSource("slack forms", "/slack/interactivity", (clicked, sent), _slack, form=True),
     ]
@@ -172,6 +180,7 @@ def known_settings() -> Settings:
             "sentry": {"webhook_secrets": [SECRET]},
             "datadog": {"webhook_tokens": [TOKEN]},
             "alertmanager": {"webhook_tokens": [TOKEN]},
+            "azure_monitor": {"webhook_tokens": [TOKEN]},
             "aws": {"sns_topics": [sns_sender.TOPIC]},
             "slack": {
                 "bot_token": "xoxb-1",

@@ -226,7 +226,7 @@ run "installation" {
 
   # addresses
   assert {
-    condition     = output.webhook_urls.pagerduty == "https://faultline.example.com/webhooks/pagerduty" && length(output.webhook_urls) == 7
+    condition     = output.webhook_urls.pagerduty == "https://faultline.example.com/webhooks/pagerduty" && length(output.webhook_urls) == 8
     error_message = "The addresses must be those to enter at the vendors."
   }
 }

@@ -68,3 +68,24 @@ def test_changes_after_the_onset_and_those_of_others_do_not_count(tmp_path: Path
     near = [change for change in shipped_changes(case) if change.service == "web"]
     history = change_history(case, near, START + timedelta(minutes=1))
     assert history.counts == {"web": 2}
+
+
+def test_a_long_history_counts_for_its_own_service_alone(tmp_path: Path) -> None:
+    day = 1440.0
+    weekly = deploys([-day * 7 * n for n in range(1, 9)] + [-7])
+    case = write_case(tmp_path, alert=ALERT, changes=weekly + deploys([-600, -30, -6], "db"))
+    near = [change for change in shipped_changes(case) if change.time > START - timedelta(hours=1)]
+    history = change_history(case, near, START)
+    web, db = (next(c for c in near if c.service == name) for name in ("web", "db"))
+    # Weeks in which nobody noted the database's changes say nothing about how often they come.
+    assert history.minutes == pytest.approx(600)
+    assert history.long_rates == {"web": pytest.approx(1 / (7 * day))}
+    assert history.guilty(web, 7.0) > 0.99
+    assert history.guilty(db, 6.0) < 0.9
+
+
+def test_daily_deploys_are_known_from_what_kubernetes_keeps(tmp_path: Path) -> None:
+    often = deploys([-180.0 * n for n in range(1, 40)] + [-7])
+    case = write_case(tmp_path, alert=ALERT, changes=often)
+    (web,) = (change for change in shipped_changes(case) if change.id == "v39")
+    assert change_history(case, [web], START).guilty(web, 7.0) < 0.8

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.web.investigation_view import read_changes
 from bot.web.timeline import MAX_CHANGES, MAX_ONSETS, TICKS, Change, build_timeline
+from tests.analysis.cases import at, write_case
 from tests.bot.web.sample_case import ALERT_AT, DEPLOY_AT, DIAGNOSIS, FINDINGS, ONSET, SCOPE
 
 DEPLOY = Change(DEPLOY_AT, "payment", "deploy", "v412", "payment v412")
@@ -74,3 +77,12 @@ def test_every_place_lies_on_the_axis_and_ticks_are_few(
     assert all(0 <= p <= 100 for p in places)
     assert len(timeline.ticks) <= TICKS + 1
     assert timeline.incident_width >= 0
+
+
+def test_rollouts_that_are_long_past_are_not_listed(tmp_path: Path) -> None:
+    rows = []
+    for days in (90, 3, 1, 0):
+        time = at(-1440 * days - 5)
+        rows.append({"time": time, "service": "web", "kind": "deploy", "id": f"v{days}"})
+    case = write_case(tmp_path, changes=[row | {"title": "x"} for row in rows])
+    assert [change.id for change in read_changes(case)] == ["v1", "v0"]

@@ -36,6 +36,7 @@ def settings(url: str) -> dict[str, Any]:
         "client_secret": SECRET,
         "api_url": url,
         "login_url": url,
+        "management_url": url,
         "portal_url": "https://portal.azure.com",
     }
     services = {

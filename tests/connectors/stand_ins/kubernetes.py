@@ -23,6 +23,7 @@ from tests.connectors.kubernetes_objects import (
     template,
     utc,
     workload,
+    written_log,
 )
 from tests.connectors.local_http import LocalServer
 
@@ -30,6 +31,16 @@ READING_POSTS: frozenset[str] = frozenset()
 TOKEN = "k8s-token-1"
 SECRET_VALUE = "postgres://user:hunter2@db/checkout"
 NEW_SET = "checkout-7d9f8c6b5d"
+LOG = f"/api/v1/namespaces/{SPACE}/pods/{{}}/log"
+ENDED = [
+    (ONSET + timedelta(minutes=2), "loading catalogue into memory"),
+    (ONSET + timedelta(minutes=2, seconds=40), "Traceback (most recent call last):"),
+    (ONSET + timedelta(minutes=2, seconds=40), '  File "/app/cart.py", line 7, in load'),
+    (ONSET + timedelta(minutes=2, seconds=40), f"MemoryError: no room, {SECRET_VALUE}"),
+    (ONSET + timedelta(minutes=2, seconds=41), ""),
+]
+"""What checkout wrote before it was killed."""
+SERVED = [(ONSET + timedelta(seconds=30 * n), f"GET /cart/{n} 200") for n in range(40)]
 CART_RUNS = ALERT_AT - timedelta(hours=3)
 
 
@@ -50,6 +61,9 @@ def serve(server: LocalServer) -> None:
         server.on(f"{GROUPS[resource]}/namespaces/{SPACE}/{resource}", listed(objects))
     server.on("/apis/events.k8s.io/v1/namespaces/default/events", listed(node_events()))
     server.on("/api/v1/nodes", listed([node("node-1"), node("node-2")]))
+    for name in (f"{NEW_SET}-x2x4b", f"{NEW_SET}-k8l5m"):
+        server.on(LOG.format(name), written_log(ENDED, ENDED))
+    server.on(LOG.format("cart-0"), written_log(SERVED))
 
 
 GROUPS = {

@@ -1,0 +1,294 @@
+"""Azure Monitor's alerts in the common alert schema: metric, log, activity log and resource health
+alerts alike.
+
+An action group signs nothing and sends no header of one's own: its token stands in the address, as
+its documentation has it, and is compared before anything is read. A firing and its end carry the
+same alert id, which is also what makes a repeated request a duplicate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from analysis.kinds.watched_signals import AlertQuery, Comparison
+from analysis.vocabulary import Alert, Link
+from bot.intake.accepting import Ignored, too_old
+from bot.intake.alert_source import WebhookSource, token_in_address
+from bot.intake.payload_fields import (
+    Address,
+    Labels,
+    Line,
+    Payload,
+    Rows,
+    Table,
+    Text,
+    When,
+    filled,
+    json_object,
+    one_line,
+)
+from bot.intake.request_body import Refused
+from bot.intake.service_names import catalogued
+from bot.policy.priority import HIGH, LOW, URGENT, USUAL
+from bot.policy.values import Arrival, Delivery, ReplyTo
+from bot.settings import Settings
+from connectors.azure.settings import AzureMonitorSettings
+
+SOURCE = "azure_monitor"
+SCHEMA = "azureMonitorCommonAlertSchema"
+SEVERITIES: Mapping[str, int] = MappingProxyType(
+    {"sev0": URGENT, "sev1": HIGH, "sev2": USUAL, "sev3": LOW, "sev4": LOW}
+)
+"""Critical, error, warning, informational, verbose (learn.microsoft.com, "Common alert
+schema")."""
+COMPARISONS: Mapping[str, Comparison] = {
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "Equals": "==",
+}
+SERVICE_NAMES = ("service", "cloud/roleName", "cloud_RoleName", "AppRoleName")
+"""Custom properties and dimensions that name a service; Application Insights' are its role."""
+MOST_TARGETS = 20
+_RESOURCE = re.compile(
+    r"/subscriptions/([^/]+)(?:/resource-?groups/([^/]+))?"
+    r"(?:/providers/([^/]+/[^/]+)/([^/]+)(?:/.*)?)?",
+    re.IGNORECASE,
+)
+_DURATION = re.compile(r"P(?:(\d{1,3})D)?(?:T(?:(\d{1,4})H)?(?:(\d{1,5})M)?(?:(\d{1,6})S)?)?")
+
+
+def _as_texts(value: Any) -> list[str]:
+    given = value[:MOST_TARGETS] if isinstance(value, list) else []
+    return [text for one in given if (text := one_line(one, 600))]
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts)]
+
+
+class Essentials(Payload):
+    """`data.essentials`: what all kinds of alerts have."""
+
+    alertId: Line = ""
+    alertRule: Line = ""
+    severity: Line = ""
+    signalType: Line = ""
+    monitorCondition: Line = ""
+    monitoringService: Line = ""
+    alertTargetIDs: Texts = ()
+    configurationItems: Texts = ()
+    description: Text = ""
+    firedDateTime: When = None
+    resolvedDateTime: When = None
+    investigationLink: Address = ""
+
+
+class AzureDimension(Payload):
+    """One dimension of the series that broke the condition."""
+
+    name: Line = ""
+    value: Line = ""
+
+
+class AzureCriterion(Payload):
+    """One criterion of a metric or log alert."""
+
+    metricName: Line = ""
+    metricNamespace: Line = ""
+    metricMeasureColumn: Line = ""
+    operator: Line = ""
+    threshold: Line = ""
+    timeAggregation: Line = ""
+    dimensions: Rows[AzureDimension] = ()
+    linkToSearchResultsUI: Address = ""
+    linkToFilteredSearchResultsUI: Address = ""
+
+
+class AzureCondition(Payload):
+    """What the rule waits for."""
+
+    windowSize: Line = ""
+    allOf: Rows[AzureCriterion] = ()
+
+
+class AzureContext(Payload):
+    """`data.alertContext`, whose form depends on the kind of alert."""
+
+    properties: Labels = Field(default_factory=dict)
+    condition: Table[AzureCondition] = AzureCondition()
+
+
+class AzureAlertData(Payload):
+    """`data`."""
+
+    essentials: Table[Essentials] = Essentials()
+    alertContext: Table[AzureContext] = AzureContext()
+    customProperties: Labels = Field(default_factory=dict)
+
+
+class AzureNotification(Payload):
+    """The whole body."""
+
+    schemaId: Line = ""
+    data: Table[AzureAlertData] = AzureAlertData()
+
+    @property
+    def first(self) -> AzureCriterion:
+        """The criterion that is told; a rule of several fires when all hold."""
+        return next(iter(self.data.alertContext.condition.allOf), AzureCriterion())
+
+    @property
+    def dimensions(self) -> dict[str, str]:
+        """Of the series that broke the condition."""
+        return filled({one.name: one.value for one in self.first.dimensions if one.name})
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What the rule's author added."""
+        return {**self.data.alertContext.properties, **self.data.customProperties}
+
+
+def read_azure_alert(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
+    """The alert of one notification. Raises Refused for another form than the common one, so that
+    the action group shows an error."""
+    payload = json_object(body)
+    if payload is None:
+        raise Refused(400, "the body is not a JSON object")
+    told = AzureNotification.model_validate(payload)
+    if told.schemaId != SCHEMA:
+        raise Refused(400, "not in the common alert schema: turn it on in the action group")
+    essentials = told.data.essentials
+    if not essentials.alertId:
+        return Ignored("the notification holds no alert")
+    is_resolved = essentials.monitorCondition.casefold() == "resolved"
+    at = essentials.firedDateTime
+    if is_resolved:
+        at = essentials.resolvedDateTime or at
+    old = too_old(at, settings, now)
+    if old is not None:
+        return old
+    alert = _alert(told, settings, now, is_resolved=is_resolved)
+    identity = _digest(essentials.alertId, alert.status, str(at))
+    return Arrival(alert, Delivery(SOURCE, identity, at, essentials.alertId), ReplyTo())
+
+
+def _alert(
+    told: AzureNotification, settings: Settings, now: datetime, *, is_resolved: bool
+) -> Alert:
+    essentials = told.data.essentials
+    return Alert(
+        source=SOURCE,
+        id=essentials.alertId.rpartition("/")[2],
+        title=essentials.alertRule or "Alert",
+        started_at=essentials.firedDateTime or now,
+        status="resolved" if is_resolved else "firing",
+        service=_service(told, settings),
+        severity=essentials.severity,
+        summary=essentials.description or None,
+        labels=_labels(told),
+        links=_links(told),
+        query=_query(told),
+    )
+
+
+def _service(told: AzureNotification, settings: Settings) -> str | None:
+    """What the rule's author says, else the role, else the resource; by our name where the settings
+    know it."""
+    names = [told.properties.get(name, "") for name in SERVICE_NAMES]
+    names += [told.dimensions.get(name, "") for name in SERVICE_NAMES]
+    essentials = told.data.essentials
+    names += [target.rpartition("/")[2] for target in essentials.alertTargetIDs]
+    names += essentials.configurationItems
+    roles = {}
+    for service, entry in settings.services.items():
+        if entry.azure_role_name:
+            roles[entry.azure_role_name.casefold()] = service
+    return catalogued(settings, *(roles.get(name.casefold(), name) for name in names))
+
+
+def _labels(told: AzureNotification) -> dict[str, str]:
+    essentials = told.data.essentials
+    target = next(iter(essentials.alertTargetIDs), "")
+    resource = _RESOURCE.fullmatch(target)
+    own = {
+        "signal_type": essentials.signalType,
+        "monitoring_service": essentials.monitoringService,
+        "resource_id": target,
+        # The same series of the same rule is the same alert; each firing has an id of its own.
+        "fingerprint": _digest(
+            essentials.alertRule.casefold(),
+            *sorted(one.casefold() for one in essentials.alertTargetIDs),
+            *(f"{name}={value}" for name, value in sorted(told.dimensions.items())),
+        )[:16],
+    }
+    if resource is not None:
+        own["subscription"] = resource[1]
+        own["resource_group"] = resource[2] or ""
+        own["resource_type"] = resource[3] or ""
+        own["resource"] = resource[4] or ""
+    return filled({**told.dimensions, **told.properties, **own})
+
+
+def _links(told: AzureNotification) -> tuple[Link, ...]:
+    given = [("Alert", told.data.essentials.investigationLink)]
+    for one in told.data.alertContext.condition.allOf:
+        query = one.linkToFilteredSearchResultsUI or one.linkToSearchResultsUI
+        given.append(("Query", query))
+    return tuple(Link(title=title, url=url) for title, url in dict.fromkeys(given) if url)
+
+
+def _query(told: AzureNotification) -> AlertQuery | None:
+    """What the rule waits for, where it waits for a metric."""
+    first = told.first
+    if not first.metricName:
+        return None
+    return AlertQuery(
+        language="metric",
+        text=first.metricName,
+        namespace=first.metricNamespace or None,
+        statistic=first.timeAggregation or None,
+        comparison=COMPARISONS.get(first.operator),
+        threshold=_number(first.threshold),
+        window_s=_seconds(told.data.alertContext.condition.windowSize),
+        dimensions=told.dimensions,
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if len(text) <= 40 else None
+    except ValueError:
+        return None
+
+
+def _seconds(text: str) -> float | None:
+    """An ISO 8601 duration."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds) or None
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+
+
+ALERT_SOURCE = WebhookSource(
+    name=SOURCE,
+    title="Azure Monitor action groups",
+    setup="An action group with a webhook in the common alert schema, to",
+    example="{url}?token=YOUR_TOKEN",
+    settings=AzureMonitorSettings,
+    required=("webhook_tokens",),
+    receive=token_in_address(read_azure_alert),
+    priority_words=SEVERITIES,
+)

@@ -1,0 +1,175 @@
+"""Azure Monitor's alerts in the common alert schema, in the documented form of a metric alert."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from bot.intake.accepting import Ignored
+from bot.intake.request_body import Refused
+from bot.intake.sources.azure_monitor import ALERT_SOURCE, read_azure_alert
+from bot.policy.priority import HIGH, priority_of
+from bot.policy.values import Arrival
+from bot.settings import Settings
+from bot.store.store import Store
+from tests.bot.intake.conftest import serving, store_accept
+
+FIRED = datetime(2026, 3, 2, 12, 0, 24, tzinfo=UTC)
+NOW = FIRED + timedelta(minutes=1)
+TARGET = (
+    "/subscriptions/11111111-1111-1111-1111-111111111111/resourcegroups/shop-rg/providers"
+    "/microsoft.web/sites/payments-prod"
+)
+KNOWN = Settings.model_validate(
+    {
+        "azure_monitor": {"webhook_tokens": ["t0ken"]},
+        "services": {"payments": {"azure_role_name": "payments-prod"}, "checkout": {}},
+    }
+)
+
+
+def notification(condition: str = "Fired", **essentials: Any) -> dict[str, Any]:
+    """A notification; its fields are those of Microsoft's sample."""
+    criterion = {
+        "metricName": "HttpResponseTime",
+        "metricNamespace": "Microsoft.Web/sites",
+        "operator": "GreaterThan",
+        "threshold": "1.5",
+        "timeAggregation": "Average",
+        "dimensions": [{"name": "Instance", "value": "RD501AC5"}],
+        "metricValue": 2.727,
+        "webTestName": None,
+    }
+    window = {"windowStartTime": "2026-03-02T11:53:30Z", "windowEndTime": "2026-03-02T11:58:30Z"}
+    return {
+        "schemaId": "azureMonitorCommonAlertSchema",
+        "data": {
+            "essentials": {
+                "alertId": "/subscriptions/1/providers/Microsoft.AlertsManagement/alerts/b9569717",
+                "alertRule": "Payments is slow",
+                "severity": "Sev1",
+                "signalType": "Metric",
+                "monitorCondition": condition,
+                "monitoringService": "Platform",
+                "alertTargetIDs": [TARGET],
+                "configurationItems": ["payments-prod"],
+                "originAlertId": "3f2d4487_shop-rg_microsoft.insights_metricAlerts_slow_-117781227",
+                "firedDateTime": "2026-03-02T12:00:24.3713213Z",
+                "resolvedDateTime": "2026-03-02T12:09:16.2246313Z",
+                "description": "p50 above 1.5 s",
+                "essentialsVersion": "1.0",
+                "alertContextVersion": "1.0",
+                "investigationLink": "https://portal.azure.com/#view/x/b9569717",
+                **essentials,
+            },
+            "alertContext": {
+                "properties": {"team": "payments"},
+                "conditionType": "SingleResourceMultipleMetricCriteria",
+                "condition": {"windowSize": "PT5M", "allOf": [criterion], **window},
+            },
+            "customProperties": None,
+        },
+    }
+
+
+def arrival(given: dict[str, Any], settings: Settings = KNOWN) -> Arrival:
+    found = read_azure_alert(json.dumps(given).encode(), settings, now=NOW)
+    assert isinstance(found, Arrival)
+    return found
+
+
+def test_a_firing_is_an_alert_with_its_resource_and_what_its_rule_waits_for() -> None:
+    alert = arrival(notification()).alert
+    assert (alert.id, alert.title, alert.status) == ("b9569717", "Payments is slow", "firing")
+    assert alert.started_at.replace(microsecond=0) == FIRED
+    assert alert.service == "payments"
+    assert alert.summary == "p50 above 1.5 s"
+    assert alert.labels["resource_group"] == "shop-rg"
+    assert alert.labels["resource_type"] == "microsoft.web/sites"
+    assert (alert.labels["resource"], alert.labels["team"]) == ("payments-prod", "payments")
+    assert [link.url for link in alert.links] == ["https://portal.azure.com/#view/x/b9569717"]
+    query = alert.query
+    assert query is not None
+    assert (query.text, query.namespace) == ("HttpResponseTime", "Microsoft.Web/sites")
+    assert (query.comparison, query.threshold, query.window_s) == (">", 1.5, 300.0)
+    assert query.dimensions == {"Instance": "RD501AC5"}
+    assert priority_of(alert, own_words=ALERT_SOURCE.priority_words) == HIGH
+
+
+def test_its_end_has_the_same_identity_and_another_delivery() -> None:
+    fired, ended = arrival(notification()), arrival(notification("Resolved"))
+    assert ended.alert.status == "resolved"
+    assert ended.alert.labels["fingerprint"] == fired.alert.labels["fingerprint"]
+    assert fired.delivery
+    assert ended.delivery
+    assert fired.delivery.id != ended.delivery.id
+    assert fired.delivery.occurrence == ended.delivery.occurrence
+    assert arrival(notification()).delivery == fired.delivery
+    later = notification(alertId="/x/alerts/other", firedDateTime="2026-03-02T12:00:50Z")
+    assert arrival(later).alert.labels["fingerprint"] == fired.alert.labels["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("properties", "dimensions", "service"),
+    [
+        ({"service": "checkout"}, [], "checkout"),
+        ({}, [{"name": "cloud/roleName", "value": "Payments-PROD"}], "payments"),
+        ({}, [{"name": "cloud/roleName", "value": "search"}], "payments"),
+    ],
+)
+def test_the_service_is_what_the_author_says_or_the_role_or_the_resource(
+    properties: dict[str, str], dimensions: list[dict[str, str]], service: str
+) -> None:
+    given = notification()
+    given["data"]["customProperties"] = properties
+    given["data"]["alertContext"]["condition"]["allOf"][0]["dimensions"] = dimensions
+    assert arrival(given).alert.service == service
+
+
+def test_an_alert_without_a_condition_is_taken() -> None:
+    given = notification(signalType="Activity Log", monitoringService="Resource Health")
+    given["data"]["alertContext"] = {"channels": "Admin", "properties": {"cause": "Platform"}}
+    found = arrival(given).alert
+    assert found.query is None
+    assert found.labels["cause"] == "Platform"
+
+
+@pytest.mark.parametrize("given", [b"[]", b"{", b'{"schemaId": "AzureMonitorMetricAlert"}'])
+def test_another_form_is_refused_so_that_the_action_group_shows_it(given: bytes) -> None:
+    with pytest.raises(Refused):
+        read_azure_alert(given, KNOWN, now=NOW)
+
+
+def test_what_is_of_last_month_starts_nothing() -> None:
+    old = notification(firedDateTime="2026-01-02T12:00:24Z")
+    found = read_azure_alert(json.dumps(old).encode(), KNOWN, now=NOW)
+    assert isinstance(found, Ignored)
+
+
+def test_fields_of_another_type_cost_the_field_and_not_the_alert() -> None:
+    given = deepcopy(notification())
+    given["data"]["essentials"] |= {"alertTargetIDs": {"a": 1}, "configurationItems": [None, 5]}
+    given["data"]["alertContext"] = {"condition": {"windowSize": [], "allOf": [5, {}]}}
+    found = arrival(given).alert
+    assert found.title == "Payments is slow"
+    assert found.query is None
+
+
+def test_over_http_the_token_stands_in_the_address(sqlite_store: Store) -> None:
+    fresh = notification(firedDateTime=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    with serving(KNOWN, store_accept(sqlite_store)) as base:
+        path = f"{base}/webhooks/azure_monitor"
+        assert httpx.post(path, json=fresh).status_code == 401
+        assert httpx.post(f"{path}?token=other", json=fresh).status_code == 401
+        wrong = {"authorization": "Bearer other"}
+        assert httpx.post(f"{path}?token=t0ken", json=fresh, headers=wrong).status_code == 401
+        sent = httpx.post(f"{path}?token=t0ken", json=fresh)
+        assert (sent.status_code, sent.json()["outcome"]) == (202, "started")
+        again = httpx.post(f"{path}?token=t0ken", json=fresh)
+        assert again.json()["outcome"] == "duplicate"
+        assert httpx.post(f"{path}?token=t0ken", json={}).status_code == 400
