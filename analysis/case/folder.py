@@ -81,7 +81,7 @@ class Case:
 
     @cached_property
     def topology(self) -> pl.DataFrame:
-        """caller, callee."""
+        """caller, callee; source, last_seen, learned_in."""
         return self._read("topology").rows
 
     @cached_property
