@@ -13,33 +13,19 @@ from datetime import datetime
 
 import polars as pl
 
+from analysis.case.calls import (
+    CATALOGUE,
+    CLIENT_SPANS,
+    METRIC_LABELS,
+    NOT_RECORDED,
+    SPANS,
+    KnownCall,
+)
 from analysis.case.folder import Case
 from analysis.metrics.labels import labels_of
 from analysis.requests.peers import peer_calls
 from analysis.requests.visits import visits_of
 
-CATALOGUE = "catalogue"
-SPANS = "spans"
-CLIENT_SPANS = "client_spans"
-METRIC_LABELS = "metric_labels"
-NOT_RECORDED = "not recorded"
-"""Of a table that was written without sources."""
-SOURCE_WORDS = {
-    CATALOGUE: "service catalogue",
-    SPANS: "spans",
-    CLIENT_SPANS: "addresses in client spans",
-    METRIC_LABELS: "labels of metrics",
-    "service_graph": "service graph metrics",
-    "mesh": "service mesh metrics",
-    "proxy": "proxy metrics",
-    "ingress": "ingress",
-    "jaeger": "Jaeger's dependencies",
-    "datadog": "Datadog's software catalog",
-    "xray": "X-Ray's service graph",
-    "kubernetes": "Kubernetes objects",
-    NOT_RECORDED: "not recorded",
-}
-"""What a source is called in a sentence."""
 LABELS = (
     ("client", "server"),
     ("source_workload", "destination_workload"),
@@ -50,25 +36,6 @@ LABELS = (
 """Caller and callee among a metric's labels: Tempo's service graphs, Istio's standard metrics."""
 Pair = tuple[str, str]
 _MADE = "known calls"
-
-
-@dataclass(frozen=True)
-class KnownCall:
-    """Caller and callee, and who tells of it.
-
-    `learned_in` is the investigation that learned it, where nothing collected now tells of it.
-    """
-
-    caller: str
-    callee: str
-    sources: tuple[str, ...]
-    last_seen: datetime | None = None
-    learned_in: str | None = None
-
-    @property
-    def pair(self) -> Pair:
-        """Caller and callee."""
-        return self.caller, self.callee
 
 
 @dataclass(frozen=True)
@@ -111,7 +78,13 @@ def _merged(told: Iterable[_Told]) -> Iterator[KnownCall]:
     for pair, own in sorted(by_pair.items()):
         sources = tuple(sorted({one.source for one in own}))
         seen = [one.last_seen for one in own if one.last_seen is not None]
-        yield KnownCall(*pair, sources, max(seen, default=None), own[0].learned_in)
+        yield KnownCall(
+            caller=pair[0],
+            callee=pair[1],
+            sources=sources,
+            last_seen=max(seen, default=None),
+            learned_in=own[0].learned_in,
+        )
 
 
 def _is_call(pair: Pair) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from analysis.case.calls import KnownCall
 from analysis.case.folder import read_case
 from analysis.case.tables import write_table
-from analysis.requests.known_calls import KnownCall, known_calls
+from analysis.requests.known_calls import known_calls
 from analysis.requests.topology import read_topology
 from tests.analysis.cases import at, series, spans, write_case
 
@@ -30,12 +31,14 @@ def test_one_pair_is_one_call_with_all_its_sources_and_the_latest_time(tmp_path:
         scope={"calls": [["web", "api"]]},
     )
     sources = ("catalogue", "jaeger", "service_graph", "spans")
-    assert known_calls(case) == (KnownCall("web", "api", sources, SEEN),)
+    assert known_calls(case) == (
+        KnownCall(caller="web", callee="api", sources=sources, last_seen=SEEN),
+    )
 
 
 def test_a_table_of_before_there_were_sources_is_read(tmp_path: Path) -> None:
     case = write_case(tmp_path, topology=[{"caller": "a", "callee": "b"}])
-    assert known_calls(case) == (KnownCall("a", "b", ("not recorded",)),)
+    assert known_calls(case) == (KnownCall(caller="a", callee="b", sources=("not recorded",)),)
 
 
 @pytest.mark.parametrize(
