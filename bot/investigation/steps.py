@@ -38,7 +38,9 @@ from bot.investigation.guiding import guided_scope, runbooks_said
 from bot.investigation.learning_calls import (
     LEARNED,
     EarlierCalls,
+    callees_now,
     learn_calls,
+    says_callees,
     with_callees,
 )
 from bot.investigation.model.writing import to_markdown, write_report
@@ -133,8 +135,7 @@ class InvestigationSteps:
                 scope, [one.alert for one in investigation.related], self.context.settings
             )
         if recorded is None:
-            earlier = self._earlier_calls(investigation, alert)
-            scope = with_callees(scope, await in_store(earlier.callees, alert.service))
+            scope = await self._with_callees(investigation, alert, scope)
         follow_ups = FollowUps(self.context.store.engine)
         scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation_id))
         connectors = worth_asking(self.context.connectors, alert, scope)
@@ -356,6 +357,18 @@ class InvestigationSteps:
         ) as error:  # the answer was given; parts that stay only take room
             log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
         return "done"
+
+    async def _with_callees(
+        self, investigation: StoredInvestigation, alert: Alert, scope: Scope
+    ) -> Scope:
+        """The scope with the services that the alerting one is seen to call, now or earlier."""
+        if says_callees(scope):
+            return scope
+        asked = worth_asking(self.context.connectors, alert, scope)
+        now = await callees_now(asked, alert, scope, ENRICH_DEADLINE_S)
+        earlier = self._earlier_calls(investigation, alert)
+        before = await in_store(earlier.callees, alert.service)
+        return with_callees(scope, [*now, *before])
 
     def _earlier_calls(self, investigation: StoredInvestigation, alert: Alert) -> EarlierCalls:
         context = self.context

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlencode
 
 import msgspec
@@ -181,6 +182,21 @@ class PrometheusConnector:
         tables = {"metrics": metrics, "monitors": monitors, **calls.tables}
         gaps += calls.missing
         return Collected(tables, (*items, *calls.items), (*missing, *gaps))
+
+    async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
+        """Whom the alert's service calls, by the metrics that name both sides."""
+        windows = [scope.incident]
+        lately = scope.model_copy(update={"baseline": (), "baseline_spans": ()})
+        async with self._http.open() as session:
+            names = await self._names(session, windows)
+            request = Request(alert, lately, Path())
+            calls = await self._calls(session, names, request, scope.services, windows)
+        own = {
+            callee
+            for caller, callee, *_ in calls.rows.get("topology", ())
+            if caller == alert.service
+        }
+        return tuple(sorted(own))
 
     async def _calls(
         self,

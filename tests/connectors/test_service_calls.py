@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -130,6 +131,20 @@ def test_each_query_is_an_item_with_its_link(found: Collected) -> None:
         assert item.link
         assert "/graph?g0.expr=" in item.link
     assert not [one for one in found.missing if one.kind == "topology"]
+
+
+@pytest.mark.parametrize(
+    ("service", "callees"),
+    [("checkout", ("orders-db", "payments")), ("cart", ()), (None, ())],
+)
+def test_whom_the_alerting_service_calls_is_told_before_anything_is_collected(
+    prometheus: RunningPrometheus, service: str | None, callees: tuple[str, ...]
+) -> None:
+    labels = {"cluster": "prod-eu"}
+    alert = Alert(source="t", title="slow", started_at=ALERT_AT, service=service, labels=labels)
+    request = request_for(Path(), services=(service,) if service else (), alert=alert)
+    connector = PrometheusConnector(prometheus.url)
+    assert asyncio.run(connector.callees_of(alert, request.scope)) == callees
 
 
 HOSTILE = ("x\x00y", "\u202eevil", "a" * 100_000, "::1", "[fe80::1]:80", "localhost:80", "|||", "@")

@@ -11,6 +11,7 @@ import pytest
 
 from analysis.case.calls import CALLS_FILE
 from analysis.case.folder import json_bytes, read_case
+from analysis.errors import ConnectorError
 from analysis.requests.known_calls import known_calls
 from analysis.vocabulary import Alert, Scope, Window
 from bot.investigation.analyzing import analyze_with_calls
@@ -19,6 +20,7 @@ from bot.investigation.learning_calls import (
     LEARNED,
     MOST_CALLEES,
     EarlierCalls,
+    callees_now,
     learn_calls,
     with_callees,
 )
@@ -133,11 +135,11 @@ def test_services_that_it_was_seen_to_call_are_asked_about_unless_the_settings_t
         LearnedCall(a, b, "mesh", NOW - (1 + age) * DAY, "I1") for a, b, age in calls
     )
     callees = EarlierCalls(bot.store.engine, now, alert, SETTINGS).callees("web")
-    assert callees == [f"callee-{n}" for n in range(MOST_CALLEES)]
+    assert callees == [f"callee-{n}" for n in range(9)]
     scope = Scope(incident=Window(start=NOW, end=NOW), services=("web", "callee-3"))
     assert with_callees(scope, callees).services == (
         *("web", "callee-3"),
-        *(one for one in callees if one != "callee-3"),
+        *[one for one in callees if one != "callee-3"][:MOST_CALLEES],
     )
     configured = scope.model_copy(update={"calls": (("web", "db"),)})
     assert with_callees(configured, callees) == configured
@@ -159,3 +161,28 @@ def test_the_settings_are_asked_anew_each_time(bot: Bot, tmp_path: Path) -> None
     bot.cases.put(investigation.id, CALLS_FILE, json_bytes(calls))
     learn_calls(bot.store.engine, bot.cases, investigation, SETTINGS)
     assert LearnedCalls(bot.store.engine).everywhere() == []
+
+
+class QuickConnector(OneCall):
+    """Tells callees at once, fails, or never answers."""
+
+    async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
+        if self._callee is None:
+            raise ConnectorError("tracing", "callees", "no answer")
+        if self._callee == "never":
+            await asyncio.Event().wait()
+        return (self._callee, "cache")
+
+
+def test_whom_a_service_calls_now_is_asked_of_those_that_know_at_once() -> None:
+    alert = Alert(source="test", title="slow", started_at=NOW, service="web")
+    scope = Scope(incident=Window(start=NOW, end=NOW), services=("web",))
+
+    def told(*callees: str | None, service: str | None = "web") -> list[str]:
+        connectors = [OneCall("slow"), *(QuickConnector(callee) for callee in callees)]
+        about = alert.model_copy(update={"service": service})
+        return asyncio.run(callees_now(connectors, about, scope, deadline_s=0.2))
+
+    assert told("api", None, "db") == ["api", "cache", "db"]
+    assert told("never", "api") == []
+    assert told("api", service=None) == []
