@@ -35,6 +35,11 @@ class ListedCall:
     last_seen: datetime | None = None
     learned_in: str | None = None
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Caller and callee."""
+        return self.caller, self.callee
+
     def add(self, one: LearnedCall) -> None:
         """One more source's word of it."""
         self.sources.add(one.source)
@@ -73,17 +78,11 @@ def print_topology(settings: Settings, service: str | None, *, json_: bool) -> N
     if json_:
         json.dump([one.document() for one in calls], sys.stdout, indent=1)
         sys.stdout.write("\n")
-    elif calls:
-        sys.stdout.writelines(f"{line}\n" for line in _table([one.cells() for one in calls]))
-        if len(learned) >= MOST_GIVEN:
-            sys.stdout.write(f"Only the first {MOST_GIVEN:,} are shown; name a --service.\n")
-    else:
-        whose = (
-            f"who calls {one_line(wanted, LONGEST_CELL)} and whom it calls"
-            if wanted
-            else "who calls whom"
-        )
-        sys.stdout.write(f"Nothing is known of {whose}.\n{HOW_TO}\n")
+        return
+    for line in _lines(calls, wanted):
+        sys.stdout.write(f"{line}\n")
+    if len(learned) >= MOST_GIVEN:
+        sys.stdout.write(f"Only the first {MOST_GIVEN:,} are shown; name a --service.\n")
 
 
 def listed_calls(
@@ -94,15 +93,28 @@ def listed_calls(
     found: dict[tuple[object, ...], ListedCall] = {}
     for one in learned:
         key = (one.caller, one.callee, *sorted(one.place.items()))
-        found.setdefault(key, ListedCall(one.caller, one.callee, one.place)).add(one)
-    pairs = set(configured)
-    for listed in found.values():
-        if (listed.caller, listed.callee) in pairs:
-            listed.sources.add(CATALOGUE)
-    seen = {(listed.caller, listed.callee) for listed in found.values()}
-    only_configured = [ListedCall(*pair, sources={CATALOGUE}) for pair in pairs - seen]
-    every = [*found.values(), *only_configured]
-    return sorted(every, key=lambda one: (one.caller, one.callee, sorted(one.place.items())))
+        if key not in found:
+            found[key] = ListedCall(one.caller, one.callee, one.place)
+        found[key].add(one)
+    every = list(found.values())
+    for pair in configured:
+        same = [one for one in every if one.pair == pair]
+        for one_place in same:
+            one_place.sources.add(CATALOGUE)
+        if not same:
+            every.append(ListedCall(*pair, sources={CATALOGUE}))
+    return sorted(every, key=lambda one: (one.pair, sorted(one.place.items())))
+
+
+def _lines(calls: Sequence[ListedCall], wanted: str | None) -> Iterator[str]:
+    if calls:
+        yield from _table([one.cells() for one in calls])
+        return
+    whose = "who calls whom"
+    if wanted:
+        whose = f"who calls {one_line(wanted, LONGEST_CELL)} and whom it calls"
+    yield f"Nothing is known of {whose}."
+    yield HOW_TO
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from connectors.kubernetes.object_answers import (
     Ingress,
     IngressBackend,
     KubernetesService,
+    RouteSpec,
     selects,
 )
 from connectors.kubernetes.state_rows import NamespaceContents
@@ -136,10 +137,6 @@ def _variables(template: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
 
 
 def _services_in(name: str, value: str, space: str, there: ServicesThere) -> Iterator[str]:
-    for injected in islice(_INJECTED.finditer(value), MOST_HOSTS):
-        callee = there.at(injected[1].lower().replace("_", "-"), space)
-        if callee is not None:
-            yield callee
     for host in islice(_hosts(name, value), MOST_HOSTS):
         callee = there.at(host, space)
         if callee is not None:
@@ -147,6 +144,8 @@ def _services_in(name: str, value: str, space: str, there: ServicesThere) -> Ite
 
 
 def _hosts(name: str, value: str) -> Iterator[str]:
+    for found in _INJECTED.finditer(value):
+        yield found[1].lower().replace("_", "-")
     for found in _IN_URL.finditer(value):
         yield found[1]
     for found in _BARE.finditer(value):
@@ -156,23 +155,32 @@ def _hosts(name: str, value: str) -> Iterator[str]:
 
 
 def _routed(one: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
-    space = one.contents.name
     for ingress in one.ingresses:
-        given = ingress.spec.ingress_class_name if ingress.spec else None
-        router = NGINX if given == NGINX_CLASS else given or INGRESS
+        router = _router_of(ingress)
         for backend in _backends(ingress):
             name = backend.service.name if backend.service else ""
-            callee = there.ours.get((space, name))
+            callee = there.ours.get((one.contents.name, name))
             if callee is not None:
                 yield router, callee
     for route in one.routes:
-        spec = route.spec
-        gateways = [parent.name for parent in (spec.parent_refs if spec else None) or ()]
-        for rule in (spec.rules if spec else None) or ():
-            for ref in rule.backend_refs or ():
-                callee = there.ours.get((ref.namespace or space, ref.name))
-                if callee is not None:
-                    yield from ((gateway, callee) for gateway in gateways if gateway)
+        if route.spec is not None:
+            yield from _by_gateways(route.spec, one.contents.name, there)
+
+
+def _router_of(ingress: Ingress) -> str:
+    given = ingress.spec.ingress_class_name if ingress.spec else None
+    if given == NGINX_CLASS:
+        return NGINX
+    return given or INGRESS
+
+
+def _by_gateways(spec: RouteSpec, space: str, there: ServicesThere) -> Iterator[tuple[str, str]]:
+    gateways = [parent.name for parent in spec.parent_refs or () if parent.name]
+    for rule in spec.rules or ():
+        for ref in rule.backend_refs or ():
+            callee = there.ours.get((ref.namespace or space, ref.name))
+            if callee is not None:
+                yield from ((gateway, callee) for gateway in gateways)
 
 
 def _backends(ingress: Ingress) -> Iterator[IngressBackend]:
