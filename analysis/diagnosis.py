@@ -20,6 +20,7 @@ from analysis.ranking.discriminating_query import next_query
 from analysis.ranking.hypotheses import memory_findings
 from analysis.ranking.impact import assess_impact
 from analysis.ranking.ranking import rank_causes
+from analysis.ranking.unknown_calls import unknown_calls
 from analysis.ranking.verdicts import conclude
 from analysis.requests.topology import read_topology
 from analysis.states.same_lines import without_what_states_tell
@@ -84,6 +85,8 @@ def diagnose(case: Case) -> Diagnosis:
     conclusion = conclude(case, causes, findings, state, top, alert_gate(seen))
 
     told = memory_findings(case, findings, conclusion.confidence)
+    missing = conclusion.missing
+    about_calls = unknown_calls(case, facts.alert.service, topology)
     undecided = conclusion.verdict in (Verdict.CAUSE_FOUND, Verdict.INSUFFICIENT_EVIDENCE)
     return Diagnosis(
         verdict=conclusion.verdict,
@@ -91,7 +94,7 @@ def diagnose(case: Case) -> Diagnosis:
         causes=tuple(causes),
         findings=(*_kept(findings, causes, impact), *told, *observed(case.observations)),
         impact=impact,
-        missing=conclusion.missing,
+        missing=(*missing, about_calls) if undecided and about_calls else missing,
         next_query=next_query(case, causes, findings, topology) if undecided else None,
     )
 

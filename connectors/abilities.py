@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert
+from analysis.vocabulary import Alert, Scope
 
 
 @runtime_checkable
@@ -31,3 +31,16 @@ class KnowsRules(Protocol):
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert; None where the server has no such
         rule."""
+
+
+@runtime_checkable
+class KnowsCalls(Protocol):
+    """A connector whose server can tell quickly whom the alerting service calls."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+
+    async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
+        """Whom the alert's service calls, by name; none where the server does not know. Raises
+        ConnectorError."""

@@ -27,7 +27,7 @@ MOST_ATTRIBUTES, LONGEST_NAME, LONGEST_VALUE = 40, 100, 500
 TRACE_NAMES = ("trace_id", "traceID", "traceid", "traceId", "otelTraceID", "TraceId")
 """What labels and fields that hold a trace's id are called."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIMES = ("time", "start", "since")
+_TIMES = ("time", "start", "since", "last_seen")
 
 
 @dataclass

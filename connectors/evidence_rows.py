@@ -1,6 +1,6 @@
 """Rows of the evidence tables with their columns by name, in the order of `analysis.case.tables`.
 
-Times are aware datetimes, but for spans, whose ns count.
+Times are aware datetimes, but for spans and calls, whose ns count.
 """
 
 from __future__ import annotations
@@ -54,6 +54,17 @@ class LogRow(NamedTuple):
     level: str | None
     trace_id: str | None
     attributes: str | None
+
+
+class CallRow(NamedTuple):
+    """A row of the table `topology`: `source` tells that caller calls callee, and saw it last at
+    `last_seen`, in ns since 1970."""
+
+    caller: str
+    callee: str
+    source: str
+    last_seen: int | None
+    learned_in: str | None = None
 
 
 class StateRow(NamedTuple):

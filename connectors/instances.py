@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from connectors.abilities import KnowsAlerts, KnowsRules
+from connectors.abilities import KnowsAlerts, KnowsCalls, KnowsRules
 from connectors.base import Check, Collected, Connector, Missing, Request
 from connectors.instance_settings import InstanceSettings
 from connectors.limits import Limits
@@ -81,6 +81,13 @@ class ConnectorInstance:
             return alert
         with asking_instance(self._settings.name):
             return await self._connector.enrich(alert)
+
+    async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
+        """Whom the alert's service calls, as far as this instance knows. Raises ConnectorError."""
+        if not isinstance(self._connector, KnowsCalls) or self.objection(alert, scope) is not None:
+            return ()
+        with asking_instance(self._settings.name):
+            return await self._connector.callees_of(alert, scope)
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert. Raises ConnectorError."""

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
+from analysis.case.calls import CALLS_FILE, CallList, KnownCall
 from analysis.case.earlier import EARLIER_FILE, Earlier
 from analysis.case.observations import OBSERVATIONS_FILE, Observations
 from analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
@@ -81,7 +82,7 @@ class Case:
 
     @cached_property
     def topology(self) -> pl.DataFrame:
-        """caller, callee."""
+        """caller, callee; source, last_seen, learned_in."""
         return self._read("topology").rows
 
     @cached_property
@@ -239,6 +240,12 @@ def read_diagnosis(folder: Path) -> Diagnosis:
 def read_report(folder: Path) -> Report:
     """The stored report.json."""
     return _parse(Report, folder / "report.json")
+
+
+def read_calls(folder: Path) -> tuple[KnownCall, ...]:
+    """The stored calls.json; empty for a case of before there was one."""
+    path = folder / CALLS_FILE
+    return _parse(CallList, path).calls if path.exists() else ()
 
 
 def _read_evidence(path: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:

@@ -58,7 +58,11 @@ CHANGES = TableSchema(
     {"time": TIME, "service": _S, "kind": _S, "id": _S, "title": _S},
     {"author": _S, "link": _S, "files": _S, "diff": _S},
 )
-TOPOLOGY = TableSchema("topology", {"caller": _S, "callee": _S}, {})
+TOPOLOGY = TableSchema(
+    "topology",
+    {"caller": _S, "callee": _S},
+    {"source": _S, "last_seen": TIME, "learned_in": _S},
+)
 MONITORS = TableSchema(
     "monitors", {"monitor": _S, "service": _S, "state": _S, "since": TIME}, {"link": _S}
 )

@@ -14,8 +14,8 @@ from analysis.case.windows import Windows, log_windows, metric_windows, span_win
 from analysis.kinds.finding_details import LineDetails, StragglerDetails
 from analysis.logs.lines import log_texts
 from analysis.logs.masks import template_pattern
+from analysis.requests.known_calls import call_edges
 from analysis.requests.span_shifts import OWN_TIME
-from analysis.requests.topology import call_edges
 from analysis.vocabulary import Cause, Diagnosis, Finding
 from bot.answer.foreign_text import one_line
 

@@ -271,6 +271,21 @@ def capture(
     )
 
 
+@app.command()
+def topology(
+    service: Annotated[
+        str | None, typer.Option("--service", metavar="NAME", help="Only its callers and callees.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the calls as JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """Who calls whom: where that is known from, and when it was last seen."""
+    from bot.cli.topology_command import print_topology
+    from bot.settings import load_settings
+
+    print_topology(load_settings(config), service, json_=json_)
+
+
 add_operating_commands(app)
 
 

@@ -7,8 +7,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from analysis.case.calls import MOST_WRITTEN, CallList
 from analysis.case.folder import read_case, read_diagnosis
 from analysis.vocabulary import Diagnosis
+from connectors.alert_place import place_of
+
+
+def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
+    """Diagnose the case in `folder`; also who calls whom in it, and where that is."""
+    from analysis.diagnosis import diagnose
+    from analysis.requests.known_calls import known_calls
+
+    case = read_case(folder)
+    diagnosis = diagnose(case)
+    calls = known_calls(case)[:MOST_WRITTEN]
+    return diagnosis, CallList(place=place_of(case.alert), calls=calls)
 
 
 def analyze_case(folder: Path) -> Diagnosis:

@@ -20,6 +20,7 @@ from typing import Any, NotRequired, TypedDict
 from obstore.exceptions import BaseError
 
 from analysis.alert_signal.named import with_query, with_watched_signal
+from analysis.case.calls import CALLS_FILE
 from analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
 from analysis.case.runbooks import RUNBOOKS_FILE
 from analysis.errors import ConnectorError, FaultlineError
@@ -30,10 +31,18 @@ from bot.answer.exports.answered import ANSWERED_FILE, answer_times
 from bot.answer.guidance import with_guidance
 from bot.answer.outcome import Answer, Outcome, ReplyTarget
 from bot.answer.view import answer_view
-from bot.investigation.analyzing import analyze_case, render_chart
+from bot.investigation.analyzing import analyze_with_calls, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
 from bot.investigation.guiding import guided_scope, runbooks_said
+from bot.investigation.learning_calls import (
+    LEARNED,
+    EarlierCalls,
+    callees_now,
+    learn_calls,
+    says_callees,
+    with_callees,
+)
 from bot.investigation.model.writing import to_markdown, write_report
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
@@ -125,6 +134,8 @@ class InvestigationSteps:
             scope = with_related(
                 scope, [one.alert for one in investigation.related], self.context.settings
             )
+        if recorded is None:
+            scope = await self._with_callees(investigation, alert, scope)
         follow_ups = FollowUps(self.context.store.engine)
         scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation_id))
         connectors = worth_asking(self.context.connectors, alert, scope)
@@ -201,13 +212,19 @@ class InvestigationSteps:
         await self._resume(investigation_id)
         alert, scope = _opened(opened)
         parts = opened["connectors"] + ([CAPTURE] if opened.get("may_capture") else [])
+        investigation = await self._investigation(investigation_id)
+        if self.context.recorded is None:
+            earlier = self._earlier_calls(investigation, alert)
+            said = await in_thread(earlier.store_part, self.context.cases, investigation_id)
+            if said is not None:
+                parts.append(LEARNED)
+                await self._say(investigation_id, "learned calls", said)
         await in_thread(assemble, alert, scope, parts, self.context.cases, investigation_id)
         if opened.get("asks_model"):
             from bot.investigation.asking_model import forget_earlier
 
             await in_thread(forget_earlier, self.context, investigation_id)
         days = self.context.settings.investigation.memory_days
-        investigation = await self._investigation(investigation_id)
         args = (self.context.store.engine, self.context.cases, investigation, alert)
         apart = self.context.settings.login.isolation == "teams"
         said = await in_thread(recall_into_case, *args, days=days, apart=apart)
@@ -226,8 +243,9 @@ class InvestigationSteps:
             else []
         )
         async with self._checkout(investigation_id, without=read) as folder:
-            diagnosis = await self.context.pool.run(analyze_case, folder)
+            diagnosis, calls = await self.context.pool.run(analyze_with_calls, folder)
         await self._put(investigation_id, "findings.json", json_bytes(diagnosis))
+        await self._put(investigation_id, CALLS_FILE, json_bytes(calls))
         seconds = round(time.monotonic() - began, 3)
         said = (
             f"{len(diagnosis.findings)} findings, {diagnosis.verdict.replace('_', ' ')}, "
@@ -323,6 +341,13 @@ class InvestigationSteps:
         await in_thread(
             keep_in_memory, self.context.store.engine, self.context.cases, investigation, headline
         )
+        await in_thread(
+            learn_calls,
+            self.context.store.engine,
+            self.context.cases,
+            investigation,
+            self.context.settings,
+        )
         try:
             await self._put(investigation_id, ANSWERED_FILE, self._answered(investigation))
             await in_thread(self.context.cases.delete, investigation_id, PARTS)
@@ -332,6 +357,22 @@ class InvestigationSteps:
         ) as error:  # the answer was given; parts that stay only take room
             log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
         return "done"
+
+    async def _with_callees(
+        self, investigation: StoredInvestigation, alert: Alert, scope: Scope
+    ) -> Scope:
+        """The scope with the services that the alerting one is seen to call, now or earlier."""
+        if says_callees(scope):
+            return scope
+        asked = worth_asking(self.context.connectors, alert, scope)
+        now = await callees_now(asked, alert, scope, ENRICH_DEADLINE_S)
+        earlier = self._earlier_calls(investigation, alert)
+        before = await in_store(earlier.callees, alert.service)
+        return with_callees(scope, [*now, *before])
+
+    def _earlier_calls(self, investigation: StoredInvestigation, alert: Alert) -> EarlierCalls:
+        context = self.context
+        return EarlierCalls(context.store.engine, investigation, alert, context.settings)
 
     def _answered(self, investigation: StoredInvestigation) -> bytes:
         return json_bytes(answer_times(investigation, self.context.settings.server.public_url))

@@ -9,6 +9,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from bot.operating.engine_rows import EngineRows, Workflow
+from bot.store.call_tables import LearnedCallRow
 from bot.store.case_store import CaseStore
 from bot.store.conversation_rows import QuestionRow
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow
@@ -20,13 +21,15 @@ AT_ONCE = 50
 
 def delete_rows(session: Session, names: Sequence[str]) -> None:
     """Delete investigations from the store, inside a transaction; progress, posts, judgements, what
-    is remembered and what was asked go with them. Deliveries stay, without their names: a late
-    second one is still known as one."""
+    is remembered, calls that no other saw later and what was asked go with them. Deliveries stay,
+    without their names: a late second one is still known as one."""
     mine = DeliveryRow.investigation_id.in_(names)
     session.execute(update(DeliveryRow).where(mine).values(investigation_id=None))
     for name in names:
         rate_limited = SuppressedAlertRow.key.startswith(f"surplus:{name}:", autoescape=True)
         session.execute(delete(SuppressedAlertRow).where(rate_limited))
+    learned = LearnedCallRow.investigation_id.in_(names)
+    session.execute(delete(LearnedCallRow).where(learned))
     session.execute(delete(InvestigationRow).where(InvestigationRow.id.in_(names)))
 
 

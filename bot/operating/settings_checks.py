@@ -71,6 +71,13 @@ def _kept(settings: Settings) -> Iterator[CheckResult]:
             said,
             "raise retention.investigations_days or lower investigation.memory_days",
         )
+    if kept.calls_days < looked_at.learned_calls_days:
+        said = (
+            f"calls between services are deleted after {kept.calls_days:g} days, and are to be "
+            f"known for {looked_at.learned_calls_days:g}"
+        )
+        advice = "raise retention.calls_days or lower investigation.learned_calls_days"
+        yield CheckResult("note", "settings", said, advice)
     if 0 < kept.investigations_days * HOUR_DAYS < looked_at.join_hours:
         said = "investigations are deleted before their alerts stop joining them"
         yield CheckResult(

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from bot.operating.engine_rows import EngineRows
 from bot.operating.removing import delete_case, delete_rows, engine_work
 from bot.settings import Settings
+from bot.store.call_tables import LearnedCallRow
 from bot.store.case_store import CaseStore
 from bot.store.change_tables import ReportedChangeRow
 from bot.store.conversation_rows import QuestionRow, QuietThreadRow
@@ -62,6 +63,7 @@ class Sweep:
             ("progress", kept.progress_days, self.progress),
             ("deliveries", kept.deliveries_days, self.deliveries),
             ("changes", kept.changes_days, self.reported_changes),
+            ("calls", kept.calls_days, self.learned_calls),
             ("audit", self.settings.login.audit_days, self.audit),
             ("records", kept.investigations_days, self.records),
         )
@@ -150,6 +152,14 @@ class Sweep:
         """Changes that somebody reported."""
         row = ReportedChangeRow
         over = select(row.id).where(row.at < before).limit(BATCH)
+        return self._in_batches(
+            lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids))
+        )
+
+    def learned_calls(self, before: datetime) -> int:
+        """Calls between services that nobody has seen since."""
+        row = LearnedCallRow
+        over = select(row.id).where(row.last_seen < before).limit(BATCH)
         return self._in_batches(
             lambda s: s.scalars(over).all(), lambda ids: delete(row).where(row.id.in_(ids))
         )

@@ -28,6 +28,8 @@ class RetentionSettings(Section):
     and sent again."""
     changes_days: float = Field(default=90, ge=1, le=LONGEST_DAYS)
     """Changes that were reported to `/changes`."""
+    calls_days: float = Field(default=90, ge=1, le=LONGEST_DAYS)
+    """Calls between services, counted from when they were last seen."""
     engine_days: float = Field(default=14, ge=1, le=LONGEST_DAYS)
     """What the engine keeps of workflows that ended, for `faultline doctor`."""
     sweep_minutes: float = Field(default=60, ge=1, le=1_440)

@@ -144,6 +144,10 @@ class InvestigationSettings(Section):
     memory_days: float = Field(default=90, ge=0, le=36_500)
     """Earlier investigations not older than this are tested again on a new alert: docs/memory.md.
     0: none are."""
+    learned_calls_days: float = Field(default=30, ge=0, le=36_500)
+    """Calls between services that earlier investigations saw not longer ago than this are known to
+    a new one, where nothing collected tells of them: docs/who-calls-whom.md. 0: none are, and none
+    are remembered."""
 
 
 NAMED_TABLES: Mapping[str, type[Section]] = {

@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from analysis.case.folder import Case, read_case, read_diagnosis, read_report
+from analysis.case.folder import Case, read_calls, read_case, read_diagnosis, read_report
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report
 from bot.answer.view import answer_view
 from bot.answer.writer.earlier import is_memory
 from bot.store.store import Progress, StoredInvestigation
+from bot.web.call_map import CallMap, call_map
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.finding_view import FindingView, finding_view
 from bot.web.log_lanes import read_log_counts
@@ -107,6 +108,7 @@ class InvestigationView:
     claims: tuple[Claim, ...] = ()
     next_steps: tuple[Claim, ...] = ()
     timeline: Timeline | None = None
+    call_map: CallMap | None = None
     earlier: EarlierView = NOTHING_EARLIER
     findings: tuple[FindingView, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -197,7 +199,9 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
         ]
         about = (case.alert.started_at, case.alert.title, case.scope.incident)
         timeline = build_timeline(*about, diagnosis, changes, joined, logs)
-        view = replace(view, timeline=timeline)
+        calls = _read(lambda: read_calls(folder), troubles) or ()
+        drawn = call_map(case.alert, diagnosis, calls)
+        view = replace(view, timeline=timeline, call_map=drawn)
     return replace(view, troubles=tuple(dict.fromkeys(troubles)))
 
 

@@ -20,6 +20,8 @@ from connectors.aws.evidence import AwsEvidence, cut_note, words
 from connectors.aws.segments import spans_of
 from connectors.aws.session import AwsPlace
 from connectors.base import Item
+from connectors.collection_builder import nanoseconds
+from connectors.evidence_rows import CallRow
 
 SLICES = 4
 """A window is asked in that many parts: X-Ray answers from its end, and the first pages would hold
@@ -73,7 +75,10 @@ async def graph_of(calls: AwsCalls, place: AwsPlace, scope: Scope, ours: OurName
     except FaultlineError as error:
         found.lacks("topology", query, error)
         return found
-    rows = found.add("topology", edges(objects(page.entries), ours)[:MOST_EDGES])
+    pairs = edges(objects(page.entries), ours)[:MOST_EDGES]
+    seen = nanoseconds(window.end)
+    calls_seen = [CallRow(caller, callee, "xray", seen) for caller, callee in pairs]
+    rows = found.add("topology", calls_seen)
     cut = cut_note(len(page.entries), more=page.more, what="services")
     link = service_map_link(place.region, window)
     found.items.append(Item("topology", query, window, link, rows=rows, cut=cut))

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 MOST_SERVICES = 8
 """Services of the scope that are asked about."""
+TIMES = ("time", "start", "since", "last_seen")
 SKEW = timedelta(minutes=1)
 """Asked beyond the window's end: clocks differ, and the latest lines count."""
 
@@ -64,7 +65,7 @@ class DatadogEvidence:
         """Rows of a table in its canonical order of columns; times are ns since 1970 or aware
         datetimes."""
         schema = dict(SCHEMAS[name].columns)
-        times = [column for column in ("time", "start", "since") if column in schema]
+        times = [column for column in TIMES if column in schema]
         # Whole numbers reach ns exactly; polars rounds what it takes from a datetime.
         raw: dict[str, pl.DataType] = {**schema, **{column: pl.Int64() for column in times}}
         table = pl.DataFrame([_in_ns(row) for row in rows], schema=raw, orient="row")

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import polars as pl
 
 from connectors.base import Item
+from connectors.collection_builder import nanoseconds
 from connectors.datadog.calls import RELATIONS
 from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from connectors.datadog.values import table, text
-from connectors.evidence_rows import readable
+from connectors.evidence_rows import CallRow, readable
 
 PAGE = 100
 MOST_ASKED = 3
@@ -48,7 +50,10 @@ async def _relations(inquiry: DatadogInquiry, theirs: str, side: str) -> Datadog
     answer = await inquiry.ask(RELATIONS, RelationsAnswer, **given)
     relations = answer.data or []
     found = DatadogEvidence()
-    edges = readable(_edge(inquiry, table(one.get("attributes"))) for one in relations)
+    pairs = readable(_edge(inquiry, table(one.get("attributes"))) for one in relations)
+    # The catalog does not say when a relation was seen: it holds when it is asked.
+    asked_at = nanoseconds(inquiry.incident.end)
+    edges = [CallRow(caller, callee, "datadog", asked_at) for caller, callee in pairs]
     count = found.add("topology", edges)
     cut = f"only the first {PAGE} relations were asked" if len(relations) >= PAGE else None
     query = f"relations, {side.removeprefix('filter_')}=service:{theirs}"
@@ -63,7 +68,7 @@ def called_by(found: DatadogEvidence, service: str) -> tuple[str, ...]:
     for name, part in found.parts:
         if name != "topology":
             continue
-        called |= {callee for caller, callee in part.iter_rows() if caller == service}
+        called |= set(part.filter(pl.col("caller") == service)["callee"])
     return tuple(sorted(called))[:MOST_CALLED]
 
 

@@ -29,7 +29,7 @@ from connectors.collection_builder import (
     split,
     trace_of,
 )
-from connectors.evidence_rows import SpanTableRow
+from connectors.evidence_rows import CallRow, SpanTableRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.jaeger.settings import JaegerSettings
 from connectors.jaeger.span_places import place_tags
@@ -317,7 +317,9 @@ class JaegerConnector:
         cut = None
         if len(kept) > MOST_EDGES:
             cut = f"{len(kept) - MOST_EDGES} of {len(kept)} left out"
-        count = collection.add("topology", kept[:MOST_EDGES])
+        seen = nanoseconds(window.end)
+        rows = [CallRow(caller, callee, "jaeger", seen) for caller, callee in kept[:MOST_EDGES]]
+        count = collection.add("topology", rows)
         link = f"{self._page}/dependencies"
         collection.items.append(
             Item("topology", ask.edges_query(window), window, link, rows=count, cut=cut)

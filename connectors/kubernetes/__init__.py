@@ -7,6 +7,6 @@ CONNECTOR = ConnectorType(
     name="kubernetes",
     settings=KubernetesSettings,
     build="connectors.kubernetes.connector:build",
-    kinds=("logs", "changes", "monitors", "states"),
+    kinds=("logs", "changes", "monitors", "states", "topology"),
     docs="kubernetes.md",
 )

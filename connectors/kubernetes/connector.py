@@ -67,7 +67,13 @@ class KubernetesConnector:
     """`workloads` by our name of the service; `jobs`: patterns of a training job's pods."""
 
     name = VENDOR
-    kinds: tuple[EvidenceKind, ...] = ("logs", "changes", "monitors", "states")
+    kinds: tuple[EvidenceKind, ...] = (
+        "logs",
+        "changes",
+        "monitors",
+        "states",
+        "topology",
+    )
 
     def __init__(
         self,

@@ -68,6 +68,7 @@ class ClusterInquiry:
             "changes": [],
             "monitors": [],
             "states": [],
+            "topology": [],
         }
         self._items: list[Item] = []
         self._missing: list[Missing] = []
@@ -333,6 +334,11 @@ class ClusterInquiry:
             link = self._link(row.namespace or "", row.kind, row.name)
             self._tables["states"].append(row._replace(link=link))
         self._items += inquiry.items(self._window)
+        calls = inquiry.calls(self._scope.incident.end)
+        if calls:
+            self._tables["topology"] += calls
+            query = "Services, ingresses, routes and addresses that containers are given"
+            self._items.append(Item("topology", query, rows=len(calls)))
 
     def _contents(self, space: str) -> NamespaceContents:
         pods_there = {}

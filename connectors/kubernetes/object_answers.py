@@ -103,8 +103,9 @@ class IngressTls(Struct):
 
 
 class IngressSpec(Struct):
-    """Where requests from outside go."""
+    """Where requests from outside go, and the class of the controller that routes them."""
 
+    ingress_class_name: str | None = None
     default_backend: IngressBackend | None = None
     rules: list[IngressRule] | None = None
     tls: list[IngressTls] | None = None
@@ -133,8 +134,9 @@ class RouteRule(Struct):
 
 
 class RouteSpec(Struct):
-    """The rules of an HTTPRoute."""
+    """The gateways and the rules of an HTTPRoute."""
 
+    parent_refs: list[BackendRef] | None = None
     rules: list[RouteRule] | None = None
 
 

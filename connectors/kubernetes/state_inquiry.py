@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Item
-from connectors.evidence_rows import StateRow
+from connectors.evidence_rows import CallRow, StateRow
 from connectors.kubernetes.answers import Named, Node, Scaler
 from connectors.kubernetes.claim_facts import claim_facts
 from connectors.kubernetes.node_facts import node_facts
@@ -31,6 +32,7 @@ from connectors.kubernetes.object_answers import (
 from connectors.kubernetes.pod_facts import pod_facts
 from connectors.kubernetes.policy_facts import CallerPods, policy_facts
 from connectors.kubernetes.route_facts import Routes, certificate_facts, route_facts
+from connectors.kubernetes.service_references import ReferringObjects, service_references
 from connectors.kubernetes.session import replayed
 from connectors.kubernetes.state_rows import NamespaceContents
 from connectors.kubernetes.workload_facts import (
@@ -131,6 +133,7 @@ class StateInquiry:
     fetch: ListObjects
     nodes: Sequence[Node]
     """Those that pods in scope run on, which were read already."""
+    _referring: dict[str, ReferringObjects] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
     _cut: dict[str, str | None] = field(default_factory=dict)
 
@@ -145,6 +148,10 @@ class StateInquiry:
             rows += found
         rows += await self._of_nodes(contents, rows)
         return list(dict.fromkeys(rows))
+
+    def calls(self, end: datetime) -> list[CallRow]:
+        """Who calls whom, as the objects that were listed declare it."""
+        return service_references([one for _, one in sorted(self._referring.items())], end)
 
     def items(self, window: Window) -> list[Item]:
         """One item of evidence for each list."""
@@ -167,6 +174,12 @@ class StateInquiry:
         by_name: dict[str, Any] = {}
         for one, answer in zip(STATE_LISTS, answers, strict=True):
             by_name[one.resource] = _whole(answer)
+        self._referring[space] = ReferringObjects(
+            contents,
+            by_name["services"] or (),
+            by_name["ingresses"] or (),
+            by_name["httproutes"] or (),
+        )
         rows = _facts(contents, by_name, scalers, pods)
         if namespaces is not None:
             rows += namespace_facts(contents, namespaces[0])

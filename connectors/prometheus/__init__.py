@@ -7,6 +7,6 @@ CONNECTOR = ConnectorType(
     name="prometheus",
     settings=PrometheusSettings,
     build="connectors.prometheus.connector:build",
-    kinds=("metrics", "monitors"),
+    kinds=("metrics", "monitors", "topology"),
     docs="prometheus.md",
 )

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,6 +22,7 @@ from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.alert_place import place_labels, place_of
 from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.collection_builder import CollectionBuilder
 from connectors.gpu_metrics import PROMETHEUS as GPU_METRICS
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.joined_windows import merged
@@ -51,6 +54,7 @@ from connectors.prometheus.series import (
     metrics_table,
     monitors_table,
 )
+from connectors.prometheus.service_calls import service_calls
 from connectors.prometheus.settings import PrometheusSettings
 from connectors.server_access import ANYONE, ServerAccess
 from connectors.shared_settings import SharedSettings
@@ -118,7 +122,7 @@ class PrometheusConnector:
     same signal."""
 
     name = "prometheus"
-    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors")
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "topology")
 
     def __init__(
         self,
@@ -163,8 +167,10 @@ class PrometheusConnector:
             # Whoever has nothing in the alert's place may run in another one.
             elsewhere = self._elsewhere(available, asked, request.scope, place)
             await self._ask_all(session, elsewhere, request.scope, spans)
-        asked += elsewhere
-        metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
+            asked += elsewhere
+            metrics, rows = metrics_table(asked, request.scope.services, self.limits.max_rows)
+            known = metrics["service"].drop_nulls().unique().to_list()
+            calls = (await self._calls(session, names, request, known, spans)).collected()
         items, gaps = self._items(asked, rows, spans)
         for service in _without(request.scope.services, metrics):
             gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
@@ -173,8 +179,44 @@ class PrometheusConnector:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))
         elif "ALERTS" in names:
             items.append(self._item("monitors", alerts, monitors.height, spans))
-        tables = {"metrics": metrics, "monitors": monitors}
-        return Collected(tables, tuple(items), (*missing, *gaps))
+        tables = {"metrics": metrics, "monitors": monitors, **calls.tables}
+        gaps += calls.missing
+        return Collected(tables, (*items, *calls.items), (*missing, *gaps))
+
+    async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
+        """Whom the alert's service calls, by the metrics that name both sides."""
+        windows = [scope.incident]
+        lately = scope.model_copy(update={"baseline": (), "baseline_spans": ()})
+        async with self._http.open() as session:
+            names = await self._names(session, windows)
+            request = Request(alert, lately, Path())
+            calls = await self._calls(session, names, request, scope.services, windows)
+        own = {
+            callee
+            for caller, callee, *_ in calls.rows.get("topology", ())
+            if caller == alert.service
+        }
+        return tuple(sorted(own))
+
+    async def _calls(
+        self,
+        session: HttpSession,
+        names: frozenset[str],
+        request: Request,
+        services: Sequence[str],
+        spans: Sequence[Window],
+    ) -> CollectionBuilder:
+        """Who calls whom, where metrics name both sides."""
+
+        async def ask(text: str, window: Window) -> Iterable[Mapping[str, str]]:
+            return [one.metric for one in await self._instant(session, text, window.end)]
+
+        async def labels_of(metric: str) -> Sequence[str]:
+            return await self._labels(session, metric, spans)
+
+        place = place_of(request.alert)
+        links = partial(self._link, spans=spans)
+        return await service_calls(names, request.scope, place, services, ask, labels_of, links)
 
     async def _known_names(
         self,

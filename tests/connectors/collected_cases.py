@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import SCHEMAS, write_table
+from analysis.case.tables import SCHEMAS, conform, write_table
 from analysis.diagnosis import diagnose
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
 from connectors.base import Collected, Connector, Request, collect_one
@@ -27,6 +27,13 @@ def collected(
         source="test", title="Checkout fails", started_at=ALERT_AT, service="checkout"
     )
     return asyncio.run(collect_one(connector, request_for(folder, services=services, alert=alert)))
+
+
+def calls_in(found: Collected, source: str) -> list[tuple[str, str]]:
+    """Caller and callee of the calls that this source tells of, each with the time it saw it."""
+    told = conform(found.tables["topology"], "topology", "topology").filter(source=source)
+    assert told["last_seen"].null_count() == 0
+    return sorted(told.select("caller", "callee").iter_rows())
 
 
 def diagnosed(

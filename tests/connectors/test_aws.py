@@ -22,6 +22,7 @@ from connectors.aws import connector as aws
 from connectors.aws.operations import ACTIONS
 from connectors.base import Collected, Request, collect_one
 from connectors.limits import Limits
+from tests.connectors.collected_cases import calls_in
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import aws as stand_in
 from tests.connectors.stand_ins.aws import ALARM, AwsStandIn
@@ -226,7 +227,7 @@ def test_spans_are_an_even_sample_of_both_windows(collected: Collected) -> None:
     assert set(spans["service"]) == {"checkout", "orders"}
     details = [item.details for item in collected.items if item.kind == "spans"]
     assert sorted(int(one["of them with a fault"]) for one in details) == [0, 28]
-    assert collected.tables["topology"].rows() == [("checkout", "orders")]
+    assert calls_in(collected, "xray") == [("checkout", "orders")]
 
 
 def test_the_deployment_is_found_to_be_the_cause(collected: Collected, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from analysis.vocabulary import Alert
 from bot.settings import Settings
 from connectors.jaeger import CONNECTOR
 from connectors.jaeger.connector import JaegerConnector
-from tests.connectors.collected_cases import collected, diagnosed
+from tests.connectors.collected_cases import calls_in, collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import jaeger as stand_in
@@ -34,7 +34,7 @@ def test_spans_of_both_windows_and_who_calls_whom(server: LocalServer, tmp_path:
     stand_in.serve(server)
     found = collected(tmp_path, connector(server), services=("checkout", "cart"))
     assert found.missing == ()
-    assert found.tables["topology"].rows() == [("checkout", "cart")]
+    assert calls_in(found, "jaeger") == [("checkout", "cart")]
     spans = conform(found.tables["spans"], "spans", "spans")
     assert spans.select("trace_id", "span_id").is_duplicated().sum() == 0
     calls = spans.filter(pl.col("service") == "cart")
@@ -95,7 +95,7 @@ def test_a_server_with_the_v3_api_alone(server: LocalServer, tmp_path: Path, wra
     stand_in.serve_v3(server, wrapped=wrapped)
     found = collected(tmp_path, connector(server), services=("checkout", "cart"))
     assert found.missing == ()
-    assert found.tables["topology"].rows() == [("checkout", "cart")]
+    assert calls_in(found, "jaeger") == [("checkout", "cart")]
     assert set(found.tables["spans"]["service"]) == {"checkout", "cart"}
     asked = next(a.query for a in server.asked if a.path == "/api/v3/traces")
     assert asked["query.service_name"] == asked["query.serviceName"]
@@ -121,7 +121,7 @@ def test_spans_of_a_service_with_an_alias_carry_our_name(
         services=("basket", "x"),
     )
     assert set(found.tables["spans"]["service"]) == {"checkout", "basket"}
-    assert found.tables["topology"].rows() == [("checkout", "basket")]
+    assert calls_in(found, "jaeger") == [("checkout", "basket")]
     assert [gap.query for gap in found.missing if gap.kind == "spans"] == ["x"]
 
 

@@ -425,7 +425,7 @@ def test_a_refused_token_says_so_for_everything_and_is_not_quoted(
 ) -> None:
     cluster.refusal = refused(401, f"Unauthorized {TOKEN}")
     found = collect(cluster, tmp_path)
-    assert {m.kind for m in found.missing} == {"logs", "changes", "monitors", "states"}
+    assert {m.kind for m in found.missing} == set(KubernetesConnector.kinds)
     assert "authentication failed" in reasons(found)
     assert TOKEN not in repr(found)
 

@@ -41,6 +41,8 @@ FIELDS = (
     "monitors.link",
     "topology.caller",
     "topology.callee",
+    "topology.source",
+    "topology.learned_in",
     "gaps.reason",
     "gaps.query",
     "evidence.query",
@@ -94,6 +96,8 @@ def incident(folder: Path, text_of: Text) -> Case:
             {
                 "caller": f"cron {text_of('topology.caller')}",
                 "callee": f"store {text_of('topology.callee')}",
+                "source": text_of("topology.source"),
+                "learned_in": text_of("topology.learned_in"),
             },
         ],
         monitors=[

@@ -1,6 +1,8 @@
 """The plainest live incident: a dependency becomes slow after its own deploy, and its caller times
 out. Told to a real Prometheus that scrapes every 15 s, every minute or every two, and that knows
-one cluster or, beside it, a larger one in which all is well.
+one cluster or, beside it, a larger one in which all is well. Who calls whom stands in the settings,
+or nobody wrote it down: then Prometheus has the metrics of a service graph, or an earlier
+investigation saw the calls.
 
 web calls checkout, checkout calls payments and inventory. From the onset on payments takes 2.3 s
 (p99) instead of 75 ms; checkout gives up after 1 s. "Deploy payments v2.3.1" lies 40 s before. A
@@ -9,18 +11,24 @@ restart 12 minutes earlier left a dip in the request rate that has long recovere
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
 
 from analysis.case.folder import Case, read_case
-from analysis.vocabulary import Alert, Diagnosis, Scope, Verdict, Window
-from connectors.base import Request
+from analysis.requests.known_calls import known_calls
+from analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope, Verdict, Window
+from bot.investigation.learning_calls import callees_now, learned_evidence, with_callees
+from bot.store.learned_calls import LearnedCall
+from connectors.base import Check, Collected, Connector, Request
+from connectors.limits import Limits
 from connectors.pagerduty.connector import PagerDutyConnector
 from connectors.prometheus.connector import PrometheusConnector
 from loopback.pagerduty import LoopbackPagerDuty
@@ -28,6 +36,11 @@ from loopback.server import serve_in_thread
 from tests.connectors.collected_cases import diagnosed_request
 from tests.connectors.conftest import ALERT_AT, OpenMetrics, running_prometheus
 
+SOURCE_OF = {
+    "settings": ("catalogue",),
+    "service graph": ("service_graph",),
+    "earlier investigation": ("mesh",),
+}
 TO_DEPLOY = timedelta(seconds=40)
 TO_DIP = timedelta(minutes=12)
 LEAST_TO_ALERT_S = 240
@@ -60,12 +73,21 @@ FAILED_AFTER = {"checkout": 0.26, "web": 0.09}
 """Share of failed requests: a quarter of payments' answers take longer than the time-out."""
 
 
+KnownBy = Literal["settings", "service graph", "earlier investigation"]
+CALLS_FROM: dict[KnownBy, str] = {
+    "settings": "",
+    "service graph": "-learned-from-a-service-graph",
+    "earlier investigation": "-learned-earlier",
+}
+
+
 @dataclass(frozen=True)
 class Installation:
     """How often is scraped, and how much more traffic the healthy cluster has, if there is one."""
 
     interval_s: int
     healthy_cluster: int = 0
+    known_by: KnownBy = "settings"
 
     @property
     def onset(self) -> datetime:
@@ -74,10 +96,18 @@ class Installation:
         return ALERT_AT - timedelta(seconds=to_alert_s)
 
     def __str__(self) -> str:
-        return f"{self.interval_s}s" + ("-two-clusters" if self.healthy_cluster else "")
+        clusters = "-two-clusters" if self.healthy_cluster else ""
+        return f"{self.interval_s}s{clusters}" + CALLS_FROM[self.known_by]
 
 
-INSTALLATIONS = [Installation(15), Installation(60), Installation(120), Installation(60, 9)]
+INSTALLATIONS = [
+    Installation(15),
+    Installation(60),
+    Installation(120),
+    Installation(60, 9),
+    Installation(60, 9, "service graph"),
+    Installation(60, 0, "earlier investigation"),
+]
 
 
 def samples(installation: Installation) -> str:
@@ -109,6 +139,17 @@ def _add_cluster(
             good, bad = good + count - failed, bad + failed
             buckets += _latencies(rng, service, count, late=late)
             _add(series, f'service="{service.name}"{place}', t, good, bad, buckets)
+            if installation.known_by == "service graph":
+                _add_calls(series, service, place, t, good + bad)
+
+
+def _add_calls(
+    series: OpenMetrics, callee: SimulatedService, place: str, t: int, count: int
+) -> None:
+    for caller, called in CALLS:
+        if called == callee.name:
+            labels = f'client="{caller}",server="{called}",connection_type=""{place}'
+            series.add("traces_service_graph_request_total", "counter", labels, count, t)
 
 
 def _latencies(
@@ -149,12 +190,18 @@ def answered(
     url, stop = serve_in_thread(pagerduty.app)
     try:
         with running_prometheus(folder / "prometheus", samples(installation)) as prometheus:
-            diagnosis = diagnosed_request(
-                folder / "case",
-                _request(folder / "case", title),
+            connectors: list[Connector] = [
                 PrometheusConnector(prometheus.url),
                 PagerDutyConnector("token", url),
-            )
+            ]
+            asked = _request(folder / "case", title, installation)
+            now = callees_now(connectors, asked.alert, asked.scope, deadline_s=30)
+            callees = asyncio.run(now)
+            if installation.known_by == "earlier investigation":
+                connectors.append(EarlierInvestigation())
+                callees = [callee for caller, callee in CALLS if caller == "checkout"]
+            asked = replace(asked, scope=with_callees(asked.scope, callees))
+            diagnosis = diagnosed_request(folder / "case", asked, *connectors)
             yield read_case(folder / "case"), diagnosis
     finally:
         stop()
@@ -165,7 +212,23 @@ def diagnosis(answered: tuple[Case, Diagnosis]) -> Diagnosis:
     return answered[1]
 
 
-def _request(folder: Path, title: str) -> Request:
+class EarlierInvestigation:
+    """Brings the calls that were seen three days ago, as the bot's own memory does."""
+
+    name = "learned"
+    kinds: tuple[EvidenceKind, ...] = ("topology",)
+    limits = Limits()
+
+    async def collect(self, request: Request) -> Collected:
+        seen = ALERT_AT - timedelta(days=3)
+        calls = [LearnedCall(*pair, "mesh", seen, "20260227-120000-abcdef") for pair in CALLS]
+        return learned_evidence(calls)
+
+    async def check(self) -> Check:
+        return Check(self.name, True, "")
+
+
+def _request(folder: Path, title: str, installation: Installation) -> Request:
     alert = Alert(
         source="pagerduty",
         id=INCIDENT,
@@ -175,13 +238,28 @@ def _request(folder: Path, title: str) -> Request:
         labels={"cluster": "prod-eu"},
     )
     start = ALERT_AT - timedelta(minutes=30)
+    is_configured = installation.known_by == "settings"
     scope = Scope(
         incident=Window(start=start, end=ALERT_AT + timedelta(seconds=30)),
         baseline=(Window(start=start - timedelta(hours=2), end=start),),
-        services=("checkout", "inventory", "payments"),
-        calls=CALLS,
+        services=("checkout", "inventory", "payments") if is_configured else ("checkout",),
+        calls=CALLS if is_configured else (),
     )
     return Request(alert, scope, folder)
+
+
+def test_it_is_known_that_checkout_calls_payments_and_from_where(
+    answered: tuple[Case, Diagnosis], request: pytest.FixtureRequest
+) -> None:
+    case, diagnosis = answered
+    installation: Installation = request.node.callspec.params["answered"]
+    calls = {call.pair: call for call in known_calls(case)}
+    assert set(calls) == set(CALLS)
+    found = calls["checkout", "payments"]
+    assert found.sources == SOURCE_OF[installation.known_by]
+    is_remembered = installation.known_by == "earlier investigation"
+    assert (found.learned_in is not None) == is_remembered
+    assert any("3 days ago" in line for line in diagnosis.missing) == is_remembered
 
 
 def test_a_cause_is_found(diagnosis: Diagnosis) -> None:

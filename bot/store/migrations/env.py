@@ -7,10 +7,10 @@ from typing import Any
 
 from alembic import context
 
-from bot.store import change_tables, conversation_rows, storm_tables, visitor_tables
+from bot.store import call_tables, change_tables, conversation_rows, storm_tables, visitor_tables
 from bot.store.models import Base
 
-DESCRIBED_BESIDE = (change_tables, conversation_rows, storm_tables, visitor_tables)
+DESCRIBED_BESIDE = (call_tables, change_tables, conversation_rows, storm_tables, visitor_tables)
 """Modules whose tables stand in files of their own: importing them makes them known."""
 
 LISTED = ("ix_investigations_listed", "ix_investigations_service", "ix_investigations_source")

@@ -18,6 +18,7 @@ from bot.settings import Settings
 from bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
 from bot.store.conversations import Conversations, NewQuestion
 from bot.store.labels import Labels
+from bot.store.learned_calls import LearnedCall, LearnedCalls
 from bot.store.listing import Listing, ListingFilter
 from bot.store.memory import Memory
 from bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
@@ -271,3 +272,10 @@ def test_reported_changes_go_when_they_are_old(installation: Installation) -> No
     changes.report(told)
     assert sweep(installation)["changes"] == 1
     assert [one.id for one in changes.between(NOW - 400 * DAY, NOW)] == ["v1"]
+
+
+def test_learned_calls_go_when_nobody_has_seen_them_for_long(installation: Installation) -> None:
+    calls = LearnedCalls(installation.store.engine)
+    calls.learn(LearnedCall("a", f"b{n}", "mesh", NOW - n * DAY, "I1") for n in (1, 91))
+    assert sweep(installation)["calls"] == 1
+    assert [one.callee for one in calls.everywhere()] == ["b1"]

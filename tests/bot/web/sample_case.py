@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from analysis.case.calls import CALLS_FILE, CallList, KnownCall
 from analysis.case.folder import write_evidence, write_json
 from analysis.case.tables import write_table
 from analysis.vocabulary import (
@@ -79,6 +80,25 @@ GAPS = (
         query="spans of payment",
         reason="HTTP 403: the key lacks the scope apm_read",
     ),
+)
+EARLIER_ID = "20261115-031200-abcdef"
+CALLS = (
+    KnownCall(
+        caller="checkout",
+        callee="payment",
+        sources=("catalogue", "spans"),
+        last_seen=ALERT_AT,
+    ),
+    KnownCall(caller="checkout", callee="cart", sources=("mesh",), last_seen=ALERT_AT),
+    KnownCall(
+        caller="web-storefront-frontend",
+        callee="checkout",
+        sources=("ingress",),
+        last_seen=ALERT_AT - timedelta(days=5),
+        learned_in=EARLIER_ID,
+    ),
+    KnownCall(caller="payment", callee="payment-db", sources=("client_spans",)),
+    KnownCall(caller="elsewhere", callee="another", sources=("mesh",)),
 )
 FINDINGS = (
     Finding(
@@ -269,6 +289,7 @@ def write_sample_case(
     write_table(folder, "metrics", _metrics())
     write_table(folder, "logs", _logs())
     write_table(folder, "changes", _changes())
+    write_json(folder / CALLS_FILE, CallList(calls=CALLS))
     write_json(folder / "findings.json", diagnosis)
     write_json(folder / "report.json", report)
     (folder / "label.json").write_text('{"cause": "the truth"}')

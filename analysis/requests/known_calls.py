@@ -1,0 +1,144 @@
+"""Every call between services that a case tells of: where it is known from, and when it was last
+seen.
+
+One pair of services is one call, whoever tells of it. What an earlier investigation learned counts
+only where nothing collected now tells of the pair, and never against the service catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from analysis.case.calls import (
+    CATALOGUE,
+    CLIENT_SPANS,
+    METRIC_LABELS,
+    NOT_RECORDED,
+    SPANS,
+    KnownCall,
+)
+from analysis.case.folder import Case
+from analysis.metrics.labels import labels_of
+from analysis.requests.peers import peer_calls
+from analysis.requests.visits import visits_of
+
+LABELS = (
+    ("client", "server"),
+    ("source_workload", "destination_workload"),
+    ("source_app", "destination_app"),
+    ("source_service_name", "destination_service_name"),
+    ("client_service", "server_service"),
+)
+"""Caller and callee among a metric's labels: Tempo's service graphs, Istio's standard metrics."""
+Pair = tuple[str, str]
+_MADE = "known calls"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """One source's word of a call."""
+
+    pair: Pair
+    source: str
+    last_seen: datetime | None = None
+    learned_in: str | None = None
+
+
+def known_calls(case: Case) -> tuple[KnownCall, ...]:
+    """The calls of the case, sorted; without self-calls and calls of a nameless service."""
+    made: tuple[KnownCall, ...] | None = case.derived.get(_MADE)
+    if made is None:
+        made = case.derived[_MADE] = tuple(_calls(case))
+    return made
+
+
+def _calls(case: Case) -> Iterator[KnownCall]:
+    in_table = list(_in_table(case.topology))
+    now = [one for one in in_table if one.learned_in is None]
+    now += [_Told(pair, CATALOGUE) for pair in case.scope.calls]
+    now += _in_spans(case)
+    if not any(_is_call(one.pair) for one in now):
+        now = [_Told(pair, METRIC_LABELS) for pair in labelled_edges(case.metrics)]
+    pairs = {one.pair for one in now}
+    # Who learned that a calls b, and reads in the settings that b calls a, learned it wrongly.
+    settled = pairs | {(callee, caller) for caller, callee in case.scope.calls}
+    earlier = [one for one in in_table if one.learned_in and one.pair not in settled]
+    yield from _merged([*now, *earlier])
+
+
+def _merged(told: Iterable[_Told]) -> Iterator[KnownCall]:
+    by_pair: dict[Pair, list[_Told]] = {}
+    for one in told:
+        if _is_call(one.pair):
+            by_pair.setdefault(one.pair, []).append(one)
+    for pair, own in sorted(by_pair.items()):
+        sources = tuple(sorted({one.source for one in own}))
+        seen = [one.last_seen for one in own if one.last_seen is not None]
+        yield KnownCall(
+            caller=pair[0],
+            callee=pair[1],
+            sources=sources,
+            last_seen=max(seen, default=None),
+            learned_in=own[0].learned_in,
+        )
+
+
+def _is_call(pair: Pair) -> bool:
+    caller, callee = pair
+    return bool(caller and callee and caller != callee)
+
+
+def _in_table(table: pl.DataFrame) -> Iterator[_Told]:
+    columns = table.select("caller", "callee", "source", "last_seen", "learned_in")
+    for caller, callee, source, seen, learned_in in columns.iter_rows():
+        yield _Told((caller, callee), source or NOT_RECORDED, seen, learned_in or None)
+
+
+def _in_spans(case: Case) -> Iterator[_Told]:
+    if not case.spans.height:
+        return
+    yield from _last_seen(call_edges(case.spans), SPANS)
+    yield from _last_seen(peer_calls(visits_of(case)), CLIENT_SPANS)
+
+
+def _last_seen(calls: pl.DataFrame, source: str) -> Iterator[_Told]:
+    latest = calls.group_by("caller", "callee").agg(pl.col("start").max())
+    for caller, callee, seen in latest.iter_rows():
+        yield _Told((caller, callee), source, seen)
+
+
+def labelled_edges(metrics: pl.DataFrame) -> list[Pair]:
+    """(caller, callee) of every series whose labels name both."""
+    found = set()
+    for text in metrics["labels"].drop_nulls().unique().to_list():
+        labels = labels_of(text)
+        for caller, callee in LABELS:
+            a, b = labels.get(caller), labels.get(callee)
+            if a is not None and b is not None:
+                found.add((a, b))
+                break
+    return sorted(found)
+
+
+def call_edges(spans: pl.DataFrame) -> pl.DataFrame:
+    """One row per call between services: caller, callee, operation of the callee, start, and both
+    durations (us)."""
+    parents = spans.select(
+        "trace_id",
+        pl.col("span_id").alias("parent_id"),
+        pl.col("service").alias("caller"),
+        pl.col("duration_us").alias("caller_us"),
+    ).unique(["trace_id", "parent_id"], keep="first", maintain_order=True)
+    calls = spans.join(parents, on=["trace_id", "parent_id"], how="inner")
+    return calls.filter(pl.col("caller") != pl.col("service")).select(
+        "caller",
+        pl.col("service").alias("callee"),
+        "operation",
+        "start",
+        "caller_us",
+        pl.col("duration_us").alias("callee_us"),
+    )

@@ -1,0 +1,128 @@
+"""`faultline topology`: who calls whom by the settings and by what investigations learned."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from analysis.case.calls import CATALOGUE
+from bot.answer.foreign_text import one_line
+from bot.policy.service_catalogue import catalogue_calls, catalogue_name
+from bot.settings import Settings
+from bot.store.learned_calls import MOST_GIVEN, LearnedCall, LearnedCalls
+from bot.store.opening import open_store
+
+HOW_TO = (
+    "To make it known: set services.NAME.depends_on, connect traces (Tempo, Jaeger, Datadog,\n"
+    "X-Ray), or give Prometheus the metrics of a service graph or a mesh. Each investigation then\n"
+    "remembers what it sees: docs/who-calls-whom.md"
+)
+LONGEST_CELL = 100
+HEAD = ("CALLER", "CALLEE", "WHERE FROM", "LAST SEEN", "PLACE")
+
+
+@dataclass
+class ListedCall:
+    """A pair in one place, and who tells of it."""
+
+    caller: str
+    callee: str
+    place: Mapping[str, str] = field(default_factory=dict)
+    sources: set[str] = field(default_factory=set)
+    last_seen: datetime | None = None
+    learned_in: str | None = None
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Caller and callee."""
+        return self.caller, self.callee
+
+    def add(self, one: LearnedCall) -> None:
+        """One more source's word of it."""
+        self.sources.add(one.source)
+        if self.last_seen is None or one.last_seen > self.last_seen:
+            self.last_seen, self.learned_in = one.last_seen, one.investigation_id
+
+    def cells(self) -> tuple[str, ...]:
+        """As a row of the table."""
+        seen = f"{self.last_seen:%Y-%m-%d %H:%M}Z" if self.last_seen else "in the settings"
+        place = ", ".join(f"{kind} {value}" for kind, value in self.place.items())
+        sources = ", ".join(sorted(self.sources))
+        return self.caller, self.callee, sources, seen, place
+
+    def document(self) -> dict[str, object]:
+        """As a JSON object."""
+        return {
+            "caller": self.caller,
+            "callee": self.callee,
+            "sources": sorted(self.sources),
+            "last_seen": self.last_seen.isoformat() if self.last_seen else None,
+            "learned_in": self.learned_in,
+            "place": dict(self.place),
+        }
+
+
+def print_topology(settings: Settings, service: str | None, *, json_: bool) -> None:
+    """Print all calls, or those from and to one service."""
+    wanted = catalogue_name(service, settings)
+    store = open_store(settings)
+    try:
+        learned = LearnedCalls(store.engine).everywhere(service=wanted)
+    finally:
+        store.engine.dispose()
+    configured = [pair for pair in catalogue_calls(settings) if wanted is None or wanted in pair]
+    calls = listed_calls(configured, learned)
+    if json_:
+        json.dump([one.document() for one in calls], sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
+    for line in _lines(calls, wanted):
+        sys.stdout.write(f"{line}\n")
+    if len(learned) >= MOST_GIVEN:
+        sys.stdout.write(f"Only the first {MOST_GIVEN:,} are shown; name a --service.\n")
+
+
+def listed_calls(
+    configured: Iterable[tuple[str, str]], learned: Iterable[LearnedCall]
+) -> list[ListedCall]:
+    """Each pair once in each place, by name. The settings hold in every place, so a pair of theirs
+    that was learned in one is told with that place alone."""
+    found: dict[tuple[object, ...], ListedCall] = {}
+    for one in learned:
+        key = (one.caller, one.callee, *sorted(one.place.items()))
+        if key not in found:
+            found[key] = ListedCall(one.caller, one.callee, one.place)
+        found[key].add(one)
+    every = list(found.values())
+    for pair in configured:
+        same = [one for one in every if one.pair == pair]
+        for one_place in same:
+            one_place.sources.add(CATALOGUE)
+        if not same:
+            every.append(ListedCall(*pair, sources={CATALOGUE}))
+    return sorted(every, key=lambda one: (one.pair, sorted(one.place.items())))
+
+
+def _lines(calls: Sequence[ListedCall], wanted: str | None) -> Iterator[str]:
+    if calls:
+        yield from _table([one.cells() for one in calls])
+        return
+    whose = "who calls whom"
+    if wanted:
+        whose = f"who calls {one_line(wanted, LONGEST_CELL)} and whom it calls"
+    yield f"Nothing is known of {whose}."
+    yield HOW_TO
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Rows under the head, in columns as wide as their widest cell."""
+    cleaned: list[tuple[str, ...]] = [HEAD]
+    for row in rows:
+        cleaned.append(tuple(one_line(cell, LONGEST_CELL) for cell in row))
+    widths = [max(len(row[place]) for row in cleaned) for place in range(len(HEAD))]
+    for row in cleaned:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        yield "  ".join(padded).rstrip()

@@ -1,0 +1,177 @@
+"""Who calls whom, kept between investigations: what was learned earlier is a part of the case, and
+what this case tells is learned.
+
+Memory is a help, never a condition: where it fails the incident is answered without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+from sqlalchemy import Engine
+
+from analysis.case.calls import CALLS_FILE, CATALOGUE, NOT_RECORDED, CallList
+from analysis.case.tables import TOPOLOGY
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Alert, Scope
+from analysis.wording.phrases import plain
+from bot.investigation.collecting import store_part
+from bot.settings import Settings
+from bot.store.case_store import CaseStore
+from bot.store.learned_calls import LearnedCall, LearnedCalls
+from bot.store.store import StoredInvestigation
+from bot.store.visibility import ALL, visible_to_teams
+from connectors.abilities import KnowsCalls
+from connectors.alert_place import place_of
+from connectors.base import Collected, Connector, Item
+from connectors.collection_builder import nanoseconds
+
+log = logging.getLogger("faultline.calls")
+
+LEARNED = "learned"
+"""Name of the part that holds what earlier investigations learned."""
+MOST_CALLEES = 7
+"""Services that are asked about because the alerting one was seen to call them: with it as many as
+Datadog, which asks the most of each, is asked about."""
+NEVER_LEARNED = frozenset({CATALOGUE, NOT_RECORDED})
+"""The settings say it anew each time; and what says nothing of its source may be anything."""
+
+
+class EarlierCalls:
+    """What earlier investigations learned about the place of one alert."""
+
+    def __init__(
+        self, engine: Engine, investigation: StoredInvestigation, alert: Alert, settings: Settings
+    ) -> None:
+        apart = settings.login.isolation == "teams"
+        visibility = visible_to_teams([investigation.team]) if apart else ALL
+        self._calls = LearnedCalls(engine, visibility)
+        self._place = place_of(alert)
+        self._days = settings.investigation.learned_calls_days
+        self._since = investigation.accepted_at - timedelta(days=self._days)
+
+    def callees(self, service: str | None) -> list[str]:
+        """Whom the service calls, those seen last first; none where memory fails."""
+        if not service:
+            return []
+        calls = self._known(service)
+        names = dict.fromkeys(one.callee for one in calls if one.caller == service)
+        return list(names)
+
+    def store_part(self, cases: CaseStore, case_id: str) -> str | None:
+        """Store all of it as a part of the case; says how much, None where there is nothing."""
+        calls = self._known()
+        if not calls:
+            return None
+        with tempfile.TemporaryDirectory(prefix="faultline-learned-") as scratch:
+            store_part(LEARNED, learned_evidence(calls), Path(scratch), cases, case_id)
+        return f"{len(calls)} calls known from earlier investigations"
+
+    def _known(self, service: str | None = None) -> Sequence[LearnedCall]:
+        if self._days <= 0:
+            return []
+        try:
+            return self._calls.known(self._place, since=self._since, service=service)
+        # The edge of memory: an incident is answered without it, too.
+        except Exception as error:  # noqa: BLE001
+            log.warning("learned calls: %s", type(error).__name__)
+            return []
+
+
+def says_callees(scope: Scope) -> bool:
+    """Whether the catalogue says whom the alerting service calls."""
+    first = scope.services[:1]
+    return any(caller in first for caller, _ in scope.calls)
+
+
+def with_callees(scope: Scope, callees: Sequence[str]) -> Scope:
+    """The scope with services that the alerting one is known to call, where the catalogue does not
+    say whom it calls."""
+    if says_callees(scope):
+        return scope
+    more = [callee for callee in dict.fromkeys(callees) if callee not in scope.services]
+    services = (*scope.services, *more[:MOST_CALLEES])
+    return scope.model_copy(update={"services": services})
+
+
+async def callees_now(
+    connectors: Iterable[Connector], alert: Alert, scope: Scope, deadline_s: float
+) -> list[str]:
+    """Whom the alerting service calls, as far as a connector can tell before it collects; what
+    cannot be told in time is learned while it collects."""
+    if not alert.service:
+        return []
+    asked = [_callees_of(one, alert, scope) for one in connectors if isinstance(one, KnowsCalls)]
+    found: dict[str, None] = {}
+    try:
+        async with asyncio.timeout(deadline_s):
+            for answer in await asyncio.gather(*asked):
+                found |= dict.fromkeys(answer)
+    except TimeoutError:
+        log.warning("who %s calls could not be told in %g s", plain(alert.service), deadline_s)
+    return list(found)
+
+
+async def _callees_of(connector: KnowsCalls, alert: Alert, scope: Scope) -> tuple[str, ...]:
+    try:
+        return await connector.callees_of(alert, scope)
+    except FaultlineError:
+        # It is asked again while the evidence is collected, and then the gap says why.
+        return ()
+
+
+def learn_calls(
+    engine: Engine, cases: CaseStore, investigation: StoredInvestigation, settings: Settings
+) -> None:
+    """Remember the calls that the answered case tells of."""
+    if settings.investigation.learned_calls_days <= 0:
+        return
+    try:
+        written = cases.get(investigation.id, CALLS_FILE)
+        if written is not None:
+            known = CallList.model_validate_json(written)
+            LearnedCalls(engine).learn(_to_learn(known, investigation))
+    except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
+        log.warning("calls of %s are not remembered: %s", investigation.id, type(error).__name__)
+
+
+def _to_learn(known: CallList, investigation: StoredInvestigation) -> Iterator[LearnedCall]:
+    now = investigation.accepted_at
+    for call in known.calls:
+        if call.learned_in is not None:
+            continue
+        for source in call.sources:
+            if source not in NEVER_LEARNED:
+                # A clock that runs ahead would keep its calls for ever.
+                seen = _bounded(call.last_seen, now)
+                yield LearnedCall(
+                    call.caller,
+                    call.callee,
+                    source,
+                    seen,
+                    investigation.id,
+                    known.place,
+                    investigation.team,
+                )
+
+
+def _bounded(seen: datetime | None, now: datetime) -> datetime:
+    return now if seen is None else min(seen, now)
+
+
+def learned_evidence(calls: Sequence[LearnedCall]) -> Collected:
+    """Calls that were learned, as evidence of this case."""
+    rows = []
+    for one in calls:
+        seen = nanoseconds(one.last_seen)
+        rows.append((one.caller, one.callee, one.source, seen, one.investigation_id))
+    table = pl.DataFrame(rows, schema=TOPOLOGY.columns, orient="row")
+    query = "calls that earlier investigations saw"
+    item = Item("topology", query, rows=len(rows), source="earlier investigations")
+    return Collected({TOPOLOGY.name: table}, (item,))
