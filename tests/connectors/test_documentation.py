@@ -10,8 +10,7 @@ import pytest
 from analysis.case.tables import SCHEMAS
 from bot.settings import Settings
 from connectors.pagerduty import connector as pagerduty
-from connectors.prometheus import connector as prometheus
-from connectors.prometheus import promql
+from connectors.prometheus import promql, query_choice
 from connectors.registry import CONNECTORS
 from connectors.traces import connector as training_traces
 from connectors.traces import files as trace_files
@@ -40,7 +39,7 @@ def test_every_default_query_is_documented() -> None:
         assert f"`{template.signal}`" in text, template.signal
     for label in (*promql.SERVICE_LABELS, *promql.JOB_LABELS):
         assert f"`{label}`" in text, label
-    assert f"at most {prometheus.ALL_SERVICES} services" in text
+    assert f"at most {query_choice.ALL_SERVICES} services" in text
 
 
 def test_documented_limits_are_the_real_ones() -> None:

@@ -1,0 +1,45 @@
+"""Which services have which signals just now, asked for `faultline check`."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from analysis.vocabulary import Scope, Window
+from connectors.gpu_metrics import PROMETHEUS as GPU_METRICS
+from connectors.prometheus.http_api import PrometheusApi
+from connectors.prometheus.overview import REACHES_DAYS, SIGNALS, PrometheusOverview
+from connectors.prometheus.promql import PromQuery
+from connectors.prometheus.query_choice import AvailableTemplate, QueryChoice
+
+
+async def survey(api: PrometheusApi, choice: QueryChoice, window: Window) -> PrometheusOverview:
+    """Which services have which signals in that time. Raises ConnectorError."""
+    names = await api.metric_names([window])
+    available = await choice.available(api, names, [window])
+    scope = Scope(incident=window)
+    asked: list[tuple[AvailableTemplate, PromQuery]] = []
+    for one in available:
+        query = choice.default(one, scope, (), {})
+        if query is not None and one.template.signal in SIGNALS:
+            asked.append((one, query))
+    answers = await asyncio.gather(*(api.instant(query.promql, window.end) for _, query in asked))
+    services: dict[str, set[str]] = {signal: set() for signal in SIGNALS}
+    for (_, query), found in zip(asked, answers, strict=True):
+        for series in found:
+            services[query.signal] |= {series.metric.get(query.by[0], "")} - {""}
+    intervals = {one.template.metric: one.every_s for one, _ in asked if one.every_s}
+    days = None
+    if asked:
+        days = await _reach(api, asked[0][0].template.metric, window.end)
+    of_jobs = any(one.template.subject == "job" for one in available)
+    training = of_jobs or any(names.intersection(one.metrics) for one in GPU_METRICS)
+    return PrometheusOverview(services, tuple(intervals.values()), training, days)
+
+
+async def _reach(api: PrometheusApi, metric: str, now: datetime) -> int | None:
+    """How many days back there is data of the metric."""
+    for days in REACHES_DAYS:
+        if await api.instant(f"count({metric})", now - timedelta(days=days)):
+            return days
+    return None
