@@ -4,6 +4,7 @@ has."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,15 +12,17 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.alert_place import place_labels
 from connectors.prometheus import promql
+from connectors.prometheus.default_queries import DEFAULTS
 from connectors.prometheus.http_api import PrometheusApi
-from connectors.prometheus.promql import PromQuery, PromTemplate
+from connectors.prometheus.promql import PromQuery
 from connectors.prometheus.scrape_intervals import (
     counting_query,
     counting_window,
     period_s,
     slowest_interval,
 )
-from connectors.prometheus.series import PrometheusSelection
+from connectors.prometheus.series import PrometheusSelection, subject_of
+from connectors.prometheus.templates import PromTemplate, existing
 
 RANGE_SCRAPES = 4
 """Scrapes in the range of `rate()`, as many as Grafana's $__rate_interval has."""
@@ -58,16 +61,19 @@ class QueryChoice:
         self, api: PrometheusApi, names: frozenset[str], spans: Sequence[Window]
     ) -> list[AvailableTemplate]:
         """The default queries whose metric exists, with what is known of the metric."""
-        templates = [
-            one for one in promql.DEFAULTS if one.metric in names and one.signal not in self.queries
-        ]
-        metrics = list(dict.fromkeys(one.metric for one in templates))
-        found = await asyncio.gather(*(self._labels(api, metric, spans) for metric in metrics))
-        labels = dict(zip(metrics, found, strict=True))
-        intervals = await self._intervals(api, labels, spans[-1])
-        return [
-            AvailableTemplate(one, labels[one.metric], intervals[one.metric]) for one in templates
-        ]
+        templates = []
+        for one in existing(DEFAULTS, names):
+            if one.signal not in self.queries:
+                templates.append(one)
+        looked_up = {_family(one): one for one in reversed(templates)}
+        found = await asyncio.gather(*(self._labels(api, one, spans) for one in looked_up.values()))
+        labels = dict(zip(looked_up, found, strict=True))
+        intervals = await self._intervals(api, looked_up, labels, spans[-1])
+        available = []
+        for one in templates:
+            family = _family(one)
+            available.append(AvailableTemplate(one, labels[family], intervals[family]))
+        return available
 
     async def chosen(
         self,
@@ -109,8 +115,7 @@ class QueryChoice:
             return []
         there: set[str] = set()
         for one in asked:
-            for label in one.query.by:
-                there |= {series.metric.get(label, "") for series in one.series}
+            there |= {subject_of(series.metric, one.query) for series in one.series}
         left = sorted(set(scope.services) - there)
         if not left:
             return []
@@ -163,29 +168,43 @@ class QueryChoice:
         except FaultlineError:
             return False
 
-    async def _labels(self, api: PrometheusApi, metric: str, spans: Sequence[Window]) -> list[str]:
+    async def _labels(
+        self, api: PrometheusApi, template: PromTemplate, spans: Sequence[Window]
+    ) -> list[str]:
+        metric = template.stored_as or template.metric
         try:
-            return await api.labels_of([metric], spans)
+            return await api.labels_of([promql.selector(metric)], spans)
         except FaultlineError:
             return [self.service_label]
 
     async def _intervals(
-        self, api: PrometheusApi, labels: Mapping[str, Iterable[str]], span: Window
+        self,
+        api: PrometheusApi,
+        templates: Mapping[str, PromTemplate],
+        labels: Mapping[str, Iterable[str]],
+        span: Window,
     ) -> dict[str, float | None]:
-        """How often each metric is scraped; None where that cannot be told."""
+        """How often each family is scraped; None where that cannot be told."""
         found = await asyncio.gather(
-            *(self._interval(api, metric, known, span) for metric, known in labels.items())
+            *(self._interval(api, one, labels[family], span) for family, one in templates.items())
         )
-        return dict(zip(labels, found, strict=True))
+        return dict(zip(templates, found, strict=True))
 
     async def _interval(
-        self, api: PrometheusApi, metric: str, labels: Iterable[str], span: Window
+        self, api: PrometheusApi, template: PromTemplate, labels: Iterable[str], span: Window
     ) -> float | None:
-        by = promql.subject_labels("service", frozenset(labels), self.service_label)
+        by = promql.subject_labels(template, promql.spelt(labels), self.service_label)
         period = period_s(span)
-        query = counting_query(metric, by, period)
+        metric = promql.selector(template.stored_as or template.metric)
+        query = counting_query(metric, [promql.written(label) for label in by], period)
         try:
             answer = await api.range(query, counting_window(span, period), period)
         except FaultlineError:
             return None
         return slowest_interval(answer.data.result, period)
+
+
+def _family(template: PromTemplate) -> str:
+    """The metrics of one instrument carry the same labels and are scraped together."""
+    metric = template.stored_as or template.metric
+    return re.sub(r"_(bucket|count)$", "", metric)

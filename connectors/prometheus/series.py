@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -157,7 +158,7 @@ def _series_rows(series: PrometheusSeries, query: PromQuery, every: int) -> pl.D
     times = [_nanoseconds(at) for at, _ in kept]
     values = [_finite(text, query) for _, text in kept]
     has_own = bool(query.by) and all(label in series.metric for label in query.by)
-    whose = _subject(series.metric, query.by) if has_own else query.only
+    whose = subject_of(series.metric, query) if has_own else query.only
     labels = _labels(series.metric, query)
     if not whose and query.of:
         whose = labels.get("host")
@@ -182,8 +183,13 @@ def _finite(text: str, query: PromQuery) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _subject(metric: Mapping[str, str], by: Sequence[str]) -> str:
-    return "/".join(metric[label] for label in by)
+def subject_of(metric: Mapping[str, str], query: PromQuery) -> str:
+    """The name of whom a series is about; empty where it has none."""
+    name = "/".join(metric.get(label, "") for label in query.by)
+    found = re.fullmatch(query.name_pattern, name) if query.name_pattern else None
+    if found is None:
+        return name
+    return next((group for group in found.groups() if group), name)
 
 
 def _labels(metric: Mapping[str, str], query: PromQuery) -> dict[str, str]:

@@ -9,8 +9,10 @@ from analysis.vocabulary import Scope, Window
 from connectors.gpu_metrics import PROMETHEUS as GPU_METRICS
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.overview import REACHES_DAYS, SIGNALS, PrometheusOverview
-from connectors.prometheus.promql import PromQuery
+from connectors.prometheus.promql import PromQuery, selector
 from connectors.prometheus.query_choice import AvailableTemplate, QueryChoice
+from connectors.prometheus.series import subject_of
+from connectors.prometheus.templates import PromTemplate
 
 
 async def survey(api: PrometheusApi, choice: QueryChoice, window: Window) -> PrometheusOverview:
@@ -27,18 +29,19 @@ async def survey(api: PrometheusApi, choice: QueryChoice, window: Window) -> Pro
     services: dict[str, set[str]] = {signal: set() for signal in SIGNALS}
     for (_, query), found in zip(asked, answers, strict=True):
         for series in found:
-            services[query.signal] |= {series.metric.get(query.by[0], "")} - {""}
+            services[query.signal] |= {subject_of(series.metric, query)} - {""}
     intervals = {one.template.metric: one.every_s for one, _ in asked if one.every_s}
     days = None
     if asked:
-        days = await _reach(api, asked[0][0].template.metric, window.end)
+        days = await _reach(api, asked[0][0].template, window.end)
     of_jobs = any(one.template.subject == "job" for one in available)
     training = of_jobs or any(names.intersection(one.metrics) for one in GPU_METRICS)
     return PrometheusOverview(services, tuple(intervals.values()), training, days)
 
 
-async def _reach(api: PrometheusApi, metric: str, now: datetime) -> int | None:
+async def _reach(api: PrometheusApi, template: PromTemplate, now: datetime) -> int | None:
     """How many days back there is data of the metric."""
+    metric = selector(template.stored_as or template.metric)
     for days in REACHES_DAYS:
         if await api.instant(f"count({metric})", now - timedelta(days=days)):
             return days

@@ -11,6 +11,7 @@ from analysis.case.tables import SCHEMAS
 from bot.settings import Settings
 from connectors.pagerduty import connector as pagerduty
 from connectors.prometheus import promql, query_choice
+from connectors.prometheus.default_queries import DEFAULTS
 from connectors.registry import CONNECTORS
 from connectors.traces import connector as training_traces
 from connectors.traces import files as trace_files
@@ -34,7 +35,7 @@ def test_every_connector_has_a_page_with_its_settings(name: str) -> None:
 
 def test_every_default_query_is_documented() -> None:
     text = page("prometheus")
-    for template in promql.DEFAULTS:
+    for template in DEFAULTS:
         assert f"`{template.metric}`" in text, template.metric
         assert f"`{template.signal}`" in text, template.signal
     for label in (*promql.SERVICE_LABELS, *promql.JOB_LABELS):

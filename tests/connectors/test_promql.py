@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from analysis.errors import SettingsError
 from connectors.prometheus.connector import PrometheusConnector
+from connectors.prometheus.default_queries import DEFAULTS
 from connectors.prometheus.promql import (
-    DEFAULTS,
     LONGEST_MATCHER,
     build,
     build_custom,
@@ -21,7 +21,10 @@ from connectors.prometheus.promql import (
 )
 from tests.connectors.conftest import RunningPrometheus
 
-EVERYTHING = ("service", "code", "status_code", "le", "gpu", "Hostname", "training_job")
+EVERYTHING = (
+    *("service", "code", "status_code", "le", "gpu", "Hostname", "training_job"),
+    *("reporter", "direction", "span_kind"),
+)
 
 
 def unquoted(text: str) -> str:
