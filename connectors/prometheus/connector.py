@@ -6,7 +6,8 @@ Speaks to Prometheus 2.24 and later and to what answers like it (Thanos, Mimir, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -16,22 +17,28 @@ from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.alert_place import place_of
 from connectors.base import Check, Collected, Missing, Request
+from connectors.evidence_rows import StateRow
 from connectors.http import ReadOnlyHttp
 from connectors.joined_windows import merged
 from connectors.limits import Limits
 from connectors.prometheus import promql
-from connectors.prometheus.evidence_items import EvidenceItems
+from connectors.prometheus.evidence_items import EvidenceItems, state_table
+from connectors.prometheus.exporter_facts import beyond, fact_rows
+from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
+from connectors.prometheus.exporter_queries import ExporterAnswer, ExporterQueries
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.promql import PromQuery
 from connectors.prometheus.query_choice import ALL_SERVICES, QueryChoice
 from connectors.prometheus.range_queries import ask_all
 from connectors.prometheus.rules import NAME_LABEL, query_of_rule
+from connectors.prometheus.running_services import running_services
 from connectors.prometheus.series import (
     PrometheusSelection,
     PrometheusSeries,
     metrics_table,
     monitors_table,
+    subject_of,
 )
 from connectors.prometheus.service_survey import survey
 from connectors.prometheus.settings import PrometheusSettings
@@ -56,16 +63,18 @@ def build(own: PrometheusSettings, settings: SharedSettings) -> PrometheusConnec
         step_s=own.step_s,
         queries=own.queries,
         service_label=own.service_label,
+        exporter_metrics=own.metrics,
         limits=own.limits(LIMITS),
     )
 
 
 class PrometheusConnector:
-    """Metrics and active alerts. `queries` adds to the default queries, or replaces those of the
-    same signal."""
+    """Metrics, active alerts, and facts about what runs below services. `queries` adds to the
+    default queries, or replaces those of the same signal; `exporter_metrics` adds to what is known
+    of exporters."""
 
     name = "prometheus"
-    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors")
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states")
 
     def __init__(
         self,
@@ -76,10 +85,14 @@ class PrometheusConnector:
         queries: Mapping[str, str] | None = None,
         service_label: str = "service",
         all_services: int = ALL_SERVICES,
+        exporter_metrics: Sequence[ExporterMetric] = (),
         limits: Limits = LIMITS,
     ) -> None:
         self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
         self._choice = QueryChoice(step_s, dict(queries or {}), service_label, all_services)
+        # The operator's own come first: of two for one signal the first that has data counts.
+        entries = (*exporter_metrics, *built_in())
+        self._exporters = ExporterQueries(entries, self._choice, frozenset(self._choice.queries))
         self.limits = limits
         promql.check_label(service_label)
         promql.check_custom(self._choice.queries)
@@ -94,28 +107,18 @@ class PrometheusConnector:
         async with self._http.open() as session:
             api = PrometheusApi(session)
             names = await self._known_names(api, scope, spans, missing)
-            available = await self._choice.available(api, names, spans)
-            place = place_of(request.alert)
-            queries, gpus = await asyncio.gather(
-                self._choice.chosen(api, available, scope, place, spans),
-                self._gpus(api, names, request, spans),
-            )
-            missing += gpus.missing
-            if not (queries or gpus.queries):
-                missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
-            asked = [PrometheusSelection(one, cut=one.cut) for one in (*queries, *gpus.queries)]
-            every = [*asked, alerts] if "ALERTS" in names else asked
-            await ask_all(api, every, scope, spans, self._choice.step_s)
-            # Whoever has nothing in the alert's place may run in another one.
-            elsewhere = [
-                PrometheusSelection(one)
-                for one in self._choice.elsewhere(available, asked, scope, place)
-            ]
-            await ask_all(api, elsewhere, scope, spans, self._choice.step_s)
-        asked += elsewhere
+            found = await self._asked(api, names, request, spans, alerts)
+            asked = [*found.asked, *(one.asked for one in found.beneath if not one.beyond_only)]
+            metrics, rows = metrics_table(asked, scope.services, self.limits.max_rows)
+            services = {*scope.services, *_named_by_requests(found.asked)}
+            states = await self._states(api, names, found.beneath, scope, spans, services)
+        missing += found.missing
+        if not asked:
+            missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
         made = EvidenceItems(self._http.base_url, spans)
-        metrics, rows = metrics_table(asked, scope.services, self.limits.max_rows)
         items, gaps = made.of_metrics(asked, rows)
+        items += made.of_states(found.beneath, states)
+        gaps += made.failed_states(found.beneath)
         for service in _without(scope.services, metrics):
             gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
         monitors = monitors_table(
@@ -128,8 +131,59 @@ class PrometheusConnector:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))
         elif "ALERTS" in names:
             items.append(made.item("monitors", alerts, monitors.height))
-        tables = {"metrics": metrics, "monitors": monitors}
+        tables = {"metrics": metrics, "monitors": monitors, "states": state_table(states)}
         return Collected(tables, tuple(items), (*missing, *gaps))
+
+    async def _asked(
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        request: Request,
+        spans: Sequence[Window],
+        alerts: PrometheusSelection,
+    ) -> _Answers:
+        """What all queries brought; that about alerts is filled in."""
+        scope, place = request.scope, place_of(request.alert)
+        asking_beneath = asyncio.create_task(self._exporters.ask(api, names, scope, place, spans))
+        available = await self._choice.available(api, names, spans)
+        queries, gpus = await asyncio.gather(
+            self._choice.chosen(api, available, scope, place, spans),
+            self._gpus(api, names, request, spans),
+        )
+        asked = [PrometheusSelection(one, cut=one.cut) for one in (*queries, *gpus.queries)]
+        every = [*asked, alerts] if "ALERTS" in names else asked
+        await ask_all(api, every, scope, spans, self._choice.step_s)
+        beneath = await asking_beneath
+        # Whoever has nothing in the alert's place may run in another one.
+        both = [*asked, *(one.asked for one in beneath)]
+        left = self._choice.left_elsewhere(available, both, scope, place)
+        if left:
+            elsewhere = [
+                PrometheusSelection(one) for one in self._choice.elsewhere(available, scope, left)
+            ]
+            await ask_all(api, elsewhere, scope, spans, self._choice.step_s)
+            asked += elsewhere
+            beneath += await self._exporters.ask_elsewhere(api, beneath, scope, left, spans)
+        return _Answers(asked, beneath, gpus.missing)
+
+    async def _states(
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        beneath: Sequence[ExporterAnswer],
+        scope: Scope,
+        spans: Sequence[Window],
+        services: Collection[str],
+    ) -> list[StateRow]:
+        nodes = []
+        for answer in beneath:
+            if answer.metric.owner == "node":
+                for series in beyond(answer, scope.incident):
+                    nodes.append(subject_of(series.metric, answer.asked.query))
+        running = await running_services(
+            api, names, nodes, services, self._choice.service_label, scope.incident.end
+        )
+        return fact_rows(beneath, spans, scope.incident, services, running)
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert, by its name. Raises ConnectorError."""
@@ -198,6 +252,24 @@ class PrometheusConnector:
         found = await gpu_queries(request, names, ask, labels_of)
         queries = [one for one in found.queries if one.signal not in self._choice.queries]
         return GpuQueries(tuple(queries), found.missing)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What the queries of one investigation brought."""
+
+    asked: list[PrometheusSelection]
+    beneath: list[ExporterAnswer]
+    missing: Sequence[Missing]
+
+
+def _named_by_requests(asked: Sequence[PrometheusSelection]) -> set[str]:
+    """The services that take requests."""
+    found = set()
+    for one in asked:
+        if one.query.signal == "request_rate":
+            found |= {subject_of(series.metric, one.query) for series in one.series}
+    return found - {""}
 
 
 def _without(services: Sequence[str], metrics: pl.DataFrame) -> list[str]:

@@ -7,30 +7,6 @@ from collections.abc import Iterator
 from connectors.prometheus.request_metrics import request_templates
 from connectors.prometheus.templates import PromTemplate
 
-
-def _resources() -> Iterator[PromTemplate]:
-    running = '{where:container!="",container!="POD"}'
-    cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
-    yield PromTemplate(
-        "cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{running}[{{range}}]))", "container"
-    )
-    yield PromTemplate(
-        "memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{running})", "container"
-    )
-    cpu, memory = "process_cpu_seconds_total", "process_resident_memory_bytes"
-    yield PromTemplate(
-        "cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{{where}}[{{range}}]))"
-    )
-    yield PromTemplate("memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{{where}})")
-    m = "kube_pod_container_status_restarts_total"
-    yield PromTemplate(
-        "restarts", "1", m, f"sum by ({{by}}) (increase({m}{{where}}[{{range}}]))", "container"
-    )
-    m = "process_start_time_seconds"
-    yield PromTemplate("restarts", "1", m, f"sum by ({{by}}) (changes({m}{{where}}[{{range}}]))")
-    yield PromTemplate("availability", "ratio", "up", "avg by ({by}) (up{where})")
-
-
 _TRAINING = (
     ("step_time", "s", "max", "training_step_time_seconds"),
     ("step_time", "s", "max", "training_step_duration_seconds"),
@@ -50,7 +26,6 @@ def _training() -> Iterator[PromTemplate]:
 
 DEFAULTS: tuple[PromTemplate, ...] = (
     *request_templates(),
-    *_resources(),
     *_training(),
 )
 """In order of preference: of two queries for one signal, a service's rows come from the first that

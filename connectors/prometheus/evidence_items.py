@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 import polars as pl
 
+from analysis.case.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Item, Missing
+from connectors.evidence_rows import StateRow
+from connectors.prometheus.exporter_queries import ExporterAnswer
 from connectors.prometheus.promql import quoted
 from connectors.prometheus.series import PrometheusSelection
 
@@ -36,6 +40,7 @@ class EvidenceItems:
                 continue
             # Another query brought the signal, or the exporters lack it, as most lack some.
             is_expected = one.query.signal in brought or one.query.of is not None
+            is_expected = is_expected or one.query.is_extra
             if not one.failed and not is_expected:
                 reason = "no series in these windows for the services in scope"
                 gaps.append(Missing("metrics", one.query.promql, reason))
@@ -53,6 +58,33 @@ class EvidenceItems:
             cut=asked.cut,
             details=details,
         )
+
+    def of_states(
+        self, answers: Sequence[ExporterAnswer], states: Sequence[StateRow]
+    ) -> list[Item]:
+        """Which query showed which facts. Where exporters were asked and all is well, that is
+        said once."""
+        shown: dict[str, ExporterAnswer] = {}
+        judged = [one for one in answers if one.metric.fact and not one.asked.failed]
+        for one in judged:
+            shown.setdefault(one.asked.query.promql, one)
+        counts = Counter(row.query for row in states)
+        items = []
+        for query, answer in shown.items():
+            if counts[query]:
+                items.append(self.item("states", answer.asked, counts[query]))
+        if judged and not items:
+            items.append(Item("states", "exporters", window=self._window, rows=0))
+        return items
+
+    def failed_states(self, answers: Sequence[ExporterAnswer]) -> list[Missing]:
+        """The queries that are about facts alone and that failed; of the others the gap is told
+        with their metrics."""
+        found = []
+        for one in answers:
+            if one.asked.failed and one.beyond_only:
+                found.append(Missing("states", one.asked.query.promql, one.asked.failed))
+        return found
 
     def links_of_alerts(self, alerts: PrometheusSelection) -> dict[str, str]:
         """By the alert's name."""
@@ -73,3 +105,8 @@ class EvidenceItems:
             "g0.end_input": self._window.end.strftime("%Y-%m-%d %H:%M:%S"),
         }
         return f"{self._base_url}/graph?{urlencode(asked)}"
+
+
+def state_table(rows: Sequence[StateRow]) -> pl.DataFrame:
+    """The table `states`."""
+    return pl.DataFrame(list(rows), schema=SCHEMAS["states"].columns, orient="row")

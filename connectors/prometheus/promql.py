@@ -51,6 +51,8 @@ class PromQuery:
     """How often the metric is scraped, where that is known: a shorter step would repeat values."""
     name_pattern: str = ""
     """As in `PromTemplate`."""
+    is_extra: bool = False
+    """Whether nobody misses it where it brings nothing."""
     asked_by: str | None = None
     """Who wants it asked, where that is not the settings: a runbook."""
 
@@ -84,7 +86,7 @@ def build(
         template.unit,
         text.replace("{status}", written(status or "")),
         by,
-        narrow=bool(services) and template.subject in ("service", "container"),
+        narrow=bool(services) and template.subject != "job",
         name_pattern=template.name_pattern,
     )
 
@@ -119,10 +121,22 @@ def subject_labels(
     elif template.subject == "container":
         # cAdvisor's and kube-state-metrics' own `service` label names the exporter, not the
         # container's service.
-        preferred = ("container",)
+        preferred = ("exported_container", "container")
+    elif template.subject == "owner":
+        return _owner_label(template.named_by, known)
     for label in (*preferred, service_label, *SERVICE_LABELS):
         if label in known:
             return (known[label],)
+    return ()
+
+
+def _owner_label(named_by: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
+    """Where Prometheus keeps its own label of that name, the exporter's has another
+    (`honor_labels`)."""
+    for label in named_by:
+        for spelling in (f"exported_{label}", label):
+            if spelling in known:
+                return (known[spelling],)
     return ()
 
 

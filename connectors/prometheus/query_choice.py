@@ -101,25 +101,27 @@ class QueryChoice:
             chosen.append(for_all if in_scope.by[0] in few else in_scope)
         return [*self._customs(scope), *chosen]
 
-    def elsewhere(
+    def left_elsewhere(
         self,
         available: Iterable[AvailableTemplate],
         asked: Sequence[PrometheusSelection],
         scope: Scope,
         place: Mapping[str, str],
-    ) -> list[PromQuery]:
-        """The default queries once more, in all places, for services that brought nothing in that
-        of the alert; none where none of them was asked in that place alone."""
-        bounded = [one for one in available if place_labels(place, one.labels)]
-        if not bounded:
+    ) -> list[str]:
+        """The services that brought nothing in the alert's place; none where none of them was asked
+        in that place alone."""
+        if not any(place_labels(place, one.labels) for one in available):
             return []
         there: set[str] = set()
         for one in asked:
             there |= {subject_of(series.metric, one.query) for series in one.series}
-        left = sorted(set(scope.services) - there)
-        if not left:
-            return []
-        queries = (self.default(one, scope, left, {}) for one in bounded)
+        return sorted(set(scope.services) - there)
+
+    def elsewhere(
+        self, available: Iterable[AvailableTemplate], scope: Scope, services: Sequence[str]
+    ) -> list[PromQuery]:
+        """The default queries for these services in all places."""
+        queries = (self.default(one, scope, services, {}) for one in available)
         return [one for one in queries if one is not None]
 
     def default(
@@ -130,20 +132,22 @@ class QueryChoice:
         place: Mapping[str, str],
     ) -> PromQuery | None:
         """A default query for these services, or for all where none are given."""
-        every_s = max(self.step_s, one.every_s or 0.0)
-        range_s = (FEWEST_SCRAPES if every_s >= LONG_INTERVAL_S else RANGE_SCRAPES) * every_s
-        if one.every_s is None:
-            range_s = max(UNKNOWN_RANGE_S, range_s)
         query = promql.build(
             one.template,
             one.labels,
             self.service_label,
             services,
             scope.job,
-            range_s,
+            self.range_s(one.every_s),
             place_labels(place, one.labels),
         )
         return replace(query, every_s=one.every_s) if query is not None else None
+
+    def range_s(self, interval_s: float | None) -> float:
+        """The range of `rate()` where is scraped that often."""
+        every_s = max(self.step_s, interval_s or 0.0)
+        range_s = (FEWEST_SCRAPES if every_s >= LONG_INTERVAL_S else RANGE_SCRAPES) * every_s
+        return range_s if interval_s is not None else max(UNKNOWN_RANGE_S, range_s)
 
     def _customs(self, scope: Scope) -> list[PromQuery]:
         """The queries of the settings, then those that runbooks add."""

@@ -71,7 +71,8 @@ def metrics_table(
 
     Of two queries for one signal of one service, the first that has any rows wins.
     """
-    room = max(LEAST_ROWS, max_rows // max(1, len(asked)))
+    with_series = sum(bool(one.series) for one in asked)
+    room = max(LEAST_ROWS, max_rows // max(1, with_series))
     frames = []
     for order, one in enumerate(asked):
         if one.series:

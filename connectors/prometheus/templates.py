@@ -12,8 +12,8 @@ Matcher = tuple[str, str]
 
 @dataclass(frozen=True)
 class PromTemplate:
-    """A default query. `subject` says whose labels name the row's service: service, container or
-    job."""
+    """A default query. `subject` says whose labels name the row's service: service, container, job,
+    or owner: those of `named_by` alone."""
 
     signal: str
     unit: str

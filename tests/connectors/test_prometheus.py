@@ -294,7 +294,7 @@ def test_a_server_that_does_not_answer_is_a_gap_for_everything(
             PrometheusConnector(server.url, bearer("t"), limits=limits), request_for(tmp_path)
         )
     )
-    assert {m.kind for m in collected.missing} == {"metrics", "monitors"}
+    assert {m.kind for m in collected.missing} == {"metrics", "monitors", "states"}
     assert all(words in m.reason for m in collected.missing), collected.missing
     assert server.asked[0].headers["Authorization"] == "Bearer t"
     assert server.methods == {"GET"}

@@ -79,14 +79,6 @@ def test_a_metric_without_the_needed_labels_is_not_asked() -> None:
     assert fallback.by == ("app",)
 
 
-def test_container_metrics_name_the_container_not_the_exporters_service() -> None:
-    cpu = next(t for t in DEFAULTS if t.metric == "container_cpu_usage_seconds_total")
-    query = build(cpu, ["service", "container", "pod"], "service", ["checkout"], None, 60, {})
-    assert query is not None
-    assert query.by == ("container",)
-    assert 'container=~"checkout"' in query.promql
-
-
 def test_a_list_of_services_too_long_for_an_address_is_left_to_the_filter_afterwards() -> None:
     rate = next(t for t in DEFAULTS if t.signal == "request_rate")
     services = [f"service-{n}" for n in range(LONGEST_MATCHER // 8)]
