@@ -23,7 +23,7 @@ from connectors.joined_windows import merged
 from connectors.limits import Limits
 from connectors.prometheus import promql
 from connectors.prometheus.evidence_items import EvidenceItems, state_table
-from connectors.prometheus.exporter_facts import beyond, fact_rows
+from connectors.prometheus.exporter_facts import fact_rows, in_trouble
 from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
 from connectors.prometheus.exporter_queries import ExporterAnswer, ExporterQueries
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
@@ -45,6 +45,8 @@ from connectors.prometheus.settings import PrometheusSettings
 from connectors.server_access import ANYONE, ServerAccess
 from connectors.shared_settings import SharedSettings
 
+SHARE_OF_TIME = 0.6
+"""Of the time for one investigation, what exporters may take: services come first."""
 LATELY = timedelta(minutes=30)
 """How long ago `check` looks for metrics."""
 ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
@@ -92,7 +94,12 @@ class PrometheusConnector:
         self._choice = QueryChoice(step_s, dict(queries or {}), service_label, all_services)
         # The operator's own come first: of two for one signal the first that has data counts.
         entries = (*exporter_metrics, *built_in())
-        self._exporters = ExporterQueries(entries, self._choice, frozenset(self._choice.queries))
+        self._exporters = ExporterQueries(
+            entries,
+            self._choice,
+            frozenset(self._choice.queries),
+            within_s=SHARE_OF_TIME * limits.deadline_s,
+        )
         self.limits = limits
         promql.check_label(service_label)
         promql.check_custom(self._choice.queries)
@@ -175,15 +182,12 @@ class PrometheusConnector:
         spans: Sequence[Window],
         services: Collection[str],
     ) -> list[StateRow]:
-        nodes = []
-        for answer in beneath:
-            if answer.metric.owner == "node":
-                for series in beyond(answer, scope.incident):
-                    nodes.append(subject_of(series.metric, answer.asked.query))
+        troubles = in_trouble(beneath, scope.incident)
+        nodes = {one.name for one in troubles if one.answer.metric.owner == "node"}
         running = await running_services(
             api, names, nodes, services, self._choice.service_label, scope.incident.end
         )
-        return fact_rows(beneath, spans, scope.incident, services, running)
+        return fact_rows(troubles, spans[0], services, running)
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert, by its name. Raises ConnectorError."""

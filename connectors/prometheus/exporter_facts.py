@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from analysis.vocabulary import Window
 from analysis.wording.phrases import number
 from connectors.evidence_rows import StateRow
+from connectors.prometheus.exporter_metrics import ExporterMetric
 from connectors.prometheus.exporter_queries import ExporterAnswer
 from connectors.prometheus.series import PrometheusSeries, subject_of
 from connectors.vendor_text import short
@@ -30,24 +32,54 @@ MOST_FACTS = 500
 """Of one entry."""
 EXPIRED = "certificate_expired"
 DAY_S = 86_400
+LONGEST_DAYS = 10_000
 _NAMED_BY_OWNER = ("service", "container", "database", "queue")
 
 
+@dataclass(frozen=True)
+class OwnerInTrouble:
+    """An owner whose value is beyond the threshold, and the points at which it is."""
+
+    answer: ExporterAnswer
+    labels: Mapping[str, str]
+    points: Sequence[tuple[float, float]]
+    """(time in s, value), until the incident's end."""
+
+    @property
+    def name(self) -> str:
+        """Whose value it is."""
+        return subject_of(self.labels, self.answer.asked.query)
+
+
+def in_trouble(answers: Iterable[ExporterAnswer], incident: Window) -> list[OwnerInTrouble]:
+    """Every owner beyond a threshold in the incident."""
+    found: list[OwnerInTrouble] = []
+    for answer in answers:
+        if answer.metric.beyond is None:
+            continue
+        own = []
+        for series in answer.asked.series:
+            points = _beyond_points(answer.metric, series, incident.end.timestamp())
+            has_name = bool(subject_of(series.metric, answer.asked.query))
+            if points and has_name and _holds(answer, points, series, incident):
+                own.append(OwnerInTrouble(answer, series.metric, points))
+        found += own[:MOST_FACTS]
+    return found
+
+
 def fact_rows(
-    answers: Iterable[ExporterAnswer],
-    spans: Sequence[Window],
-    incident: Window,
+    troubles: Iterable[OwnerInTrouble],
+    first: Window,
     services: Collection[str],
     running: Mapping[str, Collection[str]],
 ) -> list[StateRow]:
-    """A row per owner beyond its threshold; of a node one for each service that runs there."""
+    """A row per owner; of a node one for each service that runs there. `first` is the first window
+    that was asked."""
     rows: list[StateRow] = []
-    for answer in answers:
-        for series in beyond(answer, incident)[:MOST_FACTS]:
-            name = subject_of(series.metric, answer.asked.query)
-            row = _row(answer, series, name, spans, incident)
-            for service in _services_of(answer, name, services, running):
-                rows.append(row._replace(service=service))
+    for one in troubles:
+        row = _row(one, first)
+        for service in _services_of(one.answer.metric.owner, one.name, services, running):
+            rows.append(row._replace(service=service))
     expired = {(row.kind, row.name) for row in rows if row.fact == EXPIRED}
     kept = []
     for row in dict.fromkeys(rows):
@@ -56,16 +88,28 @@ def fact_rows(
     return kept
 
 
-def beyond(answer: ExporterAnswer, incident: Window) -> list[PrometheusSeries]:
-    """The series of owners that are in trouble, by the entry's threshold."""
-    if answer.metric.fact is None:
-        return []
-    return [one for one in answer.asked.series if _holds(answer, one, incident)]
+def _beyond_points(
+    metric: ExporterMetric, series: PrometheusSeries, until: float
+) -> list[tuple[float, float]]:
+    points = []
+    for at, text in series.values:
+        try:
+            value = float(text)
+        except ValueError:
+            continue
+        if metric.is_beyond(value) and 0 <= at <= until and math.isfinite(value):
+            points.append((at, value))
+    return points
 
 
-def _holds(answer: ExporterAnswer, series: PrometheusSeries, incident: Window) -> bool:
+def _holds(
+    answer: ExporterAnswer,
+    points: Sequence[tuple[float, float]],
+    series: PrometheusSeries,
+    incident: Window,
+) -> bool:
     start, end = incident.start.timestamp(), incident.end.timestamp()
-    times = [at for at, _ in _beyond_points(answer, series) if start <= at <= end]
+    times = [at for at, _ in points if at >= start]
     if answer.metric.holds == "once":
         return bool(times)
     if len(times) < LEAST_POINTS:
@@ -76,34 +120,19 @@ def _holds(answer: ExporterAnswer, series: PrometheusSeries, incident: Window) -
     return is_still or len(times) * step_s >= HELD_SHARE * incident.seconds
 
 
-def _beyond_points(
-    answer: ExporterAnswer, series: PrometheusSeries
-) -> Iterator[tuple[float, float]]:
-    for at, text in series.values:
-        value = float(text)
-        if math.isfinite(value) and answer.metric.is_beyond(value):
-            yield at, value
-
-
-def _row(
-    answer: ExporterAnswer,
-    series: PrometheusSeries,
-    name: str,
-    spans: Sequence[Window],
-    incident: Window,
-) -> StateRow:
-    metric, labels = answer.metric, series.metric
-    points = [p for p in _beyond_points(answer, series) if p[0] <= incident.end.timestamp()]
-    last, value = points[-1]
-    since = _since([at for at, _ in points], answer.asked.step_s, spans[0])
-    if metric.fact == EXPIRED:
+def _row(trouble: OwnerInTrouble, first: Window) -> StateRow:
+    answer, labels = trouble.answer, trouble.labels
+    metric = answer.metric
+    last, value = trouble.points[-1]
+    since = _since([at for at, _ in trouble.points], answer.asked.step_s, first)
+    if metric.fact == EXPIRED and abs(value) < LONGEST_DAYS:
         # The moment of expiry is known, however long it was watched.
         since = datetime.fromtimestamp(last, UTC) + timedelta(seconds=value * DAY_S)
     said = _said(metric.says, value, labels)
     namespace = labels.get("exported_namespace") or labels.get("namespace")
     return StateRow(
         kind=metric.object_kind,
-        name=short(name, 120),
+        name=short(trouble.name, 120),
         fact=metric.fact or "",
         namespace=short(namespace, 100) if namespace else None,
         field=metric.signal,
@@ -135,14 +164,10 @@ def _said(says: str, value: float, labels: Mapping[str, str]) -> str:
 
 
 def _services_of(
-    answer: ExporterAnswer,
-    name: str,
-    services: Collection[str],
-    running: Mapping[str, Collection[str]],
-) -> list[str | None]:
-    owner = answer.metric.owner
+    owner: str, name: str, services: Collection[str], running: Mapping[str, Collection[str]]
+) -> Sequence[str | None]:
     if owner == "node":
-        return [*sorted(running.get(name, ()))] or [None]
+        return sorted(running.get(name, ())) or [None]
     own = service_in(name, services)
     if own is None and owner in _NAMED_BY_OWNER:
         own = name

@@ -16,6 +16,7 @@ from analysis.vocabulary import Scope, Window
 from connectors.alert_place import place_labels
 from connectors.prometheus.exporter_metrics import ExporterMetric
 from connectors.prometheus.http_api import PrometheusApi
+from connectors.prometheus.joined_queries import by_mark, chunks, marked, marked_series
 from connectors.prometheus.promql import (
     SERVICE_LABELS,
     build,
@@ -34,15 +35,13 @@ from connectors.prometheus.scrape_intervals import (
 from connectors.prometheus.series import PrometheusSelection, PrometheusSeries
 from connectors.prometheus.templates import PromTemplate
 
-MARK = "faultline_signal"
-"""The label by which series of one answer are told apart."""
 MOST_OWNERS = 50
 """Nodes, databases, queues: of more only those beyond a threshold are asked."""
-MOST_POINTS = 60_000
-"""Points of one exporter's series in one window; of more owners each has fewer."""
-LONGEST_QUERY = 2500
-"""Characters of one query; escaped in an address they may be three times as many, and proxies
-refuse addresses beyond 8 KiB."""
+UNKNOWN_OWNERS = 1_000_000
+MOST_POINTS = 12_000
+"""Points of one signal in one window, but for services; of more owners each has fewer."""
+POINTS_BEYOND = 100
+"""Points in a window of what is judged by a threshold alone: of two hours one a minute."""
 REFUSED = (400, 422)
 """Prometheus answers so to a query that it cannot evaluate (HTTP API, "Format overview")."""
 _EXPORTER = r"(.+?)[-_](?:exporter|metrics)"
@@ -60,6 +59,10 @@ class ExporterAnswer:
     asked: PrometheusSelection
     beyond_only: bool = False
     """Whether only what lies beyond the threshold was asked: such series have no baseline."""
+    points: int = MOST_POINTS
+    """How many each series may have in a window."""
+    expected: int = 1
+    """How many series it will have, roughly."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class ExporterQueries:
     choice: QueryChoice
     unasked: Collection[str] = field(default_factory=frozenset)
     """Signals for which the settings have queries of their own."""
+    within_s: float = 12.0
+    """How long all of it may take."""
 
     async def ask(
         self,
@@ -91,14 +96,30 @@ class ExporterQueries:
         spans: Sequence[Window],
     ) -> list[ExporterAnswer]:
         """What all exporters brought, in the order of the entries. A query that fails says so."""
-        groups = self._groups(names)
-        known = await asyncio.gather(*(self._exporter(api, one, spans) for one in groups))
-        asked = await asyncio.gather(
-            *(self._ask_exporter(api, one, scope, place, spans) for one in known)
-        )
+        answers: list[ExporterAnswer] = []
+        try:
+            # What lies beneath must not cost the services' own metrics their time.
+            async with asyncio.timeout(self.within_s):
+                for exporter in await self._exporters(api, self._groups(names), spans):
+                    answers += self._answers(exporter, scope, place, spans)
+                await asyncio.gather(*(one.ask(api, spans) for one in self._together(answers)))
+        except TimeoutError:
+            for one in answers:
+                if not one.asked.step_s and not one.asked.failed:
+                    one.asked.failed = f"no answer within {self.within_s:g} s"
         order = {id(one): number for number, one in enumerate(self.metrics)}
-        found = [answer for answers in asked for answer in answers]
-        return sorted(found, key=lambda one: order[id(one.metric)])
+        return sorted(answers, key=lambda one: order[id(one.metric)])
+
+    def _together(self, answers: Iterable[ExporterAnswer]) -> Iterator[_Together]:
+        """The queries that can be asked as one: those that have the same step."""
+        by_step: dict[tuple[float, bool], list[ExporterAnswer]] = {}
+        for one in answers:
+            every_s = max(self.choice.step_s, one.asked.query.every_s or 0.0)
+            by_step.setdefault((every_s, one.beyond_only), []).append(one)
+        for (every_s, _), own in by_step.items():
+            texts = [_asked_text(one) for one in own]
+            for chunk in chunks(texts, [one.expected for one in own]):
+                yield _Together([own[n] for n in chunk], [texts[n] for n in chunk], every_s)
 
     async def ask_elsewhere(
         self,
@@ -123,56 +144,43 @@ class ExporterQueries:
         # A series stands for its exporter when owners are counted.
         return [sorted(own, key=lambda one: not one.series) for own in groups.values()]
 
-    async def _exporter(
-        self, api: PrometheusApi, metrics: Sequence[ExporterMetric], spans: Sequence[Window]
-    ) -> _Exporter:
-        used = list(dict.fromkeys(name for one in metrics for name in one.metrics))
-        try:
-            labels = await api.labels_of(used, spans)
-        except FaultlineError:
-            return _Exporter(metrics, [self.choice.service_label, "instance"], None, 0)
-        first = metrics[0]
-        by = subject_labels(self._template(first), spelt(labels), self.choice.service_label)
-        period = period_s(spans[-1])
-        query = counting_query(first.metrics[0], [written(label) for label in by], period)
-        try:
-            answer = await api.range(query, counting_window(spans[-1], period), period)
-        except FaultlineError:
-            return _Exporter(metrics, labels, None, 0)
-        series = answer.data.result
-        return _Exporter(metrics, labels, slowest_interval(series, period), len(series))
-
-    async def _ask_exporter(
+    async def _exporters(
         self,
         api: PrometheusApi,
+        groups: Sequence[Sequence[ExporterMetric]],
+        spans: Sequence[Window],
+    ) -> list[_Exporter]:
+        labels = await asyncio.gather(*(self._labels(api, one, spans) for one in groups))
+        period = period_s(spans[-1])
+        counting = []
+        for metrics, known in zip(groups, labels, strict=True):
+            first = self._template(metrics[0])
+            by = subject_labels(first, spelt(known), self.choice.service_label)
+            counting.append(counting_query(first.metric, [written(one) for one in by], period))
+        counted = await marked_series(api, counting, counting_window(spans[-1], period), period)
+        exporters = []
+        for metrics, known, series in zip(groups, labels, counted, strict=True):
+            every_s = slowest_interval(series or (), period)
+            # Of how many is not known, not all are asked.
+            owners = len(series) if series is not None else UNKNOWN_OWNERS
+            exporters.append(_Exporter(metrics, known, every_s, owners))
+        return exporters
+
+    async def _labels(
+        self, api: PrometheusApi, metrics: Sequence[ExporterMetric], spans: Sequence[Window]
+    ) -> list[str]:
+        used = list(dict.fromkeys(name for one in metrics for name in one.metrics))
+        try:
+            return await api.labels_of(used, spans)
+        except FaultlineError:
+            return [self.choice.service_label, "instance"]
+
+    def _answers(
+        self,
         exporter: _Exporter,
         scope: Scope,
         place: Mapping[str, str],
         spans: Sequence[Window],
-    ) -> list[ExporterAnswer]:
-        answers = list(self._answers(exporter, scope, place))
-        texts = [_asked_text(one) for one in answers]
-        points = MOST_POINTS // max(1, exporter.owners * len(answers))
-        await asyncio.gather(
-            *(
-                _ask_together(
-                    api,
-                    [answers[n] for n in chunk],
-                    [texts[n] for n in chunk],
-                    spans,
-                    self._step_s(exporter),
-                    points,
-                )
-                for chunk in _chunks(texts)
-            )
-        )
-        return answers
-
-    def _step_s(self, exporter: _Exporter) -> float:
-        return max(self.choice.step_s, exporter.every_s or 0.0)
-
-    def _answers(
-        self, exporter: _Exporter, scope: Scope, place: Mapping[str, str]
     ) -> Iterator[ExporterAnswer]:
         for one in exporter.metrics:
             of_services = one.owner in _OF_SERVICES
@@ -181,18 +189,22 @@ class ExporterQueries:
             beyond_only = not one.series or (not of_services and exporter.owners > most)
             if beyond_only and one.fact is None:
                 continue
+            points = _points(exporter, of_services=of_services, beyond_only=beyond_only)
+            # No event may fall between two steps.
+            range_s = max(self.choice.range_s(exporter.every_s), spans[-1].seconds / points)
             query = build(
                 self._template(one),
                 exporter.labels,
                 self.choice.service_label,
                 services,
                 None,
-                self.choice.range_s(exporter.every_s),
+                range_s,
                 place_labels(place, exporter.labels),
             )
             if query is not None:
                 query = replace(query, every_s=exporter.every_s, is_extra=True)
-                yield ExporterAnswer(one, PrometheusSelection(query), beyond_only)
+                expected = 1 if beyond_only else exporter.owners
+                yield ExporterAnswer(one, PrometheusSelection(query), beyond_only, points, expected)
 
     def _template(self, one: ExporterMetric) -> PromTemplate:
         named_by, pattern = one.named_by, one.name_pattern
@@ -227,6 +239,13 @@ class ExporterQueries:
         return (self.choice.service_label, *usual, "instance")
 
 
+def _points(exporter: _Exporter, *, of_services: bool, beyond_only: bool) -> int:
+    """How many points each series has in a window at most."""
+    if beyond_only:
+        return POINTS_BEYOND
+    return MOST_POINTS if of_services else max(1, MOST_POINTS // max(1, exporter.owners))
+
+
 def _asked_text(answer: ExporterAnswer) -> str:
     """The query, where only what is beyond the threshold is wanted with it."""
     text = answer.asked.query.promql
@@ -236,61 +255,39 @@ def _asked_text(answer: ExporterAnswer) -> str:
     return f"({text}) {sign} {answer.metric.beyond:g}"
 
 
-def _chunks(texts: Sequence[str]) -> Iterator[list[int]]:
-    """Places of texts that are asked together."""
-    chunk: list[int] = []
-    length = 0
-    for number, text in enumerate(texts):
-        if chunk and length + len(text) > LONGEST_QUERY:
-            yield chunk
-            chunk, length = [], 0
-        chunk.append(number)
-        length += len(text)
-    if chunk:
-        yield chunk
+@dataclass(frozen=True)
+class _Together:
+    """Queries that are asked as one; where the server refuses that, each by itself."""
 
+    answers: Sequence[ExporterAnswer]
+    texts: Sequence[str]
+    every_s: float
 
-async def _ask_together(
-    api: PrometheusApi,
-    answers: Sequence[ExporterAnswer],
-    texts: Sequence[str],
-    spans: Sequence[Window],
-    step_s: float,
-    points: int,
-) -> None:
-    """One query for all; where the server refuses it, one for each."""
-    marked = []
-    for number, text in enumerate(texts):
-        marked.append(f'label_replace({text}, "{MARK}", "{number}", "", "")')
-    try:
-        found = await _series(api, " or ".join(marked), spans, step_s, points, answers)
-    except FaultlineError as error:
-        # A server that is down or slow is not asked once more for each.
-        if len(answers) > 1 and getattr(error, "status", None) in REFUSED:
-            for one, text in zip(answers, texts, strict=True):
-                await _ask_together(api, [one], [text], spans, step_s, points)
+    async def ask(self, api: PrometheusApi, spans: Sequence[Window]) -> None:
+        """Fill in what each brought, or why it brought nothing."""
+        points = max(1, min(one.points for one in self.answers))
+        found: list[list[PrometheusSeries]] = [[] for _ in self.answers]
+        every_s = self.every_s
+        try:
+            for span in spans:
+                every_s = step(span, max(self.every_s, span.seconds / points))
+                answer = await api.range(marked(self.texts), span, every_s)
+                for number, series in enumerate(by_mark(answer.data.result, len(found))):
+                    found[number] += series
+        except FaultlineError as error:
+            await self._refused(api, spans, error)
             return
-        for one in answers:
+        # Only what is there of all windows counts: one without its baseline would seem new.
+        for one, own in zip(self.answers, found, strict=True):
+            one.asked.step_s, one.asked.series = every_s, own
+
+    async def _refused(
+        self, api: PrometheusApi, spans: Sequence[Window], error: FaultlineError
+    ) -> None:
+        # A server that is down or slow is not asked once more for each.
+        if len(self.answers) > 1 and getattr(error, "status", None) in REFUSED:
+            for one, text in zip(self.answers, self.texts, strict=True):
+                await _Together([one], [text], self.every_s).ask(api, spans)
+            return
+        for one in self.answers:
             one.asked.failed = str(error)
-        return
-    for series in found:
-        number = int(series.metric.pop(MARK))
-        answers[number].asked.series.append(series)
-
-
-async def _series(
-    api: PrometheusApi,
-    text: str,
-    spans: Sequence[Window],
-    step_s: float,
-    points: int,
-    answers: Iterable[ExporterAnswer],
-) -> list[PrometheusSeries]:
-    found: list[PrometheusSeries] = []
-    for span in spans:
-        every_s = step(span, max(step_s, span.seconds / max(1, points)))
-        answer = await api.range(text, span, every_s)
-        found += answer.data.result
-        for one in answers:
-            one.asked.step_s = every_s
-    return found

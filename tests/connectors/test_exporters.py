@@ -25,7 +25,7 @@ from bot.settings import Settings
 from connectors.base import Collected, Request
 from connectors.prometheus.connector import PrometheusConnector
 from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
-from connectors.prometheus.exporter_queries import LONGEST_QUERY, MARK
+from connectors.prometheus.joined_queries import LONGEST_QUERY, MARK
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
