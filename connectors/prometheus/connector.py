@@ -28,6 +28,7 @@ from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
 from connectors.prometheus.exporter_queries import ExporterAnswer, ExporterQueries
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
 from connectors.prometheus.http_api import PrometheusApi
+from connectors.prometheus.long_standing import dated
 from connectors.prometheus.promql import PromQuery
 from connectors.prometheus.query_choice import ALL_SERVICES, QueryChoice
 from connectors.prometheus.range_queries import ask_all
@@ -182,12 +183,13 @@ class PrometheusConnector:
         spans: Sequence[Window],
         services: Collection[str],
     ) -> list[StateRow]:
-        troubles = in_trouble(beneath, scope.incident)
+        troubles = in_trouble(beneath, spans[0], scope.incident)
+        troubles = await dated(api, troubles, scope.incident.start)
         nodes = {one.name for one in troubles if one.answer.metric.owner == "node"}
         running = await running_services(
             api, names, nodes, services, self._choice.service_label, scope.incident.end
         )
-        return fact_rows(troubles, spans[0], services, running)
+        return fact_rows(troubles, services, running)
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert, by its name. Raises ConnectorError."""

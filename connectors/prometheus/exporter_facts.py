@@ -28,6 +28,7 @@ MOST_GAP_STEPS = 5
 """A value that dips for fewer steps has not left in between."""
 HELD_SHARE = 0.5
 """What was beyond for half of the incident counts, though it is over."""
+USED_UP = 0.999
 MOST_FACTS = 500
 """Of one entry."""
 EXPIRED = "certificate_expired"
@@ -44,6 +45,8 @@ class OwnerInTrouble:
     labels: Mapping[str, str]
     points: Sequence[tuple[float, float]]
     """(time in s, value), until the incident's end."""
+    since: datetime | None
+    """When the last stretch beyond began; None where it was so when the data begin."""
 
     @property
     def name(self) -> str:
@@ -51,8 +54,11 @@ class OwnerInTrouble:
         return subject_of(self.labels, self.answer.asked.query)
 
 
-def in_trouble(answers: Iterable[ExporterAnswer], incident: Window) -> list[OwnerInTrouble]:
-    """Every owner beyond a threshold in the incident."""
+def in_trouble(
+    answers: Iterable[ExporterAnswer], first: Window, incident: Window
+) -> list[OwnerInTrouble]:
+    """Every owner beyond a threshold in the incident. `first` is the first window that was
+    asked."""
     found: list[OwnerInTrouble] = []
     for answer in answers:
         if answer.metric.beyond is None:
@@ -62,22 +68,21 @@ def in_trouble(answers: Iterable[ExporterAnswer], incident: Window) -> list[Owne
             points = _beyond_points(answer.metric, series, incident.end.timestamp())
             has_name = bool(subject_of(series.metric, answer.asked.query))
             if points and has_name and _holds(answer, points, series, incident):
-                own.append(OwnerInTrouble(answer, series.metric, points))
+                since = _since(answer, points, first)
+                own.append(OwnerInTrouble(answer, series.metric, points, since))
         found += own[:MOST_FACTS]
     return found
 
 
 def fact_rows(
     troubles: Iterable[OwnerInTrouble],
-    first: Window,
     services: Collection[str],
     running: Mapping[str, Collection[str]],
 ) -> list[StateRow]:
-    """A row per owner; of a node one for each service that runs there. `first` is the first window
-    that was asked."""
+    """A row per owner; of a node one for each service that runs there."""
     rows: list[StateRow] = []
     for one in troubles:
-        row = _row(one, first)
+        row = _row(one)
         for service in _services_of(one.answer.metric.owner, one.name, services, running):
             rows.append(row._replace(service=service))
     expired = {(row.kind, row.name) for row in rows if row.fact == EXPIRED}
@@ -120,11 +125,11 @@ def _holds(
     return is_still or len(times) * step_s >= HELD_SHARE * incident.seconds
 
 
-def _row(trouble: OwnerInTrouble, first: Window) -> StateRow:
+def _row(trouble: OwnerInTrouble) -> StateRow:
     answer, labels = trouble.answer, trouble.labels
     metric = answer.metric
     last, value = trouble.points[-1]
-    since = _since([at for at, _ in trouble.points], answer.asked.step_s, first)
+    since = trouble.since
     if metric.fact == EXPIRED and abs(value) < LONGEST_DAYS:
         # The moment of expiry is known, however long it was watched.
         since = datetime.fromtimestamp(last, UTC) + timedelta(seconds=value * DAY_S)
@@ -142,14 +147,19 @@ def _row(trouble: OwnerInTrouble, first: Window) -> StateRow:
     )
 
 
-def _since(times: Sequence[float], step_s: float, first: Window) -> datetime | None:
-    """When the last stretch beyond began; None where it was so when the data begin."""
+def _since(
+    answer: ExporterAnswer, points: Sequence[tuple[float, float]], first: Window
+) -> datetime | None:
+    times = [at for at, _ in points]
+    if answer.metric.unit == "ratio" and points[-1][1] >= USED_UP:
+        # What was almost used up for long does its harm when nothing is left.
+        times = [at for at, value in points if value >= USED_UP]
     began = times[-1]
     for at in reversed(times):
-        if began - at > MOST_GAP_STEPS * step_s:
+        if began - at > MOST_GAP_STEPS * answer.asked.step_s:
             break
         began = at
-    if began - first.start.timestamp() <= MOST_GAP_STEPS * step_s:
+    if began - first.start.timestamp() <= MOST_GAP_STEPS * answer.asked.step_s:
         return None
     return datetime.fromtimestamp(began, UTC)
 

@@ -248,11 +248,13 @@ def _points(exporter: _Exporter, *, of_services: bool, beyond_only: bool) -> int
 
 def _asked_text(answer: ExporterAnswer) -> str:
     """The query, where only what is beyond the threshold is wanted with it."""
-    text = answer.asked.query.promql
-    if not answer.beyond_only:
-        return text
+    return beyond_text(answer) if answer.beyond_only else answer.asked.query.promql
+
+
+def beyond_text(answer: ExporterAnswer) -> str:
+    """The query for what is beyond the threshold."""
     sign = ">" if answer.metric.worse == "up" else "<"
-    return f"({text}) {sign} {answer.metric.beyond:g}"
+    return f"({answer.asked.query.promql}) {sign} {answer.metric.beyond:g}"
 
 
 @dataclass(frozen=True)

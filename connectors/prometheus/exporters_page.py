@@ -18,6 +18,7 @@ What the [Prometheus connector](prometheus.md) reads of what lies beneath servic
   a volume, a probed host or a service. Of two entries for one signal of one owner the first that has data counts.
 - An owner beyond a threshold is a [fact](../case-folder.md#facts-about-objects), though nothing changed: a disk that has been full
   all along has no change point. It must hold at the end of the incident or for half of it; a kill or a crash loop counts once.
+  What was beyond it when the data begin is looked up a day earlier: what was so then [counts little](../how-it-decides.md#objects).
   A fact about a node bears on the services that run there, by `kube_pod_info`, else by what is scraped at its address.
 - Entries marked "fact only" bring no rows. Of more than 50 nodes, databases or queues only those beyond a threshold are asked;
   of more than 100 services only those in scope.

@@ -228,8 +228,9 @@ def test_an_overview_names_services_what_they_lack_and_how_often_is_scraped(
                 {"request_rate": {"a", "b"}, "error_ratio": {"a", "b"}, "latency_p99": {"a"}},
                 (60.0, 60.0, 15.0),
                 days=7,
+                exporters=("node_exporter", "JVM"),
             ),
-            "2 services (a, b); no p99 latency of b; scraped every 60 s or 15 s; "
+            "2 services (a, b); no p99 latency of b; beneath them JVM, node_exporter; scraped every 60 s or 15 s; "
             "data of 7 days ago",
         ),
         (
