@@ -29,6 +29,7 @@ from connectors.prometheus.exporter_queries import ExporterAnswer, ExporterQueri
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.long_standing import dated
+from connectors.prometheus.node_names import name_nodes
 from connectors.prometheus.promql import PromQuery
 from connectors.prometheus.query_choice import ALL_SERVICES, QueryChoice
 from connectors.prometheus.range_queries import ask_all
@@ -116,10 +117,11 @@ class PrometheusConnector:
             api = PrometheusApi(session)
             names = await self._known_names(api, scope, spans, missing)
             found = await self._asked(api, names, request, spans, alerts)
-            asked = [*found.asked, *(one.asked for one in found.beneath if not one.beyond_only)]
-            metrics, rows = metrics_table(asked, scope.services, self.limits.max_rows)
             services = {*scope.services, *_named_by_requests(found.asked)}
+            # It gives nodes their names, which the rows of metrics carry too.
             states = await self._states(api, names, found.beneath, scope, spans, services)
+        asked = [*found.asked, *(one.asked for one in found.beneath if not one.beyond_only)]
+        metrics, rows = metrics_table(asked, scope.services, self.limits.max_rows)
         missing += found.missing
         if not asked:
             missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
@@ -185,7 +187,11 @@ class PrometheusConnector:
     ) -> list[StateRow]:
         troubles = in_trouble(beneath, spans[0], scope.incident)
         troubles = await dated(api, troubles, scope.incident.start)
-        nodes = {one.name for one in troubles if one.answer.metric.owner == "node"}
+        addresses = await name_nodes(api, names, beneath, scope.incident.end)
+        nodes = {}
+        for one in troubles:
+            if one.answer.metric.owner == "node":
+                nodes[one.name] = addresses.get(one.name, one.name)
         running = await running_services(
             api, names, nodes, services, self._choice.service_label, scope.incident.end
         )

@@ -4,6 +4,7 @@ of the data file names metrics and labels as its exporter writes them."""
 from __future__ import annotations
 
 import asyncio
+import platform
 import re
 import subprocess
 import time
@@ -139,10 +140,12 @@ def signals_of(collected: Collected, owner: str) -> set[str]:
 
 
 def test_a_node_has_its_resources_with_the_place_in_it(collected: Collected) -> None:
-    found = signals_of(collected, "127.0.0.1")
+    # By address it is scraped, by name it is known.
+    node = platform.node()
+    found = signals_of(collected, node)
     assert found >= {"cpu_used_ratio", "memory_used_ratio", "network_receive_drops"}
     metrics = collected.tables["metrics"]
-    memory = metrics.filter(pl.col("signal") == "memory_used_ratio", service="127.0.0.1")
+    memory = metrics.filter(pl.col("signal") == "memory_used_ratio", service=node)
     assert 0 < memory["value"].median() < 1  # type: ignore[operator]
 
 
@@ -206,6 +209,12 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
     ),
     ("container_memory_working_set_bytes", POD, 0.95e9),
     ("container_spec_memory_limit_bytes", POD, 1e9),
+    # node_exporter of a machine that Kubernetes knows nothing of, and what else is scraped there.
+    ("node_uname_info", 'instance="10.0.0.7:9100",job="node",nodename="vm-7"', 1),
+    ("node_memory_MemAvailable_bytes", 'instance="10.0.0.7:9100",job="node"', 5e8),
+    ("node_memory_MemTotal_bytes", 'instance="10.0.0.7:9100",job="node"', 1e10),
+    ("up", 'instance="10.0.0.7:8080",job="cart"', 1),
+    ("up", 'instance="10.0.0.8:8080",job="orders-db"', 1),
     # postgres_exporter, mysqld_exporter.
     ("pg_up", 'instance="10.0.0.9:9187",job="orders-db-exporter"', 1),
     ("pg_settings_max_connections", 'instance="10.0.0.9:9187",job="orders-db-exporter"', 100),
@@ -242,6 +251,7 @@ FACTS = {
     ("Container", "cart", "image_unavailable", "cart", "ImagePullBackOff"),
     ("Node", "node-3", "node_not_ready", None, "its kubelet reports it unready or not at all"),
     ("Node", "node-4", "node_under_pressure", None, "the condition DiskPressure"),
+    ("Node", "vm-7", "node_under_pressure", "cart", "95 % of its memory in use"),
     ("ResourceQuota", "compute", "quota_exceeded", None, "100 % of pods in use"),
     ("HorizontalPodAutoscaler", "cart", "autoscaler_at_maximum", "cart", None),
     (
@@ -317,7 +327,7 @@ def test_of_many_owners_only_those_beyond_a_threshold_are_asked(
     monkeypatch.setattr("connectors.prometheus.exporter_queries.MOST_OWNERS", 0)
     request = request_for(tmp_path, services=("cart", "orders-db"))
     found = asyncio.run(PrometheusConnector(levels.url).collect(request))
-    assert "orders-db" not in found.tables["metrics"]["service"].to_list()
+    assert "vm-7" not in found.tables["metrics"]["service"].to_list()
     assert facts_of(levels, tmp_path) == FACTS
 
 

@@ -230,8 +230,8 @@ def test_an_overview_names_services_what_they_lack_and_how_often_is_scraped(
                 days=7,
                 exporters=("node_exporter", "JVM"),
             ),
-            "2 services (a, b); no p99 latency of b; beneath them JVM, node_exporter; scraped every 60 s or 15 s; "
-            "data of 7 days ago",
+            "2 services (a, b); no p99 latency of b; beneath them JVM, node_exporter; "
+            "scraped every 60 s or 15 s; data of 7 days ago",
         ),
         (
             PrometheusOverview({"request_rate": set("abcdefg")}, (30.0,), days=1),
