@@ -180,7 +180,7 @@ def _services_of(
         return sorted(running.get(name, ())) or [None]
     own = service_in(name, services)
     if own is None and owner in _NAMED_BY_OWNER:
-        own = name
+        own = short(name, 120)
     return [own]
 
 

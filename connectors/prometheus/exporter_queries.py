@@ -38,8 +38,9 @@ from connectors.prometheus.templates import PromTemplate
 MOST_OWNERS = 50
 """Nodes, databases, queues: of more only those beyond a threshold are asked."""
 UNKNOWN_OWNERS = 1_000_000
-MOST_POINTS = 12_000
-"""Points of one signal in one window, but for services; of more owners each has fewer."""
+MOST_POINTS, MOST_POINTS_OF_SERVICES = 12_000, 30_000
+"""Points of one signal in one window; of more owners each has fewer. Twenty signals of a hundred
+services are then half of what a connector may read."""
 POINTS_BEYOND = 100
 """Points in a window of what is judged by a threshold alone: of two hours one a minute."""
 REFUSED = (400, 422)
@@ -112,10 +113,10 @@ class ExporterQueries:
 
     def _together(self, answers: Iterable[ExporterAnswer]) -> Iterator[_Together]:
         """The queries that can be asked as one: those that have the same step."""
-        by_step: dict[tuple[float, bool], list[ExporterAnswer]] = {}
+        by_step: dict[tuple[float, int], list[ExporterAnswer]] = {}
         for one in answers:
             every_s = max(self.choice.step_s, one.asked.query.every_s or 0.0)
-            by_step.setdefault((every_s, one.beyond_only), []).append(one)
+            by_step.setdefault((every_s, one.points), []).append(one)
         for (every_s, _), own in by_step.items():
             texts = [_asked_text(one) for one in own]
             for chunk in chunks(texts, [one.expected for one in own]):
@@ -189,7 +190,8 @@ class ExporterQueries:
             beyond_only = not one.series or (not of_services and exporter.owners > most)
             if beyond_only and one.fact is None:
                 continue
-            points = _points(exporter, of_services=of_services, beyond_only=beyond_only)
+            owners = len(services) or exporter.owners
+            points = _points(owners, of_services=of_services, beyond_only=beyond_only)
             # No event may fall between two steps.
             range_s = max(self.choice.range_s(exporter.every_s), spans[-1].seconds / points)
             query = build(
@@ -203,7 +205,7 @@ class ExporterQueries:
             )
             if query is not None:
                 query = replace(query, every_s=exporter.every_s, is_extra=True)
-                expected = 1 if beyond_only else exporter.owners
+                expected = 1 if beyond_only else owners
                 yield ExporterAnswer(one, PrometheusSelection(query), beyond_only, points, expected)
 
     def _template(self, one: ExporterMetric) -> PromTemplate:
@@ -239,11 +241,12 @@ class ExporterQueries:
         return (self.choice.service_label, *usual, "instance")
 
 
-def _points(exporter: _Exporter, *, of_services: bool, beyond_only: bool) -> int:
+def _points(owners: int, *, of_services: bool, beyond_only: bool) -> int:
     """How many points each series has in a window at most."""
     if beyond_only:
         return POINTS_BEYOND
-    return MOST_POINTS if of_services else max(1, MOST_POINTS // max(1, exporter.owners))
+    most = MOST_POINTS_OF_SERVICES if of_services else MOST_POINTS
+    return max(POINTS_BEYOND, most // max(1, owners))
 
 
 def _asked_text(answer: ExporterAnswer) -> str:
@@ -267,7 +270,7 @@ class _Together:
 
     async def ask(self, api: PrometheusApi, spans: Sequence[Window]) -> None:
         """Fill in what each brought, or why it brought nothing."""
-        points = max(1, min(one.points for one in self.answers))
+        points = self.answers[0].points
         found: list[list[PrometheusSeries]] = [[] for _ in self.answers]
         every_s = self.every_s
         try:

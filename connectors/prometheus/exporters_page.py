@@ -12,16 +12,20 @@ PAGE = Path(__file__).parents[2] / "docs" / "connectors" / "exporters.md"
 _HEAD = """# Exporters
 
 What the [Prometheus connector](prometheus.md) reads of what lies beneath services. Written by
-`python -m connectors.prometheus.exporters_page` from `connectors/prometheus/exporter_metrics.toml`.
+`python -m connectors.prometheus.exporters_page` from
+`connectors/prometheus/exporter_metrics.toml`.
 
-- A signal is asked where all of its metrics exist. Its rows carry the owner's name as service: of a node, a database, a queue,
-  a volume, a probed host or a service. Of two entries for one signal of one owner the first that has data counts.
-- An owner beyond a threshold is a [fact](../case-folder.md#facts-about-objects), though nothing changed: a disk that has been full
-  all along has no change point. It must hold at the end of the incident or for half of it; a kill or a crash loop counts once.
-  What was beyond it when the data begin is looked up a day earlier: what was so then [counts little](../how-it-decides.md#objects).
-  A fact about a node bears on the services that run there, by `kube_pod_info`, else by what is scraped at its address.
-- Entries marked "fact only" bring no rows. Of more than 50 nodes, databases or queues only those beyond a threshold are asked;
-  of more than 100 services only those in scope.
+- A signal is asked where all of its metrics exist. Its rows carry the owner's name as service: of
+  a node, a database, a queue, a volume, a probed host or a service. Of two entries for one signal
+  of one owner the first that has data counts.
+- An owner beyond a threshold is a [fact](../case-folder.md#facts-about-objects), though nothing
+  changed: a disk that has been full all along has no change point. It must hold at the end of the
+  incident or for half of it; a kill or a crash loop counts once. What was beyond it when the data
+  begin is looked up a day earlier: what was so then [counts
+  little](../how-it-decides.md#objects). A fact about a node bears on the services that run there,
+  by `kube_pod_info`, else by what is scraped at its address.
+- Entries marked "fact only" bring no rows. Of more than 50 nodes, databases or queues only those
+  beyond a threshold are asked; of more than 100 services only those in scope.
 
 ## Your own exporters
 
@@ -38,16 +42,18 @@ named_by = ["shard"]                   # labels that name the owner; usual ones 
 worse = "up"
 fact = "consumers_behind"              # beyond the threshold: one of the facts of the case folder
 beyond = 500
-says = "{value} orders wait"           # {value}, {percent}, {left} (of days), or a label of the result
+says = "{value} orders wait"           # or {percent}, {left} (of days), a label of the result
 ```
 
-`{by}` becomes the label that names the owner, `{where}` stands behind the name of each metric (`{where:state="active"}` adds a matcher),
-`{range}` in the brackets of a range. Further keys: `unit`, `name_pattern` (the first group of this regular expression is the name),
-`series = false` (fact only), `holds = "once"`, `kind` (what the object of the fact is), `source`. With several Prometheus servers an
-instance has its own: `[[prometheus]]`, then `[[prometheus.metrics]]` below it.
+`{by}` becomes the label that names the owner, `{where}` stands behind the name of each metric
+(`{where:state="active"}` adds a matcher), `{range}` in the brackets of a range. Further keys:
+`unit`, `name_pattern` (the first group of this regular expression is the name), `series = false`
+(fact only), `holds = "once"`, `kind` (what the object of the fact is), `source`. With several
+Prometheus servers an instance has its own: `[[prometheus]]`, then `[[prometheus.metrics]]` below
+it.
 
 ## What is known
-"""  # noqa: E501
+"""
 
 
 def page() -> str:
