@@ -30,6 +30,7 @@ from connectors.prometheus.gpus import GpuQueries, gpu_queries
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.long_standing import dated
 from connectors.prometheus.node_names import name_nodes
+from connectors.prometheus.part_queries import part_queries
 from connectors.prometheus.promql import PromQuery
 from connectors.prometheus.query_choice import ALL_SERVICES, QueryChoice
 from connectors.prometheus.range_queries import ask_all
@@ -163,6 +164,11 @@ class PrometheusConnector:
         asked = [PrometheusSelection(one, cut=one.cut) for one in (*queries, *gpus.queries)]
         every = [*asked, alerts] if "ALERTS" in names else asked
         await ask_all(api, every, scope, spans, self._choice.step_s)
+        parts = await part_queries(
+            api, self._choice, available, asked, scope, place, scope.incident
+        )
+        in_parts = [PrometheusSelection(one) for one in parts]
+        await ask_all(api, in_parts, scope, spans, self._choice.step_s)
         beneath = await asking_beneath
         # Whoever has nothing in the alert's place may run in another one.
         both = [*asked, *(one.asked for one in beneath)]
@@ -174,7 +180,7 @@ class PrometheusConnector:
             await ask_all(api, elsewhere, scope, spans, self._choice.step_s)
             asked += elsewhere
             beneath += await self._exporters.ask_elsewhere(api, beneath, scope, left, spans)
-        return _Answers(asked, beneath, gpus.missing)
+        return _Answers([*asked, *in_parts], beneath, gpus.missing)
 
     async def _states(
         self,

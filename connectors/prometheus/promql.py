@@ -53,6 +53,8 @@ class PromQuery:
     """As in `PromTemplate`."""
     is_extra: bool = False
     """Whether nobody misses it where it brings nothing."""
+    split_by: str = ""
+    """The label that tells the parts of a service; empty where it is asked about as a whole."""
     asked_by: str | None = None
     """Who wants it asked, where that is not the settings: a runbook."""
 
@@ -65,10 +67,11 @@ def build(
     job: str | None,
     range_s: float,
     place: Mapping[str, str],
+    split_by: str = "",
 ) -> PromQuery | None:
     """The query for a metric that carries these labels; None where they cannot name the subject or
     the status. `place` is that of the alert, in the metric's labels: what lies elsewhere is not
-    added to it."""
+    added to it. `split_by` is a label by which a service is split into its parts."""
     known = spelt(labels)
     by = subject_labels(template, known, service_label)
     status = next((known[label] for label in STATUS_LABELS if label in known), None)
@@ -78,7 +81,8 @@ def build(
         return None
     matchers = _matchers(template, known, by[0], services, job)
     matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
-    text = template.promql.replace("{by}", ", ".join(written(one) for one in by))
+    added_up = [*by, split_by] if split_by and split_by not in by else by
+    text = template.promql.replace("{by}", ", ".join(written(one) for one in added_up))
     text = text.replace("{range}", duration(range_s))
     text = _SELECTOR.sub(lambda m: _selector(template, m, matchers), text)
     return PromQuery(
@@ -88,6 +92,8 @@ def build(
         by,
         narrow=bool(services) and template.subject != "job",
         name_pattern=template.name_pattern,
+        is_extra=bool(split_by),
+        split_by=split_by,
     )
 
 

@@ -130,6 +130,7 @@ class QueryChoice:
         scope: Scope,
         services: Sequence[str],
         place: Mapping[str, str],
+        split_by: str = "",
     ) -> PromQuery | None:
         """A default query for these services, or for all where none are given."""
         query = promql.build(
@@ -140,6 +141,7 @@ class QueryChoice:
             scope.job,
             self.range_s(one.every_s),
             place_labels(place, one.labels),
+            split_by,
         )
         return replace(query, every_s=one.every_s) if query is not None else None
 

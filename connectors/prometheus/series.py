@@ -69,21 +69,24 @@ def metrics_table(
     """The metrics table, and the rows of it that each query brought, by the query's place in
     `asked`.
 
-    Of two queries for one signal of one service, the first that has any rows wins.
+    Of two queries for one signal of one service, the first that has any rows wins; its parts are
+    kept beside it.
     """
     with_series = sum(bool(one.series) for one in asked)
     room = max(LEAST_ROWS, max_rows // max(1, with_series))
     frames = []
     for order, one in enumerate(asked):
         if one.series:
-            frames.append(_rows(one, room).with_columns(order=pl.lit(order)))
+            split = pl.lit(one.query.split_by)
+            frames.append(_rows(one, room).with_columns(order=pl.lit(order), split=split))
     if not frames:
         return empty("metrics"), {}
     table = pl.concat(frames)
     if services:
         of_others = pl.col("narrow") & pl.col("service").is_in(list(services)).not_()
         table = table.filter(of_others.not_().fill_null(True))
-    table = table.filter(pl.col("order") == pl.col("order").min().over("service", "signal"))
+    first = pl.col("order").min().over("service", "signal", "split")
+    table = table.filter(pl.col("order") == first)
     brought = {}
     for (order,), rows in table.group_by("order"):
         brought[int(order)] = rows
