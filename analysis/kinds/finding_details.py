@@ -125,7 +125,7 @@ class PartDetails(_Closed):
     """The parts of one service that are in trouble, beside its others."""
 
     part_kind: str = ""
-    """"version", "cluster", "region", "tenant", "pod", "node" or "zone"."""
+    """"version", "cluster", "region", "tenant", "pod", "instance", "node" or "zone"."""
     parts: tuple[str, ...] = ()
     """Those that are worse, the worst first."""
     parts_known: int = 0

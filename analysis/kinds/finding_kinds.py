@@ -410,10 +410,15 @@ _OF_STATES = {
     "probe_state": "What probes ask for, beside what containers serve",
     "placing_state": "What the scheduler and the workload's controller say of missing pods",
     "limit_state": "What a namespace refuses, by its quota, its limit range and its phase",
-    "volume_state": "The state of volume claims, and what kubelets say of mounting them",
+    "saturation_state": "What an exporter measures of limits, pools and queues, against the "
+    "thresholds of published alert rules",
+    "volume_state": "The state of volume claims, and what kubelets say of mounting and filling "
+    "them",
     "scaling_state": "Conditions of autoscalers and disruption budgets",
-    "node_state": "Conditions, cordons and taints of nodes, beside where the unwell pods run",
-    "database_state": "Status and events of a database instance, as its cloud reports them",
+    "node_state": "Conditions, cordons, taints and resources of nodes, beside where the "
+    "unwell pods run",
+    "database_state": "Status and events of a database instance, as its cloud or exporter "
+    "reports them",
 }
 STATE_KINDS: Mapping[str, FindingKind] = {
     name: FindingKind(

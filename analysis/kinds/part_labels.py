@@ -18,6 +18,7 @@ PART_LABELS: Mapping[str, tuple[str, ...]] = {
     "region": PLACE_LABELS["region"],
     "tenant": ("tenant", "tenant_id"),
     "pod": ("pod", "pod_name", "k8s_pod_name", "k8s.pod.name", "kubernetes_pod_name"),
+    "instance": ("instance",),
     "node": (
         "node",
         "k8s_node_name",
@@ -36,7 +37,8 @@ PART_LABELS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """By what they say, the most telling first: a service that is in trouble in one version alone is
-told by that, and one pod of it before the node it happens to run on."""
+told by that, and one pod of it before the node it happens to run on. Prometheus' own label
+`instance` is whatever it scrapes."""
 
 
 def parts_of(labels: Mapping[str, str]) -> dict[str, str]:

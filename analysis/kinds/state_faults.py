@@ -1,6 +1,7 @@
 """The faults that an object's own state shows: one entry per fact that a connector may report.
 
-The objects are those of a Kubernetes cluster and databases of a cloud. A fact is a row of the table
+The objects are those of a Kubernetes cluster, databases of a cloud, and what exporters measure of
+machines, volumes, databases, queues and certificates. A fact is a row of the table
 `states` (docs/case-folder.md); its name is that of the fault here.
 """
 
@@ -116,6 +117,15 @@ _ROUTES = (
         "{object} is not valid: {value}",
         less="{object} is not valid",
         step="Renew the certificate of {subject}, and find out why its issuer did not.",
+    ),
+    _fact(
+        "certificate_expires_soon",
+        0.3,
+        Depth.SETTING,
+        "has a certificate that expires soon",
+        "{object} expires soon: {value}",
+        less="{object} expires soon",
+        step="Renew the certificate of {subject} now, and find out why its issuer did not.",
     ),
     _fact(
         "no_ready_endpoints",
@@ -321,6 +331,70 @@ _LIMITS = (
         step="Find out who deleted {subject}, and bring its objects back elsewhere.",
     ),
 )
+_SATURATION = (
+    _fact(
+        "cpu_throttled",
+        0.95,
+        Depth.INSTANCE,
+        "is throttled by its CPU limit",
+        "{object} is throttled by its CPU limit: {value}",
+        less="{object} is throttled by its CPU limit",
+        step="Raise or remove the CPU limit of {subject}, or find out what uses more CPU.",
+        logged_as=("cpu_throttled",),
+    ),
+    _fact(
+        "memory_near_limit",
+        0.5,
+        Depth.INSTANCE,
+        "has almost no memory left",
+        "{object} has almost no memory left: {value}",
+        less="{object} has almost no memory left",
+        step="Find out what fills the memory of {subject}, and raise its limit if that is right.",
+    ),
+    _fact(
+        "pool_exhausted",
+        0.85,
+        Depth.INSTANCE,
+        "has used up its connections",
+        "{object} has almost none left: {value}",
+        less="{object} has used up its connections",
+        step="Find out who holds the connections of {subject}: slow queries, leaks, more clients.",
+        logged_as=(
+            "pool_exhausted",
+            "hikari_pool_exhausted",
+            "sqlalchemy_pool_exhausted",
+            "postgres_too_many_connections",
+            "mysql_too_many_connections",
+        ),
+    ),
+    _fact(
+        "publishing_blocked",
+        0.9,
+        Depth.SETTING,
+        "takes no messages until it has room again",
+        "{object} blocks its publishers: {value}",
+        less="{object} blocks its publishers",
+        step="Free memory or disk of {subject}, and find out which queue grew.",
+    ),
+    _fact(
+        "queue_without_consumers",
+        0.85,
+        Depth.EFFECT,
+        "has messages and nobody who reads them",
+        "{object} has {value} and no consumer",
+        less="{object} has messages and no consumer",
+        step="Find out why the consumers of {subject} are gone.",
+    ),
+    _fact(
+        "consumers_behind",
+        0.6,
+        Depth.EFFECT,
+        "is far behind with its messages",
+        "{object} is behind: {value}",
+        less="{object} is far behind with its messages",
+        step="Check the consumers of {subject}: their errors, their speed, their number.",
+    ),
+)
 _VOLUMES = (
     _fact(
         "volume_unavailable",
@@ -495,6 +569,7 @@ FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
     "probe_state": _PROBES,
     "placing_state": _PLACING,
     "limit_state": _LIMITS,
+    "saturation_state": _SATURATION,
     "volume_state": _VOLUMES,
     "scaling_state": _SCALING,
     "node_state": _NODES,

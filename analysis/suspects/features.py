@@ -188,15 +188,16 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
     for line in lines:
         agreement = curve.agreement(line.course) if curve else 1.0
         weighed_lines.append((line, agreement * line.course.size / loud_lines))
+    graph = with_seen_calls(known, series, lines)
     return Observed(
         alerting=alerting,
         alert=alert,
         curve=curve,
-        graph=with_seen_calls(known, series, lines),
+        graph=graph,
         own=own,
         calls=calls,
         lines=weighed_lines,
-        places=places(own),
+        places=places(own, graph),
         moves=moves_of(levels),
         services=frozenset(named),
         agreements=agreements,

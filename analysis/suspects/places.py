@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.kinds.place_names import PLACE_LABELS
 from analysis.kinds.signals import SignalClass
+from analysis.requests.topology import Topology
 from analysis.suspects.deviations import NOT_SERVING, Deviation
 
-PLACE_LABELS = (
+RUNS_IN = (
     "node",
     "k8s_node_name",
     "k8s.node.name",
@@ -31,6 +33,9 @@ PLACE_LABELS = (
     "k8s.cluster.name",
 )
 """Labels that name where an instance runs: OpenTelemetry, kube-state-metrics, cloud vendors."""
+WITH_ITS_CALLS = frozenset((*PLACE_LABELS["cluster"], *PLACE_LABELS["region"]))
+"""Places that calls seldom leave: who calls a service that is in trouble there is so as well, and
+nowhere else."""
 LEAST_SERVICES = 2
 """Trouble of one service alone is the service's, wherever it runs."""
 WORST_ELSEWHERE = 0.7
@@ -59,38 +64,38 @@ class Place:
     known_services: int
 
 
-def places(rows: Sequence[tuple[Deviation, float]]) -> list[Place]:
+def places(rows: Sequence[tuple[Deviation, float]], graph: Topology) -> list[Place]:
     """Every place that can be compared with others of its kind. `rows` are series with how far they
-    explain the alert, in [0, 1]."""
+    explain the alert, in [0, 1]; `graph` says who calls whom."""
     by_kind: dict[str, dict[ServiceSignal, list[tuple[str, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for one, weight in rows:
         if one.signal_class in NOT_SERVING:
             continue
-        for kind in PLACE_LABELS:
+        for kind in RUNS_IN:
             if one.labels.get(kind):
                 signal = (one.service, one.signal_class)
                 by_kind[kind][signal].append((one.labels[kind], weight))
     found = []
     for kind, signals in sorted(by_kind.items()):
-        found += _compared(kind, signals)
+        found += _compared(kind, signals, graph)
     return found
 
 
 def _compared(
-    kind: str, signals: Mapping[ServiceSignal, Sequence[tuple[str, float]]]
+    kind: str, signals: Mapping[ServiceSignal, Sequence[tuple[str, float]]], graph: Topology
 ) -> list[Place]:
     contrasts: dict[str, dict[str, float]] = defaultdict(dict)
     for (service, _), instances in signals.items():
         for name, contrast in _contrasts(instances):
             before = contrasts[name].get(service, -1.0)
             contrasts[name][service] = max(before, contrast)
-    return [
-        _place(kind, name, by_service)
-        for name, by_service in sorted(contrasts.items())
-        if len(by_service) >= LEAST_SERVICES
-    ]
+    found = []
+    for name, by_service in sorted(contrasts.items()):
+        if len(by_service) >= LEAST_SERVICES:
+            found.append(_place(kind, name, by_service, graph))
+    return found
 
 
 def _contrasts(instances: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -107,18 +112,31 @@ def _contrasts(instances: Iterable[tuple[str, float]]) -> list[tuple[str, float]
     return found
 
 
-def _place(kind: str, name: str, by_service: Mapping[str, float]) -> Place:
+def _place(kind: str, name: str, by_service: Mapping[str, float], graph: Topology) -> Place:
     ordered = sorted(by_service.items(), key=lambda item: (-item[1], item[0]))
     worse = [service for service, contrast in ordered if contrast > DIFFERENT]
+    second = ordered[1][1]
+    if kind in WITH_ITS_CALLS and len(_not_its_callers(worse, graph)) < LEAST_SERVICES:
+        second = 0.0
     return Place(
         kind=kind,
         name=name,
         contrast=float(np.mean([max(0.0, contrast) for _, contrast in ordered])),
         share=len(worse) / len(ordered),
-        second=ordered[1][1],
+        second=second,
         services=tuple(worse),
         known_services=len(ordered),
     )
+
+
+def _not_its_callers(worse: Sequence[str], graph: Topology) -> list[str]:
+    """Those of the services that call none of the others."""
+    own = []
+    for service in worse:
+        below = graph.downstream(service)
+        if not any(other in below for other in worse if other != service):
+            own.append(service)
+    return own
 
 
 def placed_share(service: str, found: Iterable[Place]) -> float:

@@ -1,4 +1,4 @@
-"""Prometheus: metrics, alerts and GPUs."""
+"""Prometheus: metrics, alerts, GPUs, and what lies beneath services."""
 
 from connectors.connector_type import ConnectorType
 from connectors.prometheus.settings import PrometheusSettings
@@ -7,6 +7,6 @@ CONNECTOR = ConnectorType(
     name="prometheus",
     settings=PrometheusSettings,
     build="connectors.prometheus.connector:build",
-    kinds=("metrics", "monitors", "topology"),
+    kinds=("metrics", "monitors", "states", "topology"),
     docs="prometheus.md",
 )

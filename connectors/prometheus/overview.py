@@ -31,6 +31,8 @@ class PrometheusOverview:
     """Whether there are metrics of training jobs or of GPUs."""
     days: int | None = None
     """The longest of `REACHES_DAYS` of which there is data; None where there is of none."""
+    exporters: Collection[str] = ()
+    """Those that tell what lies beneath services."""
 
     @property
     def is_useful(self) -> bool:
@@ -56,6 +58,8 @@ class PrometheusOverview:
         said += [
             _lack(word, self.services.get(signal, ()), names) for signal, word in SIGNALS.items()
         ]
+        if self.exporters:
+            said.append(f"beneath them {', '.join(sorted(self.exporters))}")
         said.append(_every(self.intervals))
         said.append(f"data of {counted(self.days, 'day')} ago" if self.days else _NO_YESTERDAY)
         return "; ".join(filter(None, said))

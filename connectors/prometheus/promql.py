@@ -1,4 +1,4 @@
-"""PromQL: which queries are asked by default, and how names are put into them safely.
+"""PromQL: how names are put into queries safely.
 
 A default query is asked only when its metric exists. Its `{by}` becomes the label that names the
 service, `{where}` the matchers for the services (or the training job) in scope, `{range}` the range
@@ -8,37 +8,24 @@ of `rate()`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.errors import SettingsError
+from connectors.prometheus.templates import PromTemplate, is_plain
 
 SERVICE_LABELS = ("service", "service_name", "app", "app_kubernetes_io_name", "container", "job")
 """Labels that name a service, most telling first, for metrics without the configured one."""
-DECISIVE_LABELS = ("destination_service_name",)
-"""Where there is one of these (Istio), other labels name the proxy that measured."""
 JOB_LABELS = ("training_job", "job_name", "hpc_job", "exported_job")
 """Labels that name a training job; `hpc_job` is dcgm-exporter's. The label `job` names what
 Prometheus scrapes."""
 STATUS_LABELS = (
     "code", "status", "status_code", "http_response_status_code", "http_status_code",
-    "response_code", "grpc_code",
+    "response_code", "grpc_code", "rpc_grpc_status_code",
 )  # fmt: skip
 LONGEST_MATCHER = 4000
 """Characters of names in one matcher; proxies refuse URLs beyond 8 KiB. Longer lists are filtered
 after the answer."""
-
-
-@dataclass(frozen=True)
-class PromTemplate:
-    """A default query. `subject` says whose labels name the row's service: service, container or
-    job."""
-
-    signal: str
-    unit: str
-    metric: str
-    promql: str
-    subject: str = "service"
 
 
 @dataclass(frozen=True)
@@ -62,96 +49,14 @@ class PromQuery:
     cut: str | None = None
     every_s: float | None = None
     """How often the metric is scraped, where that is known: a shorter step would repeat values."""
+    name_pattern: str = ""
+    """As in `PromTemplate`."""
+    is_extra: bool = False
+    """Whether nobody misses it where it brings nothing."""
+    split_by: str = ""
+    """The label that tells the parts of a service; empty where it is asked about as a whole."""
     asked_by: str | None = None
     """Who wants it asked, where that is not the settings: a runbook."""
-
-
-_REQUESTS = (
-    "http_requests_total",
-    "http_server_request_duration_seconds_count",
-    "http_server_requests_seconds_count",
-    "http_request_duration_seconds_count",
-    "istio_requests_total",
-    "grpc_server_handled_total",
-    "traces_spanmetrics_calls_total",
-)
-_LATENCIES = (
-    ("http_request_duration_seconds_bucket", 1000),
-    ("http_server_request_duration_seconds_bucket", 1000),
-    ("http_server_requests_seconds_bucket", 1000),
-    ("istio_request_duration_milliseconds_bucket", 1),
-    ("grpc_server_handling_seconds_bucket", 1000),
-    ("traces_spanmetrics_latency_bucket", 1000),
-)
-_ERRORS = {
-    # The codes that a server answers with when the fault is its own.
-    "grpc_server_handled_total": (
-        '{status}=~"Unknown|DeadlineExceeded|ResourceExhausted|Internal|Unavailable|DataLoss"'
-    ),
-    "traces_spanmetrics_calls_total": 'status_code="STATUS_CODE_ERROR"',
-}
-_FAILED = '{status}=~"5.."'
-
-
-def _golden() -> Iterator[PromTemplate]:
-    for m in _REQUESTS:
-        yield PromTemplate(
-            "request_rate", "1/s", m, f"sum by ({{by}}) (rate({m}{{where}}[{{range}}]))"
-        )
-    for m in _REQUESTS:
-        failed = f"sum by ({{by}}) (rate({m}{{where:{_ERRORS.get(m, _FAILED)}}}[{{range}}]))"
-        every = f"sum by ({{by}}) (rate({m}{{where}}[{{range}}]))"
-        yield PromTemplate("error_ratio", "ratio", m, f"({failed} or {every} * 0) / {every}")
-    for name, quantile in (("latency_p50", "0.5"), ("latency_p99", "0.99")):
-        for m, to_ms in _LATENCIES:
-            buckets = f"sum by (le, {{by}}) (rate({m}{{where}}[{{range}}]))"
-            scale = f" * {to_ms}" if to_ms != 1 else ""
-            yield PromTemplate(name, "ms", m, f"histogram_quantile({quantile}, {buckets}){scale}")
-
-
-def _resources() -> Iterator[PromTemplate]:
-    running = '{where:container!="",container!="POD"}'
-    cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
-    yield PromTemplate(
-        "cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{running}[{{range}}]))", "container"
-    )
-    yield PromTemplate(
-        "memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{running})", "container"
-    )
-    cpu, memory = "process_cpu_seconds_total", "process_resident_memory_bytes"
-    yield PromTemplate(
-        "cpu_cores", "cores", cpu, f"sum by ({{by}}) (rate({cpu}{{where}}[{{range}}]))"
-    )
-    yield PromTemplate("memory_bytes", "bytes", memory, f"sum by ({{by}}) ({memory}{{where}})")
-    m = "kube_pod_container_status_restarts_total"
-    yield PromTemplate(
-        "restarts", "1", m, f"sum by ({{by}}) (increase({m}{{where}}[{{range}}]))", "container"
-    )
-    m = "process_start_time_seconds"
-    yield PromTemplate("restarts", "1", m, f"sum by ({{by}}) (changes({m}{{where}}[{{range}}]))")
-    yield PromTemplate("availability", "ratio", "up", "avg by ({by}) (up{where})")
-
-
-_TRAINING = (
-    ("step_time", "s", "max", "training_step_time_seconds"),
-    ("step_time", "s", "max", "training_step_duration_seconds"),
-    ("step_time", "s", "max", "train_step_time_seconds"),
-    ("throughput", "tokens/s", "sum", "training_tokens_per_second"),
-    ("throughput", "samples/s", "sum", "training_samples_per_second"),
-    ("loss", "1", "avg", "training_loss"),
-    ("grad_norm", "1", "max", "training_grad_norm"),
-    ("mfu", "ratio", "avg", "training_mfu"),
-)
-
-
-def _training() -> Iterator[PromTemplate]:
-    for signal, unit, how, m in _TRAINING:
-        yield PromTemplate(signal, unit, m, f"{how} by ({{by}}) ({m}{{where}})", "job")
-
-
-DEFAULTS: tuple[PromTemplate, ...] = (*_golden(), *_resources(), *_training())
-"""In order of preference: of two queries for one signal, a service's rows come from the first that
-has any."""
 
 
 def build(
@@ -162,59 +67,115 @@ def build(
     job: str | None,
     range_s: float,
     place: Mapping[str, str],
+    split_by: str = "",
 ) -> PromQuery | None:
     """The query for a metric that carries these labels; None where they cannot name the subject or
     the status. `place` is that of the alert, in the metric's labels: what lies elsewhere is not
-    added to it."""
-    known = frozenset(labels)
-    by = subject_labels(template.subject, known, service_label)
-    status = next((label for label in STATUS_LABELS if label in known), None)
+    added to it. `split_by` is a label by which a service is split into its parts."""
+    known = spelt(labels)
+    by = subject_labels(template, known, service_label)
+    status = next((known[label] for label in STATUS_LABELS if label in known), None)
     if not by or ("{status}" in template.promql and status is None):
         return None
-    matchers = _matchers(template.subject, known, by[0], services, job)
-    matchers += tuple(f'{label}="{quoted(value)}"' for label, value in place.items())
-    text = template.promql.replace("{by}", ", ".join(by)).replace("{range}", duration(range_s))
-    text = re.sub(
-        r"\{where(?::((?:[^{}\"]|\"[^\"]*\"|\{status\})*))?\}",
-        lambda m: _braces(m[1], matchers),
-        text,
-    )
-    narrow = bool(services) and template.subject in ("service", "container")
+    if template.marked_by and template.marked_by not in known:
+        return None
+    matchers = _matchers(template, known, by[0], services, job)
+    matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
+    added_up = [*by, split_by] if split_by and split_by not in by else by
+    text = template.promql.replace("{by}", ", ".join(written(one) for one in added_up))
+    text = text.replace("{range}", duration(range_s))
+    text = _SELECTOR.sub(lambda m: _selector(template, m, matchers), text)
     return PromQuery(
-        template.signal, template.unit, text.replace("{status}", status or ""), by, narrow=narrow
+        template.signal,
+        template.unit,
+        text.replace("{status}", written(status or "")),
+        by,
+        narrow=bool(services) and template.subject != "job",
+        name_pattern=template.name_pattern,
+        is_extra=bool(split_by),
+        split_by=split_by,
     )
 
 
-def subject_labels(subject: str, known: frozenset[str], service_label: str) -> tuple[str, ...]:
+_SELECTOR = re.compile(
+    r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{where(?::((?:[^{}\"]|\"[^\"]*\"|\{status\})*))?\}"
+)
+
+
+def spelt(labels: Iterable[str]) -> dict[str, str]:
+    """Labels by the name that they have where only letters, digits and underscores are allowed."""
+    return {re.sub(r"[^a-zA-Z0-9_]", "_", label): label for label in labels}
+
+
+def written(label: str) -> str:
+    """A label as it stands in a query."""
+    return label if not label or is_plain(label) else f'"{quoted(label)}"'
+
+
+def selector(metric: str) -> str:
+    """The series of a metric."""
+    return metric if is_plain(metric) else f'{{"{quoted(metric)}"}}'
+
+
+def subject_labels(
+    template: PromTemplate, known: Mapping[str, str], service_label: str
+) -> tuple[str, ...]:
     """The label that names whom a metric is about; none where it carries no such label."""
-    preferred: tuple[str, ...] = DECISIVE_LABELS
-    if subject == "job":
+    preferred = template.named_by
+    if template.subject == "job":
         preferred = JOB_LABELS
-    elif subject == "container":
+    elif template.subject == "container":
         # cAdvisor's and kube-state-metrics' own `service` label names the exporter, not the
         # container's service.
-        preferred = ("container",)
+        preferred = ("exported_container", "container")
+    elif template.subject == "owner":
+        return _owner_label(template.named_by, known)
     for label in (*preferred, service_label, *SERVICE_LABELS):
         if label in known:
-            return (label,)
+            return (known[label],)
+    return ()
+
+
+def _owner_label(named_by: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
+    """Where Prometheus keeps its own label of that name, the exporter's has another
+    (`honor_labels`)."""
+    for label in named_by:
+        for spelling in (f"exported_{label}", label):
+            if spelling in known:
+                return (known[spelling],)
     return ()
 
 
 def _matchers(
-    subject: str, known: frozenset[str], label: str, services: Sequence[str], job: str | None
+    template: PromTemplate,
+    known: Mapping[str, str],
+    label: str,
+    services: Sequence[str],
+    job: str | None,
 ) -> tuple[str, ...]:
-    if subject == "job":
+    if template.subject == "job":
         job_label = next((name for name in JOB_LABELS if name in known), None)
         return (f'{job_label}="{quoted(job)}"',) if job and job_label else ()
+    found = []
+    for name, pattern in template.matchers:
+        if name in known:
+            found.append(f'{written(known[name])}=~"{pattern}"')
     names = one_of(services)
-    if not services or len(names) > LONGEST_MATCHER:
-        return ()
-    return (f'{label}=~"{names}"',)
+    if services and len(names) <= LONGEST_MATCHER:
+        # Where the name is only a part of the value, what it is a part of may be too much: those
+        # rows are dropped after the answer.
+        around = f".*(?:{names}).*" if template.name_pattern else names
+        found.append(f'{written(label)}=~"{around}"')
+    return tuple(found)
 
 
-def _braces(own: str | None, matchers: tuple[str, ...]) -> str:
-    inside = ",".join((own, *matchers) if own else matchers)
-    return f"{{{inside}}}" if inside else ""
+def _selector(template: PromTemplate, found: re.Match[str], matchers: tuple[str, ...]) -> str:
+    metric, own = found.groups()
+    inside = [own, *matchers] if own else list(matchers)
+    if template.stored_as and metric == template.metric:
+        metric = ""
+        inside.insert(0, f'"{quoted(template.stored_as)}"')
+    return f"{metric}{{{','.join(inside)}}}" if inside else metric
 
 
 def quoted(text: str) -> str:

@@ -8,6 +8,7 @@ none, and Thanos and Mimir show none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from analysis.vocabulary import Window
 from connectors.prometheus.series import PrometheusSeries
@@ -33,16 +34,9 @@ def counting_query(metric: str, by: Sequence[str], period: float) -> str:
     return f"max by ({', '.join(by)}) (count_over_time({metric}[{period:.0f}s]))"
 
 
-def counting_params(query: str, span: Window, period: float) -> list[tuple[str, str]]:
-    """Of a range query over the last periods."""
-    end = span.end.timestamp()
-    start = end - period * (PERIODS - 1)
-    return [
-        ("query", query),
-        ("start", f"{start:.3f}"),
-        ("end", f"{end:.3f}"),
-        ("step", f"{period:.0f}"),
-    ]
+def counting_window(span: Window, period: float) -> Window:
+    """The last periods; their ends are the steps of a range query."""
+    return Window(start=span.end - timedelta(seconds=period * (PERIODS - 1)), end=span.end)
 
 
 def slowest_interval(series: Iterable[PrometheusSeries], period: float) -> float | None:

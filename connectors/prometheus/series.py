@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -68,20 +69,24 @@ def metrics_table(
     """The metrics table, and the rows of it that each query brought, by the query's place in
     `asked`.
 
-    Of two queries for one signal of one service, the first that has any rows wins.
+    Of two queries for one signal of one service, the first that has any rows wins; its parts are
+    kept beside it.
     """
-    room = max(LEAST_ROWS, max_rows // max(1, len(asked)))
+    with_series = sum(bool(one.series) for one in asked)
+    room = max(LEAST_ROWS, max_rows // max(1, with_series))
     frames = []
     for order, one in enumerate(asked):
         if one.series:
-            frames.append(_rows(one, room).with_columns(order=pl.lit(order)))
+            split = pl.lit(one.query.split_by)
+            frames.append(_rows(one, room).with_columns(order=pl.lit(order), split=split))
     if not frames:
         return empty("metrics"), {}
     table = pl.concat(frames)
     if services:
         of_others = pl.col("narrow") & pl.col("service").is_in(list(services)).not_()
         table = table.filter(of_others.not_().fill_null(True))
-    table = table.filter(pl.col("order") == pl.col("order").min().over("service", "signal"))
+    first = pl.col("order").min().over("service", "signal", "split")
+    table = table.filter(pl.col("order") == first)
     brought = {}
     for (order,), rows in table.group_by("order"):
         brought[int(order)] = rows
@@ -137,39 +142,46 @@ def _rows(asked: PrometheusSelection, room: int) -> pl.DataFrame:
     every = max(1, math.ceil(total / room))
     if every > 1:
         asked.cut = f"one sample of {every} kept: {total:,} are more than {room:,}"
-    frames = []
-    not_finite = 0
+    columns: dict[str, list[object]] = {name: [] for name in _PER_SERIES}
     for series in asked.series:
-        frame = _series_rows(series, asked.query, every)
-        not_finite += frame["value"].null_count()
-        frames.append(frame)
+        if series.values:
+            _add_series(columns, series, asked.query, every)
+    rows = pl.DataFrame(columns, schema=_PER_SERIES).explode("time", "value")
+    not_finite = rows["value"].null_count()
     if not_finite and asked.cut is None:
         asked.cut = f"{not_finite:,} of {total:,} samples were not finite numbers"
-    return pl.concat(frames)
+    return rows.with_columns(
+        pl.col("time").cast(METRICS.columns["time"]),
+        signal=pl.lit(asked.query.signal),
+        unit=pl.lit(asked.query.unit, dtype=pl.String),
+    )
 
 
-_SAMPLE = {"time": pl.Int64(), "value": pl.Float64()}
+_PER_SERIES = {
+    "time": pl.List(pl.Int64()),
+    "value": pl.List(pl.Float64()),
+    "service": pl.String(),
+    "narrow": pl.Boolean(),
+    "labels": pl.String(),
+}
 
 
-def _series_rows(series: PrometheusSeries, query: PromQuery, every: int) -> pl.DataFrame:
-    """One sample of `every` of a series."""
+def _add_series(
+    columns: Mapping[str, list[object]], series: PrometheusSeries, query: PromQuery, every: int
+) -> None:
+    """One sample of `every` of a series, with what is the same for all of them."""
     kept = series.values[::every]
-    times = [_nanoseconds(at) for at, _ in kept]
-    values = [_finite(text, query) for _, text in kept]
     has_own = bool(query.by) and all(label in series.metric for label in query.by)
-    whose = _subject(series.metric, query.by) if has_own else query.only
+    whose = subject_of(series.metric, query) if has_own else query.only
     labels = _labels(series.metric, query)
     if not whose and query.of:
         whose = labels.get("host")
+    columns["time"].append([_nanoseconds(at) for at, _ in kept])
+    columns["value"].append([_finite(text, query) for _, text in kept])
+    columns["service"].append(whose or None)
+    columns["narrow"].append(has_own and query.narrow)
     encoded = msgspec.json.encode(labels, order="sorted").decode() if labels else None
-    return pl.DataFrame({"time": times, "value": values}, schema=_SAMPLE).with_columns(
-        pl.col("time").cast(METRICS.columns["time"]),
-        service=pl.lit(whose or None, dtype=pl.String),
-        narrow=pl.lit(has_own and query.narrow),
-        signal=pl.lit(query.signal),
-        unit=pl.lit(query.unit, dtype=pl.String),
-        labels=pl.lit(encoded, dtype=pl.String),
-    )
+    columns["labels"].append(encoded)
 
 
 def _finite(text: str, query: PromQuery) -> float | None:
@@ -182,8 +194,13 @@ def _finite(text: str, query: PromQuery) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _subject(metric: Mapping[str, str], by: Sequence[str]) -> str:
-    return "/".join(metric[label] for label in by)
+def subject_of(metric: Mapping[str, str], query: PromQuery) -> str:
+    """The name of whom a series is about; empty where it has none."""
+    name = "/".join(metric.get(label, "") for label in query.by)
+    found = re.fullmatch(query.name_pattern, name) if query.name_pattern else None
+    if found is None:
+        return name
+    return next((group for group in found.groups() if group), name)
 
 
 def _labels(metric: Mapping[str, str], query: PromQuery) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
+from connectors.prometheus.exporter_metrics import ExporterMetric
 from connectors.self_hosted import SelfHostedSettings
 from connectors.settings_types import Url
 
@@ -22,3 +23,6 @@ class PrometheusSettings(SelfHostedSettings):
     docs/connectors/prometheus.md."""
     service_label: str = "service"
     """The label that names the service."""
+    metrics: tuple[ExporterMetric, ...] = ()
+    """What metrics of your exporters mean, a table `[[prometheus.metrics]]` each, asked before the
+    known ones: docs/connectors/exporters.md."""

@@ -6,7 +6,7 @@ import math
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -67,7 +67,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProm
 
 @contextmanager
 def running_prometheus(
-    folder: Path, samples: str, rules: str = "groups: []\n"
+    folder: Path, samples: str, rules: str = "groups: []\n", flags: Sequence[str] = ()
 ) -> Iterator[RunningPrometheus]:
     """A Prometheus that holds these samples, written as OpenMetrics text, and evaluates these
     rules."""
@@ -94,6 +94,7 @@ def running_prometheus(
                 "--storage.tsdb.path=data",
                 "--storage.tsdb.retention.time=100y",
                 "--web.enable-lifecycle",
+                *flags,
             ],
             cwd=folder,
             stdout=log,

@@ -10,8 +10,9 @@ import pytest
 from analysis.case.tables import SCHEMAS
 from bot.settings import Settings
 from connectors.pagerduty import connector as pagerduty
-from connectors.prometheus import connector as prometheus
-from connectors.prometheus import promql
+from connectors.prometheus import exporter_queries, exporters_page, promql, query_choice
+from connectors.prometheus.default_queries import DEFAULTS
+from connectors.prometheus.exporter_metrics import built_in
 from connectors.registry import CONNECTORS
 from connectors.traces import connector as training_traces
 from connectors.traces import files as trace_files
@@ -35,12 +36,19 @@ def test_every_connector_has_a_page_with_its_settings(name: str) -> None:
 
 def test_every_default_query_is_documented() -> None:
     text = page("prometheus")
-    for template in promql.DEFAULTS:
+    for template in DEFAULTS:
         assert f"`{template.metric}`" in text, template.metric
         assert f"`{template.signal}`" in text, template.signal
     for label in (*promql.SERVICE_LABELS, *promql.JOB_LABELS):
         assert f"`{label}`" in text, label
-    assert f"at most {prometheus.ALL_SERVICES} services" in text
+    assert f"at most {query_choice.ALL_SERVICES} services" in text
+
+
+def test_the_page_of_exporters_is_that_of_the_data_file() -> None:
+    assert exporters_page.PAGE.read_text() == exporters_page.page()
+    count = len({one.exporter for one in built_in()})
+    assert f"[{count} exporters](exporters.md)" in page("prometheus")
+    assert f"more than {exporter_queries.MOST_OWNERS} nodes" in exporters_page.page()
 
 
 def test_documented_limits_are_the_real_ones() -> None:

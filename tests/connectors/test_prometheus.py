@@ -14,10 +14,15 @@ import pytest
 from analysis.case.tables import conform
 from analysis.vocabulary import Window
 from connectors.base import collect_one
+from connectors.http import ReadOnlyHttp
 from connectors.joined_windows import merged
 from connectors.limits import Limits
-from connectors.prometheus.connector import MAX_POINTS, PrometheusConnector, step
+from connectors.prometheus.connector import LIMITS, PrometheusConnector
+from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.overview import PrometheusOverview
+from connectors.prometheus.query_choice import QueryChoice
+from connectors.prometheus.range_queries import MAX_POINTS, step
+from connectors.prometheus.service_survey import survey
 from connectors.server_access import bearer
 from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -202,12 +207,10 @@ def test_check_names_the_version_and_warns_of_an_open_lifecycle_api(
 def test_an_overview_names_services_what_they_lack_and_how_often_is_scraped(
     prometheus: RunningPrometheus,
 ) -> None:
-    connector = PrometheusConnector(prometheus.url)
-
     async def overview() -> PrometheusOverview:
-        async with connector._http.open() as session:
+        async with ReadOnlyHttp("prometheus", prometheus.url, limits=LIMITS).open() as session:
             window = Window(start=ALERT_AT - timedelta(minutes=30), end=ALERT_AT)
-            return await connector.overview(session, window)
+            return await survey(PrometheusApi(session), QueryChoice(), window)
 
     seen = asyncio.run(overview())
     assert seen.all_services == ['ca"rt', "checkout"]
@@ -225,9 +228,10 @@ def test_an_overview_names_services_what_they_lack_and_how_often_is_scraped(
                 {"request_rate": {"a", "b"}, "error_ratio": {"a", "b"}, "latency_p99": {"a"}},
                 (60.0, 60.0, 15.0),
                 days=7,
+                exporters=("node_exporter", "JVM"),
             ),
-            "2 services (a, b); no p99 latency of b; scraped every 60 s or 15 s; "
-            "data of 7 days ago",
+            "2 services (a, b); no p99 latency of b; beneath them JVM, node_exporter; "
+            "scraped every 60 s or 15 s; data of 7 days ago",
         ),
         (
             PrometheusOverview({"request_rate": set("abcdefg")}, (30.0,), days=1),

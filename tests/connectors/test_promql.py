@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from analysis.errors import SettingsError
 from connectors.prometheus.connector import PrometheusConnector
+from connectors.prometheus.default_queries import DEFAULTS
 from connectors.prometheus.promql import (
-    DEFAULTS,
     LONGEST_MATCHER,
     build,
     build_custom,
@@ -21,7 +21,10 @@ from connectors.prometheus.promql import (
 )
 from tests.connectors.conftest import RunningPrometheus
 
-EVERYTHING = ("service", "code", "status_code", "le", "gpu", "Hostname", "training_job")
+EVERYTHING = (
+    *("service", "code", "status_code", "le", "gpu", "Hostname", "training_job"),
+    *("reporter", "direction", "span_kind"),
+)
 
 
 def unquoted(text: str) -> str:
@@ -74,14 +77,6 @@ def test_a_metric_without_the_needed_labels_is_not_asked() -> None:
     fallback = build(rate, ["app", "instance"], "service", [], None, 60, {})
     assert fallback is not None
     assert fallback.by == ("app",)
-
-
-def test_container_metrics_name_the_container_not_the_exporters_service() -> None:
-    cpu = next(t for t in DEFAULTS if t.metric == "container_cpu_usage_seconds_total")
-    query = build(cpu, ["service", "container", "pod"], "service", ["checkout"], None, 60, {})
-    assert query is not None
-    assert query.by == ("container",)
-    assert 'container=~"checkout"' in query.promql
 
 
 def test_a_list_of_services_too_long_for_an_address_is_left_to_the_filter_afterwards() -> None:

