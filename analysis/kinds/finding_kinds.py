@@ -404,11 +404,13 @@ _OF_STATES = {
     "limit_state": "What a namespace refuses, by its quota, its limit range and its phase",
     "saturation_state": "What an exporter measures of limits, pools and queues, against the "
     "thresholds of published alert rules",
-    "volume_state": "The state of volume claims, and what kubelets say of mounting and filling them",
+    "volume_state": "The state of volume claims, and what kubelets say of mounting and filling "
+    "them",
     "scaling_state": "Conditions of autoscalers and disruption budgets",
-    "node_state": "Conditions, cordons, taints and resources of nodes, beside where the unwell pods "
-    "run",
-    "database_state": "Status and events of a database instance, as its cloud or exporter reports them",
+    "node_state": "Conditions, cordons, taints and resources of nodes, beside where the unwell "
+    "pods run",
+    "database_state": "Status and events of a database instance, as its cloud or exporter reports "
+    "them",
 }
 STATE_KINDS: Mapping[str, FindingKind] = {
     name: FindingKind(
