@@ -134,7 +134,7 @@ class PrometheusConnector:
         made = EvidenceItems(self._http.base_url, spans)
         items, gaps = made.of_metrics(asked, rows)
         items += made.of_states(found.beneath, states)
-        gaps += made.failed_states(found.beneath)
+        gaps += made.failed_exporters(found.beneath)
         for service in _without(scope.services, metrics):
             gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
         monitors = monitors_table(

@@ -11,6 +11,7 @@ import polars as pl
 
 from analysis.case.tables import SCHEMAS
 from analysis.vocabulary import EvidenceKind, Window
+from analysis.wording.phrases import counted
 from connectors.base import Item, Missing
 from connectors.evidence_rows import StateRow
 from connectors.prometheus.exporter_queries import ExporterAnswer
@@ -32,7 +33,7 @@ class EvidenceItems:
         brought = {one.query.signal for order, one in enumerate(asked) if order in rows}
         items, gaps = [], []
         for order, one in enumerate(asked):
-            if one.failed:
+            if one.failed and not one.query.is_extra:
                 gaps.append(Missing("metrics", one.query.promql, one.failed))
             own = rows.get(order)
             if own is not None:
@@ -77,14 +78,18 @@ class EvidenceItems:
             items.append(Item("states", "exporters", window=self._window, rows=0))
         return items
 
-    def failed_states(self, answers: Sequence[ExporterAnswer]) -> list[Missing]:
-        """The queries that are about facts alone and that failed; of the others the gap is told
-        with their metrics."""
-        found = []
+    def failed_exporters(self, answers: Sequence[ExporterAnswer]) -> list[Missing]:
+        """The queries that failed, one gap for each exporter and reason."""
+        failed: dict[tuple[str, str], list[str]] = {}
         for one in answers:
-            if one.asked.failed and one.beyond_only:
-                found.append(Missing("states", one.asked.query.promql, one.asked.failed))
-        return found
+            if one.asked.failed:
+                key = (one.metric.exporter, one.asked.failed)
+                failed.setdefault(key, []).append(one.asked.query.promql)
+        gaps = []
+        for (exporter, reason), queries in failed.items():
+            what = queries[0] if len(queries) == 1 else counted(len(queries), "signal")
+            gaps.append(Missing("metrics", f"{exporter}: {what}", reason))
+        return gaps
 
     def links_of_alerts(self, alerts: PrometheusSelection) -> dict[str, str]:
         """By the alert's name."""

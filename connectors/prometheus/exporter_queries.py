@@ -19,6 +19,7 @@ from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.joined_queries import by_mark, chunks, marked, marked_series
 from connectors.prometheus.promql import (
     SERVICE_LABELS,
+    PromQuery,
     build,
     spelt,
     subject_labels,
@@ -98,13 +99,15 @@ class ExporterQueries:
     ) -> list[ExporterAnswer]:
         """What all exporters brought, in the order of the entries. A query that fails says so."""
         answers: list[ExporterAnswer] = []
+        groups = self._groups(names)
         try:
             # What lies beneath must not cost the services' own metrics their time.
             async with asyncio.timeout(self.within_s):
-                for exporter in await self._exporters(api, self._groups(names), spans):
+                for exporter in await self._exporters(api, groups, spans):
                     answers += self._answers(exporter, scope, place, spans)
                 await asyncio.gather(*(one.ask(api, spans) for one in self._together(answers)))
         except TimeoutError:
+            answers = answers or [_unasked(one) for group in groups for one in group]
             for one in answers:
                 if not one.asked.step_s and not one.asked.failed:
                     one.asked.failed = f"no answer within {self.within_s:g} s"
@@ -239,6 +242,11 @@ class ExporterQueries:
         # The container is the exporter's.
         usual = [label for label in SERVICE_LABELS if label != "container"]
         return (self.choice.service_label, *usual, "instance")
+
+
+def _unasked(metric: ExporterMetric) -> ExporterAnswer:
+    query = PromQuery(metric.signal, metric.unit, metric.query, is_extra=True)
+    return ExporterAnswer(metric, PrometheusSelection(query))
 
 
 def _points(owners: int, *, of_services: bool, beyond_only: bool) -> int:

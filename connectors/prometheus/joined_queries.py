@@ -24,10 +24,14 @@ def marked(texts: Sequence[str]) -> str:
     parts = []
     for number, text in enumerate(texts):
         parts.append(f'label_replace({text}, "{MARK}", "{number}", "", "")')
+    # In pairs: one after the other the server would copy the first as often as there are more.
     while len(parts) > 1:
-        # In pairs: one after the other the server would copy the first as often as there are more.
-        pairs = [parts[n : n + 2] for n in range(0, len(parts), 2)]
-        parts = [f"({' or '.join(pair)})" if len(pair) == 2 else pair[0] for pair in pairs]
+        joined = []
+        for first, second in zip(parts[::2], parts[1::2], strict=False):
+            joined.append(f"({first} or {second})")
+        if len(parts) % 2:
+            joined.append(parts[-1])
+        parts = joined
     return parts[0]
 
 
@@ -69,5 +73,7 @@ async def marked_series(
         return by_mark(answer.data.result, len(chunk))
 
     sizes = [1] * len(texts)
-    answers = await asyncio.gather(*(ask(chunk) for chunk in chunks(texts, sizes)))
-    return [series for answer in answers for series in answer]
+    found: list[list[PrometheusSeries] | None] = []
+    for answer in await asyncio.gather(*(ask(chunk) for chunk in chunks(texts, sizes))):
+        found += answer
+    return found

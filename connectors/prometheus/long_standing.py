@@ -29,9 +29,11 @@ async def dated(
         return list(troubles)
     before = await _in_trouble_at(api, undated, start - DAY)
     told = []
-    for trouble in troubles:
-        was_so = trouble.since is None and _key(trouble.answer, trouble.labels) in before
-        told.append(replace(trouble, since=start - DAY) if was_so else trouble)
+    for one in troubles:
+        if one.since is None and _key(one.answer, one.labels) in before:
+            told.append(replace(one, since=start - DAY))
+        else:
+            told.append(one)
     return told
 
 
@@ -39,13 +41,17 @@ async def _in_trouble_at(
     api: PrometheusApi, troubles: Sequence[OwnerInTrouble], at: datetime
 ) -> set[_Key]:
     """Which owners were beyond the thresholds of these troubles at that time."""
-    answers = list({id(one.answer): one.answer for one in troubles}.values())
+    answers: list[ExporterAnswer] = []
+    for one in troubles:
+        if not any(one.answer is known for known in answers):
+            answers.append(one.answer)
     window = Window(start=at - timedelta(seconds=STEP_S), end=at)
     # Where the server does not answer, nothing was so.
     found = await marked_series(api, [beyond_text(one) for one in answers], window, STEP_S)
     before: set[_Key] = set()
     for answer, series in zip(answers, found, strict=True):
-        before |= {_key(answer, one.metric) for one in series or ()}
+        for owner in series or ():
+            before.add(_key(answer, owner.metric))
     return before
 
 

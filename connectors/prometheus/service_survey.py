@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from analysis.vocabulary import Scope, Window
@@ -25,19 +25,44 @@ async def survey(api: PrometheusApi, choice: QueryChoice, window: Window) -> Pro
     names = await api.metric_names([window])
     available = await choice.available(api, names, [window])
     asked = _queries(choice, available, window)
-    answers = await asyncio.gather(*(api.instant(query.promql, window.end) for _, query in asked))
-    services: dict[str, set[str]] = {signal: set() for signal in SIGNALS}
-    for (_, query), found in zip(asked, answers, strict=True):
-        for series in found:
-            services[query.signal] |= {subject_of(series.metric, query)} - {""}
-    intervals = {one.template.metric: one.every_s for one, _ in asked if one.every_s}
+    services = await _services(api, [query for _, query in asked], window.end)
+    intervals = {}
+    for one, _ in asked:
+        if one.every_s:
+            intervals[one.template.metric] = one.every_s
     days = None
     if asked:
-        days = await _reach(api, asked[0][0].template, window.end)
-    of_jobs = any(one.template.subject == "job" for one in available)
-    training = of_jobs or any(names.intersection(one.metrics) for one in GPU_METRICS)
-    exporters = _exporters(names)
-    return PrometheusOverview(services, tuple(intervals.values()), training, days, exporters)
+        first, _ = asked[0]
+        days = await _reach(api, first.template, window.end)
+    return PrometheusOverview(
+        services,
+        tuple(intervals.values()),
+        training=_has_training(names, available),
+        days=days,
+        exporters=_exporters(names),
+    )
+
+
+async def _services(
+    api: PrometheusApi, queries: Sequence[PromQuery], at: datetime
+) -> dict[str, set[str]]:
+    """Who has each signal."""
+    answers = await asyncio.gather(*(api.instant(one.promql, at) for one in queries))
+    services: dict[str, set[str]] = {signal: set() for signal in SIGNALS}
+    for query, found in zip(queries, answers, strict=True):
+        for series in found:
+            name = subject_of(series.metric, query)
+            if name:
+                services[query.signal].add(name)
+    return services
+
+
+def _has_training(names: Collection[str], available: Iterable[AvailableTemplate]) -> bool:
+    """Whether there are metrics of training jobs or of GPUs."""
+    if any(one.template.subject == "job" for one in available):
+        return True
+    known = {metric for one in GPU_METRICS for metric in one.metrics}
+    return not known.isdisjoint(names)
 
 
 def _queries(

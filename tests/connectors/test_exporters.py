@@ -356,6 +356,19 @@ def test_a_query_that_the_server_refuses_costs_no_other(
     assert "duplicate series" in gap.reason
 
 
+def test_time_that_is_up_is_one_gap_for_each_exporter(
+    levels: RunningPrometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.prometheus.connector.SHARE_OF_TIME", 0.0)
+    connector = PrometheusConnector(levels.url)
+    found = asyncio.run(connector.collect(request_for(tmp_path, services=("cart",))))
+    gaps = [one.query for one in found.missing if one.reason == "no answer within 0 s"]
+    assert "kube-state-metrics: 8 signals" in gaps
+    assert len(gaps) == len({query.partition(":")[0] for query in gaps})
+    # The alerts and the services' own metrics were asked all the same.
+    assert not [one for one in found.missing if one.kind == "monitors"]
+
+
 OWN = {
     "exporter": "ours",
     "signal": "orders_queue_depth",
