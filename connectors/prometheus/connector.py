@@ -126,7 +126,7 @@ class PrometheusConnector:
             states = await self._states(api, names, found.beneath, scope, spans, services)
             asked = [*found.asked, *(one.asked for one in found.beneath if not one.beyond_only)]
             metrics, rows = metrics_table(asked, scope.services, self.limits.max_rows)
-            known = metrics["service"].drop_nulls().unique().to_list()
+            known = _named_by_themselves(asked)
             calls = (await self._calls(api, names, request, known, spans)).collected()
         missing += found.missing
         if not asked:
@@ -174,7 +174,7 @@ class PrometheusConnector:
         api: PrometheusApi,
         names: frozenset[str],
         request: Request,
-        services: Sequence[str],
+        services: Collection[str],
         spans: Sequence[Window],
     ) -> CollectionBuilder:
         """Who calls whom, where metrics name both sides."""
@@ -333,6 +333,15 @@ def _named_by_requests(asked: Sequence[PrometheusSelection]) -> set[str]:
     found = set()
     for one in asked:
         if one.query.signal == "request_rate":
+            found |= {subject_of(series.metric, one.query) for series in one.series}
+    return found - {""}
+
+
+def _named_by_themselves(asked: Sequence[PrometheusSelection]) -> set[str]:
+    """The services that have metrics whose label is their name: not what a proxy calls them."""
+    found = set()
+    for one in asked:
+        if not one.query.name_pattern:
             found |= {subject_of(series.metric, one.query) for series in one.series}
     return found - {""}
 
