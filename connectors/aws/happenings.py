@@ -145,7 +145,9 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
         found.lacks("logs", query, error)
         return found
     link = database_link(resource.place.region, resource.name)
-    events, count = objects(page.entries), 0
+    events = objects(page.entries)
+    lines: list[LogRow] = []
+    changes: list[ChangeRow] = []
     states = event_states(resource, events, scope, query)
     for event in events:
         at = moment(event.get("Date"))
@@ -154,14 +156,18 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
         kinds = categories if isinstance(categories, list) else []
         if at is None or not within(at, window) or not said:
             continue
-        count += 1
-        found.add("logs", [_log_row(at, resource, f"RDS {resource.name}: {said}", said)])
+        lines.append(_log_row(at, resource, f"RDS {resource.name}: {said}", said))
         if "configuration change" in kinds or "maintenance" in kinds:
             identity = f"{resource.name} {at.isoformat()}"
-            change = ChangeRow(at, resource.service, "config", identity, said, link=link)
-            found.add("changes", [change])
+            changes.append(ChangeRow(at, resource.service, "config", identity, said, link=link))
+    found.add("logs", lines)
     cut = cut_note(len(page.entries), more=page.more, what="events")
-    found.items.append(Item("logs", query, window, link, rows=count, cut=cut))
+    item = Item("logs", query, window, link, rows=len(lines), cut=cut)
+    found.items.append(item.holding(lines))
+    if changes:
+        found.add("changes", changes)
+        item = Item("changes", query, window, link, rows=len(changes))
+        found.items.append(item.holding(changes))
     if states:
         found.add("states", states)
         found.items.append(Item("states", query, window, link, rows=len(states), cut=cut))

@@ -44,9 +44,19 @@ class ChangeInquiry:
     """Our name of the service by namespace, kind and name of an object; autoscalers are added."""
     with_secrets: bool = False
     rows: list[ChangeRow] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
     found: list[FoundWorkload] = field(default_factory=list)
     _revisions: list[tuple[FoundWorkload, list[Any]]] = field(default_factory=list)
+    _items: list[Item] = field(default_factory=list)
+    _listed: list[tuple[Item, frozenset[str]]] = field(default_factory=list)
+    """Those of which only the end shows which rows they became, with the services."""
+
+    @property
+    def items(self) -> list[Item]:
+        """What was listed, once all rows are there."""
+        every = list(self._items)
+        for item, services in self._listed:
+            every.append(item.holding([row for row in self.rows if row.service in services]))
+        return every
 
     @property
     def window(self) -> Window:
@@ -65,7 +75,8 @@ class ChangeInquiry:
         """A workload's revisions as they were listed."""
         self._revisions.append((found, revisions))
         link, count = self._link_of(found), len(revisions)
-        self.items.append(Item("changes", query, self.window, link, rows=count, cut=cut))
+        item = Item("changes", query, self.window, link, rows=count, cut=cut)
+        self._listed.append((item, frozenset({found.ref.service})))
 
     async def autoscalers(self, space: str) -> list[Scaler]:
         """A namespace's autoscalers."""
@@ -77,7 +88,7 @@ class ChangeInquiry:
         for scaler, service in ours:
             self.objects[space, "HorizontalPodAutoscaler", scaler.metadata.name] = service
         item = Item("changes", replayed(path), self.around, None, rows=len(ours), cut=listed[1])
-        self.items.append(item)
+        self._listed.append((item, frozenset(service for _, service in ours)))
         return listed[0]
 
     def _our_scalers(self, space: str, scalers: Iterable[Scaler]) -> list[tuple[Scaler, str]]:
@@ -163,7 +174,7 @@ class ChangeInquiry:
             self.rows += rows
             query, cut = replayed(path), listed[1]
             item = Item("changes", query, self.window, None, rows=len(rows), cut=cut)
-            self.items.append(item)
+            self._items.append(item.holding(rows))
 
     def _readers(
         self, space: str, names_of: Callable[[Mapping[str, Any] | None], set[str]]
