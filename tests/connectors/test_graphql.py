@@ -189,4 +189,5 @@ def test_a_session_offers_no_other_way_to_send() -> None:
         "ask",
         "get",
         "deadline",
+        "text",
     }
