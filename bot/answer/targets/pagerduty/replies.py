@@ -32,6 +32,8 @@ from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.store import Store, StoredInvestigation
 from connectors.environment_trust import ca_file_of_environment
+from connectors.named_ids import bare_id
+from connectors.pagerduty import ACCOUNT_LABEL
 from connectors.pagerduty.session import auth_type_of
 
 with warnings.catch_warnings():
@@ -58,9 +60,8 @@ PagerDuty allows."""
 
 
 class PagerDutyReplies:
-    """Writes notes. Every failure is one ConnectorError that says whether to try again."""
-
-    name = VENDOR
+    """Writes notes. Every failure is one ConnectorError that says whether to try again. Of several
+    accounts it writes to the one that its settings were made for."""
 
     def __init__(
         self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE
@@ -69,10 +70,18 @@ class PagerDutyReplies:
         self._store = store
         self._owner = owner
         self._lease = lease
+        self._target = TARGET.seen_in(settings)
+
+    @property
+    def name(self) -> str:
+        """`pagerduty`, with the account where there are several."""
+        return self._target.own_name
 
     def wanted(self, investigation: StoredInvestigation) -> bool:
         """Whether there is a key, and the alert has an incident."""
-        return TARGET.configured(self._settings) and bool(investigation.reply_to.pagerduty_incident)
+        if not self._target.configured(self._settings):
+            return False
+        return bool(self._target.address(investigation.reply_to, None, self._settings))
 
     async def announce(self, investigation: StoredInvestigation) -> None:
         """Nothing: a note that says nothing yet would only be noise in the incident."""
@@ -120,7 +129,7 @@ class PagerDutyReplies:
             written.append(await in_thread(self._create, path, text))
             return written[-1]
 
-        key = _key(investigation, incident, own)
+        key = self._key(investigation, incident, own)
         note_id = await post_once(
             self._store,
             key,
@@ -134,6 +143,12 @@ class PagerDutyReplies:
             await in_thread(self._amend, path, note_id, text)
         return note_id
 
+    def _key(self, investigation: StoredInvestigation, incident: str, own: str) -> str:
+        """Under which a note is remembered; that on another incident than the investigation's own
+        has a key of its own."""
+        key = self._target.post_key(investigation.id)
+        return key if incident == own else f"{key}:{incident}"
+
     def _text(self, outcome: Outcome) -> str:
         investigation, answer, url = outcome.investigation, outcome.answer, self._page(outcome)
         if answer is None:
@@ -145,7 +160,7 @@ class PagerDutyReplies:
         investigation, answer = outcome.investigation, outcome.answer
         if answer is None:
             return
-        key = _key(investigation, incident, self._own_incident(investigation))
+        key = self._key(investigation, incident, self._own_incident(investigation))
         if key in await in_store(self._store.posts, investigation.id):
             return
         text = closing_note_text(investigation, answer.report.headline, self._page(outcome))
@@ -174,14 +189,16 @@ class PagerDutyReplies:
         joined = [
             g
             for g in investigation.related
-            if g.alert.source == VENDOR and INCIDENT_ID.fullmatch(g.alert.id)
+            if g.alert.source == VENDOR
+            and g.alert.labels.get(ACCOUNT_LABEL, "") == self._target.account
+            and INCIDENT_ID.fullmatch(g.alert.id)
         ]
         posts = await in_store(self._store.posts, investigation.id) if joined else {}
         for one in joined[:MAX_JOINED]:
             if (
                 one.alert.id in but
                 or one.resolved_at
-                or _key(investigation, one.alert.id, own) in posts
+                or self._key(investigation, one.alert.id, own) in posts
             ):
                 continue
             standing = await in_thread(self._standing, one.alert.id)
@@ -238,7 +255,8 @@ class PagerDutyReplies:
         self._call(call, lambda session: _json(session.put(path, json=body)))
 
     def _own_incident(self, investigation: StoredInvestigation) -> str:
-        incident = investigation.reply_to.pagerduty_incident or ""
+        written = self._target.address(investigation.reply_to, None, self._settings) or ""
+        incident = bare_id(written)
         if not INCIDENT_ID.fullmatch(incident):
             raise ConnectorError(VENDOR, "create note", "the alert names no incident")
         return incident
@@ -280,12 +298,6 @@ class PagerDutyReplies:
             raise ConnectorError(VENDOR, call, said, retryable=True) from error
         finally:
             session.close()
-
-
-def _key(investigation: StoredInvestigation, incident: str, own: str) -> str:
-    """Under which a note is remembered; that on another incident than the investigation's own has a
-    key of its own."""
-    return TARGET.post_key(investigation.id) + ("" if incident == own else f":{incident}")
 
 
 def _incident(incident: str, session: Any) -> Any:
