@@ -133,6 +133,10 @@ class AlertSource(DeclaredAlertSource, ABC):
         """Its paths by these settings, where it has more or others for several of a section."""
         return self.paths
 
+    def pasted_paths(self, settings: Settings) -> tuple[str, ...]:
+        """The paths that are entered at the vendor's: its first, of several the first of each."""
+        return (next(iter(self.paths)),)
+
     @abstractmethod
     def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
         """A handler for each path. They are made only where nothing is `missing`."""

@@ -52,6 +52,11 @@ class SlackSource(AlertSource):
             found |= _paths(one.instance_of(self.section))
         return found
 
+    def pasted_paths(self, settings: Settings) -> tuple[str, ...]:
+        """Where each workspace sends its events; clicks are named in the app's manifest."""
+        names = [one.instance_of(self.section) for one in settings.each(self.section)]
+        return tuple(next(iter(_paths(name))) for name in names)
+
     def configured(self, settings: Settings) -> tuple[str, ...]:
         """Events over HTTP and over Socket Mode, each where it is configured."""
         names: list[str] = []
