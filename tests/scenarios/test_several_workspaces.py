@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,7 +28,7 @@ from loopback.slack_person import SlackPerson
 from tests.databases import make_tables
 from tests.scenarios.small_case import write_small_case
 
-CHANNEL, WATCHED = "C0INCIDENTS", "C0ALERTS"
+CHANNEL, WATCHED, DIRECT = "C0INCIDENTS", "C0ALERTS", "D0ANN"
 INCIDENT = "PSAME01"
 NAMES = ("eu", "us")
 SERVICES = {"eu": "cart", "us": "payments"}
@@ -246,6 +245,14 @@ def test_nobody_is_told_of_an_investigation_of_the_other_workspace(
     (answer,) = two.us.posts(key)
     assert "Which investigation?" in answer.text
     assert foreign not in json.dumps(answer.blocks)
+    # Its channel is public, and in this workspace a public channel has the same id.
+    two.us.slack.channels[DIRECT] = "direct message"
+    assert two.us.person.write(DIRECT, f"why, {foreign}").status_code == 200
+    two.wait_for(lambda: any(post.channel == DIRECT for post in two.us.slack.posts), "an answer")
+    (said,) = [post for post in two.us.slack.posts if post.channel == DIRECT]
+    assert "Which investigation?" in said.text
+    assert _key(answers["us"]).partition(":")[0] in json.dumps(said.blocks)
+    assert foreign not in json.dumps(said.blocks)
 
 
 def test_a_click_works_where_it_was_made(
