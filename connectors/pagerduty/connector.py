@@ -155,6 +155,10 @@ class PagerDutyConnector:
             self.our_name(incident.get("service")),
         )
 
+    def is_of(self, alert: Alert) -> bool:
+        """Whether this account sent the alert."""
+        return alert.source == VENDOR and alert.labels.get(ACCOUNT_LABEL, "") == self._account
+
     async def check(self) -> Check:
         """Which of the things read can be read with this key?"""
         ask = Ask(self, Deadline.within(self.limits))

@@ -160,6 +160,10 @@ class SlackConnector:
         changes = pl.concat([one.tables["changes"] for one in found])
         return Collected({"changes": changes}, tuple(items), tuple(missing))
 
+    def is_of(self, alert: Alert) -> bool:
+        """Whether the alert stands in a thread of this workspace."""
+        return thread_of(alert, self._workspace) is not None
+
     async def check(self) -> Check:
         """Can each channel be read?"""
         try:
