@@ -30,7 +30,7 @@ from bot.answer.targets.pagerduty.target import TARGET
 from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
-from bot.store.store import Store, StoredInvestigation
+from bot.store.store import GroupedAlert, Store, StoredInvestigation
 from connectors.environment_trust import ca_file_of_environment
 from connectors.named_ids import bare_id
 from connectors.pagerduty import ACCOUNT_LABEL
@@ -78,10 +78,13 @@ class PagerDutyReplies:
         return self._target.own_name
 
     def wanted(self, investigation: StoredInvestigation) -> bool:
-        """Whether there is a key, and the alert has an incident."""
+        """Whether there is a key, and the alert has an incident; of several accounts, too, where an
+        incident of this one joined the investigation of another's."""
         if not self._target.configured(self._settings):
             return False
-        return bool(self._target.address(investigation.reply_to, None, self._settings))
+        if self._noted_incident(investigation):
+            return True
+        return bool(self._target.account and self._joined(investigation))
 
     async def announce(self, investigation: StoredInvestigation) -> None:
         """Nothing: a note that says nothing yet would only be noise in the incident."""
@@ -98,6 +101,9 @@ class PagerDutyReplies:
         note.
         """
         investigation = outcome.investigation
+        if self._target.account and not self._noted_incident(investigation):
+            await self._point_from_joined(outcome, "", but=set())
+            return
         own = self._own_incident(investigation)
         incident = await in_thread(self._standing, own)
         if incident.resolved:
@@ -117,8 +123,8 @@ class PagerDutyReplies:
     ) -> str:
         """The id of the investigation's note on the incident (its own unless named), once its
         content is `text`."""
-        own = self._own_incident(investigation)
-        incident = incident or own
+        own = self._noted_incident(investigation)
+        incident = incident or self._own_incident(investigation)
         path = f"/incidents/{incident}/notes"
         written: list[str] = []
 
@@ -186,13 +192,7 @@ class PagerDutyReplies:
         """On open incidents whose alerts joined: why, and where the answer is. Written once, never
         amended."""
         investigation = outcome.investigation
-        joined = [
-            g
-            for g in investigation.related
-            if g.alert.source == VENDOR
-            and g.alert.labels.get(ACCOUNT_LABEL, "") == self._target.account
-            and INCIDENT_ID.fullmatch(g.alert.id)
-        ]
+        joined = self._joined(investigation)
         posts = await in_store(self._store.posts, investigation.id) if joined else {}
         for one in joined[:MAX_JOINED]:
             if (
@@ -208,6 +208,16 @@ class PagerDutyReplies:
                 investigation, one.why, investigation.headline or "", self._page(outcome)
             )
             await self.write(investigation, text, incident=one.alert.id, amend=False)
+
+    def _joined(self, investigation: StoredInvestigation) -> list[GroupedAlert]:
+        """The alerts of this account that joined."""
+        found: list[GroupedAlert] = []
+        for one in investigation.related:
+            account = one.alert.labels.get(ACCOUNT_LABEL, "")
+            is_ours = one.alert.source == VENDOR and account == self._target.account
+            if is_ours and INCIDENT_ID.fullmatch(one.alert.id):
+                found.append(one)
+        return found
 
     def _standing(self, incident: str) -> IncidentState:
         """The incident as it is now, or the one into which it was merged."""
@@ -254,9 +264,13 @@ class PagerDutyReplies:
     def _put(self, call: str, path: str, body: dict[str, Any]) -> None:
         self._call(call, lambda session: _json(session.put(path, json=body)))
 
+    def _noted_incident(self, investigation: StoredInvestigation) -> str:
+        """The incident of this account that gets the note; "" where there is none."""
+        written = self._target.address(investigation.reply_to, None, self._settings)
+        return bare_id(written or "")
+
     def _own_incident(self, investigation: StoredInvestigation) -> str:
-        written = self._target.address(investigation.reply_to, None, self._settings) or ""
-        incident = bare_id(written)
+        incident = self._noted_incident(investigation)
         if not INCIDENT_ID.fullmatch(incident):
             raise ConnectorError(VENDOR, "create note", "the alert names no incident")
         return incident
