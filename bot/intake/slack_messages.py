@@ -59,14 +59,16 @@ def _noted_incident(alert: Alert, settings: Settings) -> str | None:
 
 
 def _account_of(alert: Alert, settings: Settings) -> Settings | None:
-    """The settings for the account that the message's links lead to; None where that is not
+    """The settings for the account that the link to the incident leads to; None where that is not
     known."""
     accounts = settings.each("pagerduty")
     if len(accounts) == 1:
         return accounts[0]
-    hosts = {urlsplit(link.url).netloc.casefold() for link in alert.links}
+    # The first link is the one whose incident the alert is.
+    hosts = [urlsplit(link.url).netloc for link in alert.links if link.title == "PagerDuty"]
     for one in accounts:
-        if urlsplit(one.pagerduty.web_url or "").netloc.casefold() in hosts - {""}:
+        own = urlsplit(one.pagerduty.web_url or "").netloc
+        if own and hosts and own.casefold() == hosts[0].casefold():
             return one
     return None
 

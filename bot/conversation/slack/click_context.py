@@ -77,7 +77,9 @@ class ClickContext:
         self.workspace = settings.instance_of("slack")
         self.has_others = len(settings.instances("slack")) > 1
         # A message about the same investigation may stand in each workspace.
-        self._everywhere = [SlackReplies(one, store, owner=OWNER) for one in settings.each("slack")]
+        others = [one for one in settings.each("slack") if one.slack is not settings.slack]
+        self._everywhere = [self.replies]
+        self._everywhere += [SlackReplies(one, store, owner=OWNER) for one in others]
         self.labels, self.mutes, self.follow_ups = (
             Labels(store.engine),
             Mutes(store.engine),

@@ -43,7 +43,6 @@ from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.message_updates import DueDigest
 from bot.store.store import NO_POST, Store, StoredInvestigation
-from connectors.slack.settings import SlackSettings
 
 if TYPE_CHECKING:
     from bot.answer.outcome import Answer, Outcome
@@ -57,8 +56,6 @@ PREVIEW = "-preview"
 more, for the answer comes."""
 DIGEST = "digest"
 """Under this key the store keeps the digest of quiet hours."""
-NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
-"""For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 EDITS_AT_ONCE = 3
 """Somebody may click while we edit: then the message is edited again, so many times at most."""
 IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
@@ -78,22 +75,6 @@ def place_for(investigation: StoredInvestigation, settings: Settings) -> SlackPl
         return None
     # A thread belongs to the channel that the alert itself came with.
     return SlackPlace.of(channel, to.slack_thread if to.slack_channel else None)
-
-
-async def check_slack(settings: SlackSettings) -> str:
-    """Who the bot is in which workspace. Raises ConnectorError, naming the scopes the token
-    lacks."""
-    try:
-        answer = await slack_client(settings).auth_test()
-    except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
-        raise said_by_slack("auth.test", error) from error
-    granted = str(answer.headers.get("x-oauth-scopes") or "")
-    lacking = (
-        sorted(NEEDED_SCOPES - {scope.strip() for scope in granted.split(",")}) if granted else []
-    )
-    if lacking:
-        raise ConnectorError(VENDOR, "auth.test", f"the bot token lacks {', '.join(lacking)}")
-    return f"bot {answer['user']} in {answer['team']}"
 
 
 class SlackReplies:

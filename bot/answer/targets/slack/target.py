@@ -90,7 +90,7 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
 
     async def check(self, settings: Settings) -> str:
         """Who the bot is in which workspace. Raises ConnectorError."""
-        from bot.answer.targets.slack.replies import check_slack
+        from bot.answer.targets.slack.token_check import check_slack
 
         slack = self.own_settings(settings).slack
         said = await check_slack(slack)
