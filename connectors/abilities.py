@@ -21,6 +21,14 @@ class KnowsAlerts(Protocol):
 
 
 @runtime_checkable
+class KnowsItsOwn(Protocol):
+    """A connector that can tell which alerts came from its own account or workspace."""
+
+    def is_of(self, alert: Alert) -> bool:
+        """Whether the alert came from here."""
+
+
+@runtime_checkable
 class KnowsRules(Protocol):
     """A connector whose server evaluates alert rules."""
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from connectors.abilities import KnowsAlerts, KnowsCalls, KnowsRules
+from connectors.abilities import KnowsAlerts, KnowsCalls, KnowsItsOwn, KnowsRules
 from connectors.base import Check, Collected, Connector, Missing, Request
 from connectors.instance_settings import InstanceSettings
 from connectors.limits import Limits
@@ -50,13 +50,20 @@ class ConnectorInstance:
         return self._connector.limits
 
     def objection(self, alert: Alert, scope: Scope) -> str | None:
-        """Why it is not asked about an alert; None where it is."""
+        """Why it is not asked about an alert; None where it is, and where the alert is its own."""
+        if self._is_of(alert):
+            return None
         return self._settings.covers.objection(alert, scope)
 
     def sent(self, alert: Alert) -> bool:
-        """Whether a link of the alert leads to an address of this instance."""
+        """Whether the alert is its own, or a link of it leads to an address of this instance."""
+        if self._is_of(alert):
+            return True
         hosts = {_host_of(link.url) for link in alert.links}
         return bool(hosts & self._settings.addresses)
+
+    def _is_of(self, alert: Alert) -> bool:
+        return isinstance(self._connector, KnowsItsOwn) and self._connector.is_of(alert)
 
     async def collect(self, request: Request) -> Collected:
         """What the connector brings, with the places that this instance covers."""

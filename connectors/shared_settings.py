@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from pydantic import Field, PrivateAttr
 
+from connectors.covers import Covers
 from connectors.settings_types import Locations, Names, Section
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class ServiceSettings(Section):
     depends_on: Names = ()
     """Services it calls; they are looked at too."""
     slack_channel: str | None = None
-    """Channel id for replies about this service, instead of `slack.channel`."""
+    """Channel id for replies about this service, instead of `slack.channel`; with several
+    workspaces `NAME:ID`."""
     slo_objective: float | None = Field(default=None, ge=50, lt=100)
     """The share of good requests it promises, in percent: 99.9. Then the impact tells its error
     budget."""
@@ -122,6 +124,8 @@ class SharedSettings(Section):
     _instances: Mapping[str, tuple[InstanceSettings, ...]] = PrivateAttr(default_factory=dict)
     """By section, those that were given as `[[section]]`. Their section itself then has its
     defaults: it names no server."""
+    _named: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    """By section, the instance whose table the section is, in settings that were made for one."""
 
     def section(self, of: type[S]) -> S:
         """The section of that type, with its defaults where the settings have none."""
@@ -150,6 +154,28 @@ class SharedSettings(Section):
         copy._instances = dict(instances)
         return copy
 
+    def instance_of(self, section: str) -> str:
+        """The name of the instance whose table the section is; "" for a single table."""
+        return self._named.get(section, "")
+
+    def covers_of(self, section: str) -> Covers:
+        """What that instance covers; everything for a single table."""
+        for one in self.instances(section):
+            if one.name == self.instance_of(section):
+                return one.covers
+        return Covers()
+
+    def for_instance(self, section: str, instance: InstanceSettings) -> Self:
+        """These settings with the table of one instance as the section; the catalogue is whole."""
+        copy = self.model_copy(update={section: instance.own})
+        copy._named = {**self._named, section: instance.name}
+        return copy
+
+    def each(self, section: str) -> tuple[Self, ...]:
+        """These settings once for each instance of a section; as they are for a single table."""
+        found = [self.for_instance(section, one) for one in self.instances(section)]
+        return tuple(found) or (self,)
+
     def seen_by(self, section: str, instance: InstanceSettings) -> Self:
         """These settings for one instance: its table is the section, and the catalogue holds the
         services that it covers.
@@ -158,14 +184,17 @@ class SharedSettings(Section):
         that may be about the same place.
         """
         update: dict[str, object] = {section: instance.own}
+        named = {section: instance.name}
         for other, candidates in self._instances.items():
             chosen = _counterpart(instance, candidates)
             if other != section and chosen is not None:
                 update[other] = chosen.own
+                named[other] = chosen.name
         known = instance.covers.knows
         update["services"] = {name: one for name, one in self.services.items() if known(name)}
         copy = self.model_copy(update=update)
         copy._instances = {}
+        copy._named = named
         return copy
 
 

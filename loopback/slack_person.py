@@ -30,13 +30,15 @@ _count = itertools.count(1)
 
 @dataclass
 class SlackPerson:
-    """Somebody in the workspace. `bot` is the base address of the bot."""
+    """Somebody in the workspace. `bot` is the base address of the bot, `workspace` what its
+    settings call this one among several."""
 
     slack: LoopbackSlack
     bot: str
     secret: str
     id: str = "U0ANN"
     name: str = "ann"
+    workspace: str = ""
     answers: list[httpx.Response] = field(default_factory=list)
     """What the bot said to each request, oldest first."""
 
@@ -135,6 +137,8 @@ class SlackPerson:
         return self._post("/slack/interactivity", body, "application/x-www-form-urlencoded")
 
     def _post(self, path: str, body: bytes, kind: str) -> httpx.Response:
+        if self.workspace:
+            path += f"/{self.workspace}"
         stamp = str(int(time.time()))
         headers = {
             "content-type": kind,

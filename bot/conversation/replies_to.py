@@ -14,6 +14,7 @@ from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import plain
 from bot.answer.lines import at, span_of
+from bot.answer.targets.slack.target import TARGET
 from bot.conversation.answered_case import AnsweredCase, load_case
 from bot.conversation.answering import CAN_ANSWER, FollowUpWanted, Reply, answer_from_case
 from bot.conversation.slack_posts import ConversationPosts
@@ -119,7 +120,7 @@ class Replies:
     async def _status(self, question: Question) -> AnswerText:
         store, dm = self._context.store, question.surface in ("dm", "pane")
         if dm:
-            some = await in_store(store.latest, LOOKED_AT, self._visibility.seen(question))
+            some = await self._latest(question)
         else:
             ids = await in_store(self._conversations.in_channel, question.channel, LOOKED_AT)
             some = await in_store(store.some, ids)
@@ -262,9 +263,7 @@ class Replies:
 
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""
-        some = await in_store(
-            self._context.store.latest, LOOKED_AT, self._visibility.seen(question)
-        )
+        some = await self._latest(question)
         seen = await self._visibility.visible(question, [i for i in some if i.status == "done"], 5)
         code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
         if not code:
@@ -275,6 +274,18 @@ class Replies:
         return AnswerText(
             lead="Which investigation? Name it, or ask in its thread:", code=code, more=more
         )
+
+    async def _latest(self, question: Question) -> list[StoredInvestigation]:
+        """The newest investigations; of several workspaces those that the question's is told of,
+        lest the others' push them out."""
+        settings, seen = self._context.settings, self._visibility.seen(question)
+        workspace = settings.instance_of("slack")
+        if len(settings.instances("slack")) < 2:
+            return await in_store(self._context.store.latest, LOOKED_AT, seen)
+        target = TARGET.seen_in(settings).own_name
+        told = self._conversations.in_workspace
+        ids = await in_store(told, workspace, target, LOOKED_AT)
+        return await in_store(self._context.store.some, ids, seen)
 
     async def _in_folder(self, investigation_id: str, read: Callable[[Path], R]) -> R:
         def work() -> R:

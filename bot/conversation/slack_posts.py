@@ -25,6 +25,7 @@ from bot.intake.questions.slack_question import AnswerText
 from bot.settings import Settings
 from bot.store.conversations import Conversations, Question
 from bot.store.store import Store
+from connectors.named_ids import bare_id
 
 EVENT_TYPE = "faultline_answer"
 """Type of the message metadata by which an answer is found again, and known as our own."""
@@ -32,8 +33,8 @@ FILE = "file"
 
 
 class ConversationPosts:
-    """Posts answers and files. Every failure is one ConnectorError that says whether to try
-    again."""
+    """Posts answers and files in one workspace. Every failure is one ConnectorError that says
+    whether to try again."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class ConversationPosts:
         upload = self._client.files_upload_v2(
             filename=f"{answer.chart or 'chart'}.png", file=png, title="Chart"
         )
-        uploaded = await said("files.completeUploadExternal", upload, question.channel)
+        uploaded = await said("files.completeUploadExternal", upload, ref.channel)
         chart = str(uploaded["file"]["id"])
         await self._replies.edit(ref, message_of(answer, page_url, chart=chart))
 
@@ -100,18 +101,21 @@ class ConversationPosts:
                 filename=name,
                 file=str(file),
                 title=title,
-                channel=question.channel,
+                channel=place_of(question).channel,
                 thread_ts=question.thread,
             )
-            uploaded = await said("files.completeUploadExternal", upload, question.channel)
+            uploaded = await said(
+                "files.completeUploadExternal", upload, place_of(question).channel
+            )
             return str(uploaded["file"]["id"])
 
         await self._once(question, f"{question.id}:{FILE}", find, send)
 
     async def channel(self, channel: str) -> Mapping[str, Any]:
-        """What Slack tells of a channel. Raises ConnectorError."""
+        """What Slack tells of a channel of this workspace. Raises ConnectorError."""
+        own_id = bare_id(channel)
         answer = await said(
-            "conversations.info", self._client.conversations_info(channel=channel), channel
+            "conversations.info", self._client.conversations_info(channel=own_id), own_id
         )
         found = answer.get("channel")
         return found if isinstance(found, dict) else {}
@@ -135,7 +139,7 @@ class ConversationPosts:
 
 def place_of(question: Question) -> SlackPlace:
     """Where its answer goes."""
-    return SlackPlace(question.channel, question.thread or None)
+    return SlackPlace.of(question.channel, question.thread or None)
 
 
 def _holds_file(row: Mapping[str, Any], name: str) -> bool:

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import re
 import tempfile
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypedDict
@@ -28,6 +29,7 @@ from bot.intake.questions.slack_question import AnswerText
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question, QuestionStatus
+from connectors.named_ids import instance_in
 
 TRACES = "traces"
 REPORT = "report.html"
@@ -44,16 +46,26 @@ class Tried(TypedDict):
     why: str
 
 
+@dataclass(frozen=True)
+class WorkspaceTalk:
+    """What answers the questions of one workspace: with its token, by its limits."""
+
+    posts: ConversationPosts
+    replies: Replies
+
+
 class ConversationSteps:
     """The steps, for one worker."""
 
     def __init__(self, context: WorkerContext, *, owner: str) -> None:
         self._context = context
         self._conversations = Conversations(context.store.engine)
-        self._posts = ConversationPosts(
-            context.settings, context.store, self._conversations, owner=owner
-        )
-        self._replies = Replies(context, self._conversations, self._posts)
+        self._talks: dict[str, WorkspaceTalk] = {}
+        for settings in context.settings.each("slack"):
+            posts = ConversationPosts(settings, context.store, self._conversations, owner=owner)
+            seen = replace(context, settings=settings)
+            replies = Replies(seen, self._conversations, posts)
+            self._talks[settings.instance_of("slack")] = WorkspaceTalk(posts, replies)
 
     async def word(self, question_id: str) -> bool:
         """Decide on the words and keep them; False when nothing is to be said."""
@@ -63,7 +75,7 @@ class ConversationSteps:
         if question.answer is not None:
             return True
         try:
-            answer = await self._replies.reply(question)
+            answer = await self._talk(question).replies.reply(question)
         except SQLAlchemyError:
             raise
         except Exception as error:  # the edge of an answer: it ends with an explanation
@@ -90,7 +102,7 @@ class ConversationSteps:
             return "refused"
         begun = AnswerText(lead=f"I read the traces at {shown_place(asked)}. This takes minutes.")
         try:
-            await self._posts.post(question, begun, None)
+            await self._talk(question).posts.post(question, begun, None)
         except ConnectorError as error:
             return str(error)
         return "begun"
@@ -116,9 +128,10 @@ class ConversationSteps:
             else None
         )
         try:
-            ref = await self._posts.post(question, answer, url)
+            posts = self._talk(question).posts
+            ref = await posts.post(question, answer, url)
             if question.kind == "trace":
-                await self._posts.edit(ref, answer, url)
+                await posts.edit(ref, answer, url)
                 await self._attach_report(question)
         except ConnectorError as error:
             again = error.retryable and datetime.now(UTC) - question.asked_at < TOO_OLD
@@ -156,7 +169,7 @@ class ConversationSteps:
         with tempfile.TemporaryDirectory(prefix="faultline-report-") as scratch:
             file = Path(scratch) / REPORT
             await in_thread(file.write_bytes, content)
-            await self._posts.attach(
+            await self._talk(question).posts.attach(
                 question, file, f"{_trace_case(question)}.html", "Trace report"
             )
         await in_thread(self._context.cases.delete, _trace_case(question), "")
@@ -165,11 +178,12 @@ class ConversationSteps:
         self, question: Question, answer: AnswerText, ref: MessageRef, url: str | None
     ) -> None:
         """The answer stands without its picture, so a failure costs the picture only."""
-        png = await self._replies.chart(answer)
+        talk = self._talk(question)
+        png = await talk.replies.chart(answer)
         if png is None:
             return
         try:
-            await self._posts.show_chart(ref, question, answer, url, png)
+            await talk.posts.show_chart(ref, question, answer, url, png)
         except ConnectorError as error:
             log.warning("chart of %s: %s", question.id, error)
 
@@ -179,7 +193,15 @@ class ConversationSteps:
         await in_store(self._conversations.keep_answer, question.id, kept, about)
 
     async def _question(self, question_id: str) -> Question | None:
-        return await in_store(self._conversations.get, question_id)
+        """None, too, for a question from a workspace that is not in the settings any more: nobody
+        can answer it."""
+        question = await in_store(self._conversations.get, question_id)
+        if question is None or instance_in(question.channel) not in self._talks:
+            return None
+        return question
+
+    def _talk(self, question: Question) -> WorkspaceTalk:
+        return self._talks[instance_in(question.channel)]
 
 
 def _place_asked(question: Question) -> str:

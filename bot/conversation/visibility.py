@@ -4,7 +4,7 @@ they cannot see.
 In a channel: those that were answered in that channel. In a direct message and in the assistant's
 pane: those that were started there, those of public channels, and those of the channel that the
 person is looking at, which Slack only names to somebody who may see it. A channel of which Slack
-tells nothing is taken for private.
+tells nothing is taken for private. What was answered in one workspace is not told in another.
 
 With `login.isolation = "teams"`, moreover, only those of the channel's team and those of no team.
 """
@@ -22,6 +22,7 @@ from bot.settings import Settings
 from bot.store.conversations import Question
 from bot.store.store import Store, StoredInvestigation
 from bot.store.visibility import ALL, Visibility, visible_to_teams
+from connectors.named_ids import bare_id, instance_in
 
 PUBLIC_FOR_S = 600.0
 """How long a channel is remembered to be public."""
@@ -44,7 +45,13 @@ class ConversationVisibility:
         """Whether an answer to this question may speak of that investigation."""
         if self._teams is not None and investigation.team not in ("", *self._heard_by(question)):
             return False
-        channels = await self._channels(investigation)
+        workspace = instance_in(question.channel)
+        # A channel of another workspace is public to other people.
+        channels = {
+            channel
+            for channel in await self._channels(investigation)
+            if instance_in(channel) == workspace
+        }
         if question.channel in channels:
             return True
         if question.surface not in ("dm", "pane"):
@@ -102,7 +109,11 @@ class ConversationVisibility:
     async def _channels(self, investigation: StoredInvestigation) -> set[str]:
         """Where it was, or is to be, answered."""
         posts = await in_store(self._store.posts, investigation.id)
-        found = {ref.partition("/")[0] for ref in posts.values() if "/" in ref and ref[:1] in "CGD"}
+        found: set[str] = set()
+        for ref in posts.values():
+            channel, slash, _ = ref.partition("/")
+            if slash and bare_id(channel)[:1] in "CGD":
+                found.add(channel)
         if investigation.reply_to.slack_channel:
             found.add(investigation.reply_to.slack_channel)
         return found

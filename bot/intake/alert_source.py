@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bot.intake.accepted_places import placed_arrival
 from bot.intake.accepting import Accept, FirstTime, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.request_body import read_body
@@ -33,8 +34,6 @@ from connectors.covers import Covers
 if TYPE_CHECKING:
     from bot.intake.slack_events import Register
 
-IDENTITIES = ("fingerprint", "incident_key")
-"""Labels by which `Alert.fingerprint` knows an alert again."""
 Found = Sequence[Arrival] | Arrival | Ignored
 """What a request holds: one alert or several, or why it starts nothing."""
 
@@ -89,18 +88,8 @@ class Sender:
         if isinstance(found, Ignored):
             return found
         if isinstance(found, Arrival):
-            return self._placed(found)
-        return [self._placed(one) for one in found]
-
-    def _placed(self, arrival: Arrival) -> Arrival:
-        alert = arrival.alert
-        labels = self.covers.added_to(alert.labels)
-        added = [f"{name}={labels[name]}" for name in labels if name not in alert.labels]
-        for identity in IDENTITIES:
-            if added and identity in labels:
-                # Equal alerts of two clusters are two alerts.
-                labels[identity] = " ".join((labels[identity], *sorted(added)))
-        return replace(arrival, alert=alert.model_copy(update={"labels": labels}))
+            return placed_arrival(found, self.covers)
+        return [placed_arrival(one, self.covers) for one in found]
 
 
 def proven(senders: Sequence[Sender], verify: Callable[[Sequence[SecretStr]], None]) -> Sender:
@@ -141,6 +130,14 @@ class AlertSource(DeclaredAlertSource, ABC):
     @abstractmethod
     def paths(self) -> Mapping[str, str]:
         """The HTTP paths it takes, and what metrics and logs call requests there."""
+
+    def paths_in(self, settings: Settings) -> Mapping[str, str]:
+        """Its paths by these settings, where it has more or others for several of a section."""
+        return self.paths
+
+    def pasted_paths(self, settings: Settings) -> tuple[str, ...]:
+        """The paths that are entered at the vendor's: its first, of several the first of each."""
+        return (next(iter(self.paths)),)
 
     @abstractmethod
     def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
@@ -197,7 +194,7 @@ class WebhookSource(AlertSource):
         found: list[Sender] = []
         for one in instances:
             # An alert may be about any service: the whole catalogue names it.
-            seen = settings.model_copy(update={self.section: one.own})
+            seen = settings.for_instance(self.section, one)
             found.append(Sender(seen, self._secrets(one.own), one.covers))
         return found
 

@@ -26,11 +26,16 @@ def built_in_sources() -> tuple[AlertSource, ...]:
     return tuple(_loaded(built_in(name)) for name in BUILT_IN)
 
 
-def labels_by_path(sources: Iterable[AlertSource]) -> Mapping[str, str]:
-    """The HTTP paths of these sources, and what metrics call requests there."""
+def labels_by_path(
+    sources: Iterable[AlertSource], settings: Settings | None = None
+) -> Mapping[str, str]:
+    """The HTTP paths of these sources, and what metrics call requests there.
+
+    Without settings, those of a single table of each section.
+    """
     labels: dict[str, str] = {}
     for source in sources:
-        labels |= source.paths
+        labels |= source.paths if settings is None else source.paths_in(settings)
     return labels
 
 

@@ -52,7 +52,7 @@ def _routes_of(source: AlertSource, settings: Settings, intake: Intake) -> list[
     if missing is None:
         handlers = source.handlers(settings, intake)
     else:
-        handlers = dict.fromkeys(source.paths, not_configured(missing))
+        handlers = dict.fromkeys(source.paths_in(settings), not_configured(missing))
     routes: list[BaseRoute] = []
     for path, handler in handlers.items():
         routes.append(Route(path, with_errors_answered(handler), methods=["POST"]))

@@ -22,6 +22,7 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.intake.accepted_places import placed_arrival
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.payload_fields import as_rows
 from bot.intake.questions.message_router import MessageRouter
@@ -29,6 +30,7 @@ from bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
 from bot.intake.slack_mentions import HELP, asked, question_in
 from bot.intake.slack_messages import watched
 from bot.intake.slack_payload import Envelope, Message, Ourselves
+from bot.policy.values import Arrival
 from bot.settings import Settings
 
 LOOK_UP_WITHIN_S = 0.7
@@ -38,8 +40,8 @@ UNREACHABLE = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError, Val
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to
 repeat it is no use."""
-Register = Callable[[AsyncApp], None]
-"""Adds listeners of another room to Bolt's app."""
+Register = Callable[[AsyncApp, Settings], None]
+"""Adds listeners of another room to Bolt's app of the workspace that the settings were made for."""
 
 log = logging.getLogger("faultline.intake")
 
@@ -98,7 +100,7 @@ class SlackWorkspace:
 
 
 class SlackEvents:
-    """Bolt's app with our listeners."""
+    """Bolt's app with our listeners, for one workspace."""
 
     def __init__(
         self,
@@ -109,7 +111,9 @@ class SlackEvents:
         message_router: MessageRouter | None = None,
     ) -> None:
         self.settings = settings
-        self._heard = Heard(message_router) if message_router is not None else None
+        self._heard: Heard | None = None
+        if message_router is not None:
+            self._heard = Heard(message_router.seen_in(settings), settings.instance_of("slack"))
         self.workspace = SlackWorkspace(settings)
         self.app = self._bolt_app(more)
         self._accept = accept
@@ -134,7 +138,7 @@ class SlackEvents:
         if isinstance(found, Ignored):
             log.debug("slack message ignored: %s", found.reason)
             return
-        await take(self._accept, found, within_s=self._limits.accept_within_s)
+        await self._take(found)
 
     async def mention(self, envelope: Envelope, *, repeated: bool) -> None:
         """Someone mentioned us. Raises NotAccepted."""
@@ -147,7 +151,7 @@ class SlackEvents:
             parent = await self.workspace.parent(message)
             found = asked(envelope, question, parent, self.settings, now=datetime.now(UTC))
             if found is not None:
-                await take(self._accept, found, within_s=self._limits.accept_within_s)
+                await self._take(found)
                 return
         if message.bot_id:
             return
@@ -168,8 +172,14 @@ class SlackEvents:
         found = asked(envelope, question, None, self.settings, now=datetime.now(UTC))
         if found is None:
             return False
-        await take(self._accept, found, within_s=self._limits.accept_within_s)
+        await self._take(found)
         return True
+
+    async def _take(self, arrival: Arrival) -> None:
+        """The alert, with the places that this workspace covers. Raises NotAccepted."""
+        covers = self.settings.covers_of("slack")
+        placed = placed_arrival(arrival, covers)
+        await take(self._accept, placed, within_s=self._limits.accept_within_s)
 
     def _answer_later(self, message: Message) -> None:
         task = asyncio.create_task(self._post_help(message))
@@ -212,7 +222,7 @@ class SlackEvents:
             await self.mention(Envelope.model_validate(body), repeated=_repeated(request.headers))
 
         for register in more:
-            register(app)
+            register(app, self.settings)
 
         @app.event(re.compile(""))
         async def on_anything_else() -> None:

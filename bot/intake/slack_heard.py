@@ -14,6 +14,7 @@ from bot.intake.questions.message_router import MessageRouter
 from bot.intake.questions.slack_question import SlackQuestion, Surface
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.intake.slack_text import slack_plain
+from connectors.named_ids import named_id
 
 HEARD_SUBTYPES = frozenset({"", "thread_broadcast", "message_changed", "message_deleted"})
 _TS = re.compile(r"\d{1,12}\.\d{1,9}")
@@ -21,35 +22,49 @@ _CHANNEL = re.compile(r"[A-Z0-9]{2,40}")
 
 
 class Heard:
-    """Hands messages to the conversation."""
+    """Hands messages of one workspace to the conversation; "" is that of `[slack]`."""
 
-    def __init__(self, message_router: MessageRouter) -> None:
+    def __init__(self, message_router: MessageRouter, workspace: str = "") -> None:
         self._router = message_router
+        self._workspace = workspace
 
     async def message(self, envelope: Envelope, ourselves: Ourselves, *, within_s: float) -> None:
         """A message without an `app_mention` event of its own. Raises NotAccepted."""
         event, message = envelope.event, of_person(envelope)
+        channel = named_id(self._workspace, event.channel)
         if event.subtype == "message_deleted":
-            await self._router.deleted(event.channel, event.deleted_ts, within_s=within_s)
+            await self._router.deleted(channel, event.deleted_ts, within_s=within_s)
             return
         if not _is_persons(message) or not _addressed(event.channel, message):
             return
         if event.subtype == "message_changed":
-            await self._router.edited(
-                event.channel, message.ts, slack_plain(message.text), within_s=within_s
-            )
+            text = slack_plain(message.text)
+            await self._router.edited(channel, message.ts, text, within_s=within_s)
             return
         direct = is_direct(envelope)
         if not direct and (any(f"<@{user}>" in message.text for user in ourselves.user_ids)):
             return  # another event brings that
         if not direct and addresses_others(message.text):
             return
-        await self._router.take(_asked(envelope, "dm" if direct else "thread"), within_s=within_s)
+        asked = self._asked(envelope, "dm" if direct else "thread")
+        await self._router.take(asked, within_s=within_s)
 
     async def mention(self, envelope: Envelope, *, within_s: float) -> None:
         """Somebody mentioned us and did not ask for an investigation. Raises NotAccepted."""
         if _is_persons(envelope.event) and _addressed(envelope.event.channel, envelope.event):
-            await self._router.take(_asked(envelope, "mention"), within_s=within_s)
+            await self._router.take(self._asked(envelope, "mention"), within_s=within_s)
+
+    def _asked(self, envelope: Envelope, surface: Surface) -> SlackQuestion:
+        event = envelope.event
+        return SlackQuestion(
+            text=slack_plain(event.text).strip(),
+            who=event.user,
+            channel=named_id(self._workspace, event.channel),
+            thread=event.thread,
+            ts=event.ts,
+            surface=surface,
+            event_id=envelope.event_id,
+        )
 
 
 def may_be_for_us(envelope: Envelope) -> bool:
@@ -87,17 +102,4 @@ def _addressed(channel: str, message: Message) -> bool:
     addresses."""
     return bool(
         _CHANNEL.fullmatch(channel) and _TS.fullmatch(message.ts) and _TS.fullmatch(message.thread)
-    )
-
-
-def _asked(envelope: Envelope, surface: Surface) -> SlackQuestion:
-    event = envelope.event
-    return SlackQuestion(
-        text=slack_plain(event.text).strip(),
-        who=event.user,
-        channel=event.channel,
-        thread=event.thread,
-        ts=event.ts,
-        surface=surface,
-        event_id=envelope.event_id,
     )

@@ -13,6 +13,7 @@ from bot.intake.slack_payload import Envelope, Message
 from bot.intake.slack_text import slack_plain, slack_time
 from bot.settings import Settings
 from bot.store.store import Arrival, Delivery, ReplyTo
+from connectors.named_ids import named_id
 
 MAX_QUESTION = 2_000
 HELP = (
@@ -48,7 +49,9 @@ def asked(
     if not title:
         return None
     service = mentioned(settings, "\n".join(text for text in (question, subject) if text))
-    fingerprint = f"asked:{message.channel}:{message.ts}"
+    workspace = settings.instance_of(SOURCE)
+    channel = named_id(workspace, message.channel)
+    fingerprint = f"asked:{channel}:{message.ts}"
     if about is None:
         alert = Alert(
             source=SOURCE,
@@ -73,19 +76,21 @@ def asked(
             links=about.links,
         )
     return Arrival(
-        alert=in_thread(alert, message.channel, message.thread),
-        delivery=Delivery(SOURCE, delivery_id(envelope)),
-        reply_to=ReplyTo(
-            slack_channel=message.channel or None, slack_thread=message.thread or None
-        ),
+        alert=in_thread(alert, channel, message.thread),
+        delivery=Delivery(SOURCE, delivery_id(envelope, workspace)),
+        reply_to=ReplyTo(slack_channel=channel or None, slack_thread=message.thread or None),
         question=question or None,
     )
 
 
-def delivery_id(envelope: Envelope) -> str:
+def delivery_id(envelope: Envelope, workspace: str = "") -> str:
     """The event's id; without one, the message and what happened to it."""
     event = envelope.event
-    return envelope.event_id or f"{event.type}:{event.subtype}:{event.channel}:{event.ts}"
+    channel = named_id(workspace, event.channel)
+    return (
+        named_id(workspace, envelope.event_id)
+        or f"{event.type}:{event.subtype}:{channel}:{event.ts}"
+    )
 
 
 def _context(parent: Message | None) -> str:

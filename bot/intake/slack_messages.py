@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
 from analysis.vocabulary import Alert
 from bot.intake.accepting import Ignored
@@ -11,6 +12,7 @@ from bot.intake.slack_mentions import delivery_id
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.settings import Settings
 from bot.store.store import Arrival, Delivery, ReplyTo
+from connectors.named_ids import named_id
 
 READ_SUBTYPES = frozenset({"", "bot_message", "thread_broadcast", "message_changed"})
 
@@ -36,14 +38,48 @@ def watched(
         return Ignored("not an alert")
     if alert.status == "firing" and (edited or message.is_reply):
         return Ignored("an edit or a reply starts nothing")
+    workspace = settings.instance_of(SOURCE)
+    channel = named_id(workspace, event.channel)
+    return Arrival(
+        alert=in_thread(_of_workspace(alert, workspace), channel, message.thread),
+        delivery=Delivery(SOURCE, delivery_id(envelope, workspace), _ordered_by(alert)),
+        reply_to=ReplyTo(channel, message.thread or None, _noted_incident(alert, settings)),
+    )
+
+
+def _noted_incident(alert: Alert, settings: Settings) -> str | None:
+    """The PagerDuty incident that the message links to, where the answer becomes its note."""
+    incident = pagerduty_incident(alert)
+    account = _account_of(alert, settings)
     # With webhooks from PagerDuty its incident has an investigation of its own, which writes the
     # note.
-    incident = None if settings.pagerduty.webhook_secrets else pagerduty_incident(alert)
-    return Arrival(
-        alert=in_thread(alert, event.channel, message.thread),
-        delivery=Delivery(SOURCE, delivery_id(envelope), _ordered_by(alert)),
-        reply_to=ReplyTo(event.channel, message.thread or None, incident),
-    )
+    if incident is None or account is None or account.pagerduty.webhook_secrets:
+        return None
+    return named_id(account.instance_of("pagerduty"), incident)
+
+
+def _account_of(alert: Alert, settings: Settings) -> Settings | None:
+    """The settings for the account that the link to the incident leads to; None where that is not
+    known."""
+    accounts = settings.each("pagerduty")
+    if len(accounts) == 1:
+        return accounts[0]
+    # The first link is the one whose incident the alert is.
+    hosts = [urlsplit(link.url).netloc for link in alert.links if link.title == "PagerDuty"]
+    for one in accounts:
+        own = urlsplit(one.pagerduty.web_url or "").netloc
+        if own and hosts and own.casefold() == hosts[0].casefold():
+            return one
+    return None
+
+
+def _of_workspace(alert: Alert, workspace: str) -> Alert:
+    """Equal messages in two workspaces are two alerts, each answered in its own."""
+    if not workspace:
+        return alert
+    fingerprint = f"{alert.labels['fingerprint']} workspace={workspace}"
+    labels = {**alert.labels, "fingerprint": fingerprint}
+    return alert.model_copy(update={"labels": labels})
 
 
 def _why_not_read(message: Message, ourselves: Ourselves) -> str | None:

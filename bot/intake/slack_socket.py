@@ -12,7 +12,7 @@ from analysis.errors import SettingsError
 from bot.intake.accepting import Accept, IntakeLimits
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.slack_events import Register, SlackEvents
-from bot.settings import Settings
+from bot.settings import Settings, secret_variable
 
 PING_S = 5.0
 """Between pings, and between attempts to connect; slack_sdk's own default."""
@@ -73,11 +73,14 @@ async def start_socket_mode(
 def socket_mode_tokens(settings: Settings) -> str:
     """The app token, where the bot token is there too. Raises SettingsError without one of them."""
     if settings.slack.app_token is None:
-        raise SettingsError(
-            "slack.app_token", "is needed for Socket Mode: set FAULTLINE_SLACK__APP_TOKEN"
-        )
+        raise _needed(settings, "app_token")
     if settings.slack.bot_token is None:
-        raise SettingsError(
-            "slack.bot_token", "is needed for Socket Mode: set FAULTLINE_SLACK__BOT_TOKEN"
-        )
+        raise _needed(settings, "bot_token")
     return settings.slack.app_token.get_secret_value()
+
+
+def _needed(settings: Settings, key: str) -> SettingsError:
+    workspace = settings.instance_of("slack")
+    section = f"slack.{workspace}" if workspace else "slack"
+    variable = secret_variable("slack", key, workspace or None)
+    return SettingsError(f"{section}.{key}", f"is needed for Socket Mode: set {variable}")

@@ -104,7 +104,7 @@ def _digests(inspection: Inspection) -> Iterator[CheckResult]:
     with inspection.read() as session:
         found = session.execute(query).all()
     targets = [one for one in configured_targets(inspection.settings) if one.has_channels]
-    labels = " or ".join(one.label for one in targets) or "no reply target with channels"
+    labels = " or ".join(one.own_label for one in targets) or "no reply target with channels"
     for channel, count, until in found:
         untold = counted(count, "investigation")
         ended = f"which ended at {when(until)}" if until else "which are over"

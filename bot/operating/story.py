@@ -23,6 +23,7 @@ from bot.store.message_updates import ENDED
 from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
 from bot.store.store import NO_POST, forgotten_key
 from bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
+from connectors.named_ids import SEPARATOR
 
 MOST_LINES = 200
 TITLE = 120
@@ -270,6 +271,12 @@ def _next_reply(inspection: Inspection, reply: Workflow) -> CheckResult:
     )
 
 
+def _of_incident(name: str) -> ColumnElement[bool]:
+    """Whether it is an investigation's PagerDuty incident, with or without the account's name."""
+    kept = InvestigationRow.pagerduty_incident
+    return or_(kept == name, kept.endswith(f"{SEPARATOR}{name}", autoescape=True))
+
+
 def _answered_at(address: str) -> ColumnElement[bool]:
     """Whether it is an investigation's address at a target whose addresses have no column."""
     # Both databases keep JSON as text that holds a value between quotes.
@@ -323,7 +330,7 @@ def _by_other_names(session: Session, name: str) -> Iterator[CheckResult]:
         )
     row = InvestigationRow
     query = select(row.id, row.accepted_at, row.status).where(
-        or_(row.fingerprint == name, row.pagerduty_incident == name, _answered_at(name))
+        or_(row.fingerprint == name, _of_incident(name), _answered_at(name))
     )
     for id_, at, status in session.execute(query.order_by(row.accepted_at.desc()).limit(5)):
         yield CheckResult(

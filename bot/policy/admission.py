@@ -10,11 +10,11 @@ from typing import Literal
 from analysis.vocabulary import Alert
 from bot.policy.alert_rules import held_back_by, plain_severity
 from bot.policy.quiet_hours import quiet_until
-from bot.policy.reply_targets import reply_channel
+from bot.policy.reply_targets import reply_channel, told_in
 from bot.policy.teams import Teams
 from bot.policy.topology import ServiceTopology
 from bot.policy.traits import Traits, traits_of
-from bot.policy.values import Arrival
+from bot.policy.values import Arrival, ReplyTo
 from bot.settings import Settings
 from bot.settings.alerts import EVERY_CHANNEL, ChannelSettings
 
@@ -52,7 +52,18 @@ class Policy:
     def channel(self, arrival: Arrival) -> str:
         """The channel in which the alert would be answered; "" where there is none."""
         service = self.topology.name(arrival.alert.service)
-        return reply_channel(arrival.reply_to, service, self.settings)
+        return reply_channel(arrival.alert, service, arrival.reply_to, self.settings)
+
+    @property
+    def several_workspaces(self) -> bool:
+        """Whether alerts are told in more than one Slack workspace."""
+        return len(self.settings.instances("slack")) > 1
+
+    def told_in(self, alert: Alert, reply_to: ReplyTo) -> frozenset[str]:
+        """Which of several Slack workspaces are told of an alert. One that others are told of is
+        never part of the same incident: they would read of each other."""
+        service = self.topology.name(alert.service)
+        return told_in(alert, service, reply_to, self.settings)
 
     def team(self, alert: Alert, channel: str) -> str:
         """Whose the alert is; "" where it belongs to no team."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
+from analysis.vocabulary import Alert
 from bot.policy.values import ReplyTo
 from bot.settings import Settings, secret_variable
 from bot.settings.reply_targets import BUILT_IN, SectionOwner
+from connectors.instance_settings import InstanceSettings
 from connectors.plugins import load_object
 from connectors.settings_types import Section
 
@@ -47,7 +50,7 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
     """What a reply target says of itself."""
 
     name: ClassVar[str]
-    """In keys of posts, queues and progress lines, and the name of its section."""
+    """The name of its section."""
     label: ClassVar[str]
     """Its name for people."""
     settings: ClassVar[type[Any]]
@@ -59,10 +62,39 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
     has_channels: ClassVar[bool] = False
     """Whether its addresses are channels, which have rates, quiet hours and digests."""
     limits: ClassVar[ReplyLimits] = ReplyLimits()
+    instance: InstanceSettings | None = None
+    """The table that it posts by, where its section is given several times."""
+
+    def for_instance(self, instance: InstanceSettings) -> Self:
+        """The same target, for one table of its section."""
+        made = copy(self)
+        made.instance = instance
+        return made
+
+    def seen_in(self, settings: Settings) -> Self:
+        """The same target, for the table that these settings were made for."""
+        for one in settings.instances(self.name):
+            if one.name == settings.instance_of(self.name):
+                return self.for_instance(one)
+        return self
+
+    @property
+    def own_name(self) -> str:
+        """In keys of posts, queues and progress lines: `slack`, and of several `slack eu`."""
+        return f"{self.name} {self.instance.name}" if self.instance else self.name
+
+    @property
+    def own_label(self) -> str:
+        """Its name for people, with that of its table."""
+        return f"{self.label} {self.instance.name}" if self.instance else self.label
+
+    def own_settings(self, settings: Settings) -> Settings:
+        """The settings with its table as its section."""
+        return settings.for_instance(self.name, self.instance) if self.instance else settings
 
     def section(self, settings: Settings) -> S | None:
         """Its section, or None where the settings have none."""
-        own = getattr(settings, self.name, None)
+        own = self.instance.own if self.instance else getattr(settings, self.name, None)
         return own if isinstance(own, self.settings) else None
 
     def configured(self, settings: Settings) -> bool:
@@ -73,7 +105,11 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
     @property
     def switched_on_by(self) -> str:
         """The variable to set for it, for people who have no reply target yet."""
-        return secret_variable(self.name, self.needs[0])
+        return self.variable(self.needs[0])
+
+    def variable(self, key: str) -> str:
+        """The variable that sets a key of its table."""
+        return secret_variable(self.name, key, self.instance.name if self.instance else None)
 
     @abstractmethod
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
@@ -83,9 +119,15 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
         transaction that accepts an alert.
         """
 
+    def address_for(
+        self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
+    ) -> str | None:
+        """The address for an alert, for targets that go by more of it than its service."""
+        return self.address(reply_to, service, settings)
+
     def post_key(self, investigation_id: str) -> str:
         """The key under which the store keeps the investigation's post at this target."""
-        return f"{investigation_id}:{self.name}"
+        return f"{investigation_id}:{self.own_name}"
 
     def problems(self, settings: Settings) -> Iterator[TargetProblem]:
         """Settings that contradict each other."""
@@ -102,13 +144,18 @@ def _built_in() -> tuple[ReplyTargetDeclaration[Any], ...]:
 
 
 def declared_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any], ...]:
-    """All of them, Faultline's own first, whether configured or not."""
+    """All of them, Faultline's own first, whether configured or not; one whose section is given
+    several times once for each table."""
     plugins = []
     for name, declared in settings.reply_target_plugins.items():
         # One of Faultline's own whose section is no field of the settings is listed already.
         if name not in BUILT_IN and isinstance(declared, ReplyTargetDeclaration):
             plugins.append(declared)
-    return (*_built_in(), *plugins)
+    found: list[ReplyTargetDeclaration[Any]] = []
+    for one in (*_built_in(), *plugins):
+        instances = settings.instances(one.name)
+        found += [one.for_instance(instance) for instance in instances] or [one]
+    return tuple(found)
 
 
 def configured_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any], ...]:
@@ -116,20 +163,33 @@ def configured_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any],
     return tuple(one for one in declared_targets(settings) if one.configured(settings))
 
 
-def reply_channel(reply_to: ReplyTo, service: str | None, settings: Settings) -> str:
+def reply_channel(alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings) -> str:
     """The channel in which an investigation is answered, by which rates and quiet hours go.
 
-    The first target that has channels decides; "" where there is none.
+    `service` is the catalogue's name of the alert's. The first target that has channels decides;
+    "" where there is none.
     """
     with_channels = [one for one in declared_targets(settings) if one.has_channels]
     # A channel can be named for a target that is not switched on. It decides last, but it decides:
     # alert rules may name it.
     with_channels.sort(key=lambda one: not one.configured(settings))
     for one in with_channels:
-        channel = one.address(reply_to, service, settings)
+        channel = one.address_for(alert, service, reply_to, settings)
         if channel:
             return channel
     return ""
+
+
+def told_in(
+    alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
+) -> frozenset[str]:
+    """Where several targets of one kind have channels: those of them that are told of an alert."""
+    found: set[str] = set()
+    for one in configured_targets(settings):
+        is_one_of_several = one.instance is not None and one.has_channels
+        if is_one_of_several and one.address_for(alert, service, reply_to, settings):
+            found.add(one.own_name)
+    return frozenset(found)
 
 
 def slowest_edits(settings: Settings) -> timedelta:

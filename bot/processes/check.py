@@ -146,7 +146,7 @@ async def _replies(settings: Settings) -> Check:
         variables = " or ".join(one.switched_on_by for one in declared_targets(settings))
         return Check("replies", False, f"no reply target configured: set {variables}")
     checks = await asyncio.gather(*(_reply_target(one, settings) for one in types))
-    said = [", ".join(one.label for one in types)]
+    said = [", ".join(one.own_label for one in types)]
     said += [check.line for check in checks if check.line]
     failed = [check.line for check in checks if not check.ok]
     # One that fails is the news; what works would only hide it.
@@ -157,8 +157,9 @@ async def _reply_target(one: ReplyTargetType[Any], settings: Settings) -> Check:
     try:
         said = await one.check(settings)
     except FaultlineError as error:
-        return Check(one.name, False, str(error))
-    return Check(one.name, True, f"{one.label}: {said}" if said else "")
+        problem = f"{one.own_label}: {error}" if one.instance else str(error)
+        return Check(one.own_name, False, problem)
+    return Check(one.own_name, True, f"{one.own_label}: {said}" if said else "")
 
 
 async def _login(settings: Settings) -> Check:

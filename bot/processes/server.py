@@ -49,6 +49,8 @@ from bot.web.rendering import CasePath
 from connectors.registry import build_connectors
 
 if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncApp
+
     from connectors.base import Check
 
 
@@ -71,11 +73,13 @@ def build_app(
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         beside: list[Component] = [credentials, *more]
-        if settings.slack.app_token is not None:
-            connect = partial(
-                start_socket_mode, settings, accept, more=listeners, message_router=message_router
-            )
-            beside.append(SocketMode(connect, asyncio.get_running_loop()))
+        for one in settings.each("slack"):
+            if one.slack.app_token is not None:
+                connect = partial(
+                    start_socket_mode, one, accept, more=listeners, message_router=message_router
+                )
+                workspace = one.instance_of("slack")
+                beside.append(SocketMode(connect, asyncio.get_running_loop(), workspace))
         components = Components(beside)
         # In a thread: a component may need the event loop to start and to stop.
         await in_thread(components.start)
@@ -96,7 +100,7 @@ def build_app(
     keep = store_keep(ReportedChanges(store.engine))
     limits = IntakeLimits(max_body_bytes=settings.server.max_body_bytes)
     intake += reported_change_routes(settings, keep, limits)
-    labels = labels_by_path(sources)
+    labels = labels_by_path(sources, settings)
     watch = Middleware(ArrivalWatch, labels=labels)
     app = Starlette(routes=[*intake, *pages], lifespan=lifespan, middleware=[watch])
     app.state.readiness = readiness
@@ -107,14 +111,15 @@ def build_app(
 class SocketMode:
     """The connection to Slack, which lives on the server's event loop."""
 
-    name = "slack socket mode"
     stop_deadline_s = STOP_DEADLINE_S
 
     def __init__(
         self,
         connect: Callable[[], Coroutine[None, None, SlackSocket]],
         event_loop: asyncio.AbstractEventLoop,
+        workspace: str = "",
     ) -> None:
+        self.name = f"slack socket mode {workspace}".strip()
         self._connect = connect
         self._event_loop = event_loop
         self._socket: SlackSocket | None = None
@@ -133,11 +138,20 @@ class SocketMode:
 
 def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> list[Register]:
     """What is heard from Slack beside messages, where there is a token to answer with."""
-    if settings.slack.bot_token is None:
+    if not any(one.slack.bot_token for one in settings.each("slack")):
         return []
     from bot.conversation.slack.listeners import SlackFace
 
-    return [SlackFace(settings, store, case_path, _all_checks).register]
+    # One for each workspace, whichever way its events come.
+    faces: dict[str, SlackFace] = {}
+
+    def register(app: AsyncApp, workspace: Settings) -> None:
+        name = workspace.instance_of("slack")
+        if name not in faces:
+            faces[name] = SlackFace(workspace, store, case_path, _all_checks)
+        faces[name].register(app)
+
+    return [register]
 
 
 async def _all_checks(settings: Settings) -> Sequence[Check]:
@@ -212,8 +226,9 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
 
 def _refuse_what_cannot_work(settings: Settings) -> None:
     """Ends the start where the worker beside it would fail again and again."""
-    if settings.slack.app_token is not None:
-        socket_mode_tokens(settings)
+    for one in settings.each("slack"):
+        if one.slack.app_token is not None:
+            socket_mode_tokens(one)
     build_connectors(settings)
     if settings.recorded.case is not None:
         from connectors.recorded.connector import RecordedConnector

@@ -103,7 +103,7 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
     context = build_context(settings, store, owner=engine.executor_id)
     traces = TraceReading(context.cases, settings.worker)
     context = replace(context, traces=traces)
-    talks = settings.slack.bot_token is not None
+    talks = any(one.slack.bot_token for one in settings.each("slack"))
     every_s = settings.worker.polling_interval_s
     components: list[Component] = [
         Telemetry("worker", partial(observe_worker, settings, store, engine.database)),

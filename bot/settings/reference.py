@@ -88,6 +88,8 @@ ROWS
 - **Alerts** that come with the webhook secret of an instance get its labels too. The rule of an alert is looked up
   first where the alert's links lead.
 - **Rates, circuits and budgets** are each instance's own.
+- **Slack workspaces and PagerDuty accounts** are answered, too: [several workspaces](slack.md#several-workspaces),
+  [several accounts](connectors/pagerduty.md#several-accounts).
 - **Links** of Loki and Tempo go to the Grafana of the same name, else to the only one that may be about the same place.
 
 Sections that can be given several times: REPEATED.

@@ -45,6 +45,7 @@ from bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
 from bot.settings.reported_changes import ReportedChangesSettings
 from bot.settings.retention import RetentionSettings
 from bot.settings.runbooks import RunbookSettings
+from bot.settings.slack_workspaces import refuse_unknown_workspaces
 from bot.settings.teams import TeamSettings, claimed_twice
 from bot.settings.telemetry import TelemetrySettings
 from connectors.alertmanager.settings import AlertmanagerSettings
@@ -294,7 +295,9 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
         settings = model.model_validate(values)
     except ValidationError as error:
         raise problem_in(error) from None
-    return settings.with_instances(instances_of(repeated, several))
+    settings = settings.with_instances(instances_of(repeated, several))
+    refuse_unknown_workspaces(settings)
+    return settings
 
 
 def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:

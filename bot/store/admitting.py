@@ -166,7 +166,8 @@ class Admission:
             return None
         team = self._policy.team(arrival.alert, self._policy.channel(arrival))
         traits = self._policy.traits(arrival.alert)
-        found = known.groups.related(traits, team)
+        told = self._policy.told_in(arrival.alert, arrival.reply_to)
+        found = known.groups.related(traits, team, told)
         if found is None:
             return None
         known.groups.join(found, arrival.alert, traits)
@@ -225,7 +226,10 @@ class Admission:
         )
         if not asked_for(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
-            like = known.groups.related(traits, fresh.team) if policy.groups == "shadow" else None
+            like = None
+            if policy.groups == "shadow":
+                told = policy.told_in(alert, reply_to)
+                like = known.groups.related(traits, fresh.team, told)
             session.add(fresh)
             session.flush()
             known.groups.note(fresh, traits)

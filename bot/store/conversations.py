@@ -20,6 +20,7 @@ from bot.store.conversation_rows import QuestionPostRow, QuestionRow, QuietThrea
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, PostRow
 from bot.store.store import PostClaim
+from connectors.named_ids import SEPARATOR
 
 QuestionStatus = Literal["asked", "answered", "withdrawn", "given_up"]
 MAX_ID = 200
@@ -277,6 +278,22 @@ class Conversations:
         query = (
             select(InvestigationRow.id)
             .where(or_(InvestigationRow.slack_channel == channel, InvestigationRow.id.in_(posted)))
+            .order_by(InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc())
+            .limit(limit)
+        )
+        with self._read() as session:
+            return session.scalars(query).all()
+
+    def in_workspace(self, workspace: str, target: str, limit: int) -> Sequence[str]:
+        """The newest investigations that came from this workspace or are told there by its reply
+        target, the newest first."""
+        key = InvestigationRow.id.concat(f":{target}")
+        told = select(PostRow.key).where(PostRow.key == key).exists()
+        prefix = f"{workspace}{SEPARATOR}"
+        came = InvestigationRow.slack_channel.startswith(prefix, autoescape=True)
+        query = (
+            select(InvestigationRow.id)
+            .where(or_(came, told))
             .order_by(InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc())
             .limit(limit)
         )

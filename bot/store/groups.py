@@ -18,6 +18,7 @@ from bot.policy.admission import Policy
 from bot.policy.relation import SERVICE_KEY, Relation, keys_of, relate, sought_keys
 from bot.policy.traits import Traits
 from bot.store.models import InvestigationRow
+from bot.store.reply_addresses import reply_to_of
 from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
 
 MAX_CANDIDATES = 24
@@ -92,14 +93,16 @@ class Groups:
         }
         self._looked_at.clear()
 
-    def related(self, traits: Traits, team: str = "") -> Found | None:
+    def related(
+        self, traits: Traits, team: str = "", told: frozenset[str] = frozenset()
+    ) -> Found | None:
         """The investigation with the alert that is most surely related to this one, and why; None
         when there is none.
 
         Of equally sure ones the alert that came last decides. Where teams see their own alone, an
-        alert of `team` joins none of another.
+        alert of `team` joins none of another; nor does one that is `told` in other workspaces.
         """
-        last = self._last(traits, team)
+        last = self._last(traits, team, told)
         if last is not None:
             return last
         sought = sought_keys(traits, self._policy.topology)
@@ -108,7 +111,7 @@ class Groups:
         for keys in filter(
             None, (own, others)
         ):  # most of a storm is about a service that it has reached already
-            best = self._best(keys, traits, team)
+            best = self._best(keys, traits, team, told)
             if best is not None:
                 return best
         return None
@@ -138,7 +141,7 @@ class Groups:
         row.revision += 1
         self.note(row, traits)
 
-    def _last(self, traits: Traits, team: str) -> Found | None:
+    def _last(self, traits: Traits, team: str, told: frozenset[str]) -> Found | None:
         """The alert of the same service that came right before in this transaction: none is newer
         or more related."""
         row, old = self._newest.get(traits.service or "", (None, None))
@@ -148,16 +151,22 @@ class Groups:
             return None
         if not row.automatic or row.accepted_at < self._now - self._policy.longest:
             return None
+        if not self._told_alike(row, told):
+            return None
         relation = relate(traits, old, self._policy.topology, self._policy.window)
         return (relation, row) if relation is not None and relation.rank == 0 else None
 
-    def _best(self, keys: Sequence[str], traits: Traits, team: str) -> Found | None:
+    def _best(
+        self, keys: Sequence[str], traits: Traits, team: str, told: frozenset[str]
+    ) -> Found | None:
         policy = self._policy
         found: list[tuple[tuple[int, float, str], Found]] = []
         under = _under(keys, traits, policy, self._now)
         if policy.apart:
             under = under.where(InvestigationRow.team == team)
         for row, fingerprint, at in self._session.execute(under):
+            if not self._told_alike(row, told):
+                continue
             alert = _alert(self._session, row, fingerprint)
             relation = (
                 relate(traits, policy.traits(alert), policy.topology, policy.window)
@@ -169,6 +178,12 @@ class Groups:
                 if relation.rank == 0:
                     break
         return min(found, key=lambda one: one[0])[1] if found else None
+
+    def _told_alike(self, row: InvestigationRow, told: frozenset[str]) -> bool:
+        """Whether the investigation is told in the same workspaces."""
+        if not self._policy.several_workspaces:
+            return True
+        return self._policy.told_in(Alert.model_validate(row.alert), reply_to_of(row)) == told
 
     def _lock(self, row: InvestigationRow) -> None:
         """Others than those who accept alerts change the row too: the workers."""

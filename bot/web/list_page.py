@@ -132,8 +132,9 @@ class ListPage:
         views: list[AlertSourceView] = []
         for source in self._alert_sources:
             missing = None if source.configured(settings) else source.missing(settings)
-            path = next(iter(source.paths))
-            views.append(AlertSourceView(source.title, source.setup, source.example, path, missing))
+            for path in source.pasted_paths(settings):
+                said = (source.title, source.setup, source.example)
+                views.append(AlertSourceView(*said, path, missing))
         return views
 
 

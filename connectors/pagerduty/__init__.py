@@ -9,5 +9,7 @@ CONNECTOR = ConnectorType(
     build="connectors.pagerduty.connector:build",
     kinds=("changes", "monitors", "alert"),
     docs="pagerduty.md",
-    several=False,
 )
+
+ACCOUNT_LABEL = "pagerduty_account"
+"""Label of an alert that came from one of several accounts: its name."""

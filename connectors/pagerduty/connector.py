@@ -18,7 +18,7 @@ from analysis.vocabulary import Alert, EvidenceKind, Link
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
-from connectors.pagerduty import answers
+from connectors.pagerduty import ACCOUNT_LABEL, answers
 from connectors.pagerduty.inquiry import ID, MOST_SERVICES, Ask
 from connectors.pagerduty.session import VENDOR, ReadOnlySession
 from connectors.pagerduty.settings import PagerDutySettings
@@ -61,13 +61,14 @@ def build(own: PagerDutySettings, settings: SharedSettings) -> PagerDutyConnecto
         own.api_url,
         own.from_email,
         services=known,
+        account=settings.instance_of(VENDOR),
         limits=own.limits(LIMITS),
     )
 
 
 class PagerDutyConnector:
     """Changes, the incident's alerts as monitors, and details. `services`: PagerDuty's id or name
-    by our name."""
+    by our name. `account`: its name, where there are several."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("changes", "monitors", "alert")
@@ -79,12 +80,14 @@ class PagerDutyConnector:
         from_email: str | None = None,
         *,
         services: Mapping[str, str] | None = None,
+        account: str = "",
         limits: Limits = LIMITS,
     ) -> None:
         self._token = api_token
         self._url = plain_url(api_url, VENDOR)
         self._from_email = from_email
         self._services = dict(services or {})
+        self._account = account
         self._threads = ThreadPoolExecutor(limits.concurrency, thread_name_prefix=VENDOR)
         self.limits = limits
 
@@ -92,14 +95,16 @@ class PagerDutyConnector:
         """Everything PagerDuty knows of the alert's incident and of recent changes. A call that
         fails is a gap."""
         ask = Ask(self, Deadline.within(self.limits))
-        incident_id = incident_of(request.alert)
+        incident_id = incident_of(request.alert, self._account)
         incident, missing = None, []
         try:
             incident = await ask.incident(incident_id) if incident_id else None
         except ConnectorError as error:
             if error.status == 401:
                 raise
-            missing.append(Missing("alert", f"GET /incidents/{incident_id}", str(error)))
+            # A link does not say which of several accounts it leads to: one of them knows it.
+            if not (self._account and error.status == 404):
+                missing.append(Missing("alert", f"GET /incidents/{incident_id}", str(error)))
         names = await ask.service_names(request, incident)
         calls = [
             ask.changes_of(service_id, request.scope) for service_id in list(names)[:MOST_SERVICES]
@@ -133,7 +138,7 @@ class PagerDutyConnector:
 
     async def enrich(self, alert: Alert) -> Alert:
         """The alert with what its incident's alerts say in its labels. Raises ConnectorError."""
-        incident_id = incident_of(alert)
+        incident_id = incident_of(alert, self._account)
         if incident_id is None:
             return alert
         ask = Ask(self, Deadline.after(ENRICH_S))
@@ -149,6 +154,10 @@ class PagerDutyConnector:
             answers.alert_details(found.alerts),
             self.our_name(incident.get("service")),
         )
+
+    def is_of(self, alert: Alert) -> bool:
+        """Whether this account sent the alert."""
+        return alert.source == VENDOR and alert.labels.get(ACCOUNT_LABEL, "") == self._account
 
     async def check(self) -> Check:
         """Which of the things read can be read with this key?"""
@@ -201,9 +210,11 @@ _NOTHING_TO_ASK = (
 )
 
 
-def incident_of(alert: Alert) -> str | None:
+def incident_of(alert: Alert, account: str = "") -> str | None:
     """The alert's PagerDuty incident: its own id where PagerDuty sent it, else one that a link
-    names."""
+    names. None where another account sent it."""
+    if alert.labels.get(ACCOUNT_LABEL, account) != account:
+        return None
     candidates = [alert.id] if alert.source == VENDOR else []
     candidates += [m[1] for link in alert.links if (m := _INCIDENT_LINK.fullmatch(link.url))]
     return next((c for c in candidates if ID.fullmatch(c)), None)

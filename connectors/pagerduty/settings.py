@@ -27,6 +27,9 @@ class PagerDutySettings(ConnectorSettings):
     """A user's e-mail address, for the `From` header of notes."""
     api_url: Url = "https://api.pagerduty.com"
     """REST API; `https://api.eu.pagerduty.com` for the EU region."""
+    web_url: Url | None = None
+    """Its pages, such as `https://acme.pagerduty.com`. With several accounts they tell to which of
+    them a link to an incident leads."""
     custom_fields: Mapping[CustomValue, str] = Field(default_factory=dict)
     """Custom fields of incidents to fill: our `verdict`, `headline`, `cause`, `service`, `change`,
     `confidence` or `page` to the name of a text field; in the file alone. Unset: none."""

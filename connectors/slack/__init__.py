@@ -9,7 +9,6 @@ CONNECTOR = ConnectorType(
     build="connectors.slack.connector:build",
     kinds=("alert", "changes"),
     docs="slack.md",
-    several=False,
 )
 
 CHANNEL_LABEL, THREAD_LABEL = "slack_channel", "slack_thread"

@@ -23,6 +23,7 @@ from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.evidence_rows import ChangeRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
+from connectors.named_ids import bare_id, instance_in
 from connectors.readable_parts import ReadableParts
 from connectors.shared_settings import SharedSettings
 from connectors.slack import CHANNEL_LABEL, THREAD_LABEL
@@ -74,6 +75,7 @@ def build(own: SlackSettings, settings: SharedSettings) -> SlackConnector | None
         own.api_url,
         channels=own.deploy_channels,
         services=services,
+        workspace=settings.instance_of(VENDOR),
         limits=own.limits(LIMITS),
     )
 
@@ -108,7 +110,7 @@ class Who(msgspec.Struct):
 
 class SlackConnector:
     """`services`: aliases by our name. `channels`: ids of the channels where deploys are
-    announced."""
+    announced. `workspace`: its name, where there are several."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("alert", "changes")
@@ -120,6 +122,7 @@ class SlackConnector:
         *,
         channels: Sequence[str] = (),
         services: Mapping[str, Sequence[str]] | None = None,
+        workspace: str = "",
         limits: Limits = LIMITS,
     ) -> None:
         self._http = ReadOnlyHttp(
@@ -127,13 +130,14 @@ class SlackConnector:
         )
         self._channels = tuple(channels)
         self._words = ServiceWords(services or {})
+        self._workspace = workspace
         self._who: Who | None = None
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
         """The alert's thread and the announcements around the incident; nothing where neither is
         there to be read."""
-        thread = thread_of(request.alert)
+        thread = thread_of(request.alert, self._workspace)
         if thread is None and not self._channels:
             return Collected()
         async with self._http.open() as session:
@@ -155,6 +159,10 @@ class SlackConnector:
             missing.append(Missing("changes", "slack.deploy_channels", reason))
         changes = pl.concat([one.tables["changes"] for one in found])
         return Collected({"changes": changes}, tuple(items), tuple(missing))
+
+    def is_of(self, alert: Alert) -> bool:
+        """Whether the alert stands in a thread of this workspace."""
+        return thread_of(alert, self._workspace) is not None
 
     async def check(self) -> Check:
         """Can each channel be read?"""
@@ -251,9 +259,12 @@ class SlackConnector:
         return rows
 
 
-def thread_of(alert: Alert) -> tuple[str, str] | None:
-    """Channel and thread in which an alert stands, if it came from Slack."""
-    channel, ts = alert.labels.get(CHANNEL_LABEL, ""), alert.labels.get(THREAD_LABEL, "")
+def thread_of(alert: Alert, workspace: str = "") -> tuple[str, str] | None:
+    """Channel and thread in which an alert stands, if it came from this workspace."""
+    written, ts = alert.labels.get(CHANNEL_LABEL, ""), alert.labels.get(THREAD_LABEL, "")
+    if instance_in(written) != workspace:
+        return None
+    channel = bare_id(written)
     if alert.source != VENDOR or not _CHANNEL.fullmatch(channel) or not moment_of(ts):
         return None
     return channel, ts

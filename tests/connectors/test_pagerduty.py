@@ -292,6 +292,17 @@ def test_the_incident_is_found_by_id_or_link_and_never_by_text_that_is_not_one()
     assert incident_of(Alert(source="slack", links=(evil,), **common)) is None  # type: ignore[arg-type]
 
 
+def test_of_several_accounts_the_one_that_sent_an_alert_is_asked_about_its_incident(
+    server: LocalServer,
+) -> None:
+    common = {"id": "PT4KHLK", "title": "t", "started_at": ALERT_AT}
+    alert = Alert(source="pagerduty", labels={"pagerduty_account": "eu"}, **common)  # type: ignore[arg-type]
+    assert incident_of(alert, "eu") == "PT4KHLK"
+    assert incident_of(alert, "us") is None
+    accounts = [PagerDutyConnector("t", server.url, account=name) for name in ("eu", "us", "")]
+    assert [one.is_of(alert) for one in accounts] == [True, False, False]
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

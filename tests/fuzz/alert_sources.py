@@ -212,7 +212,7 @@ class Bot:
             settings,
             self._accept,
             sources=sources_with(self._certificate),
-            slack_listeners=[face.register],
+            slack_listeners=[lambda app, _: face.register(app)],
         )
 
     async def _accept(self, arrival: Arrival) -> Accepted:

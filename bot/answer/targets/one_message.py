@@ -181,7 +181,9 @@ class OneMessage(ABC):
 
     def _address(self, investigation: StoredInvestigation) -> str:
         service = catalogue_name(investigation.alert.service, self._settings)
-        address = self._declared.address(investigation.reply_to, service, self._settings)
+        address = self._declared.address_for(
+            investigation.alert, service, investigation.reply_to, self._settings
+        )
         return address or ""
 
     def _page(self, investigation: StoredInvestigation) -> str:

@@ -48,4 +48,7 @@ def configured_types(settings: Settings) -> list[ReplyTargetType[Any]]:
 
 def reply_targets(settings: Settings, store: Store, *, owner: str) -> list[ReplyTarget]:
     """Where answers are posted, in the order in which targets are declared."""
-    return [one.build(settings, store, owner=owner) for one in configured_types(settings)]
+    built: list[ReplyTarget] = []
+    for one in configured_types(settings):
+        built.append(one.build(one.own_settings(settings), store, owner=owner))
+    return built

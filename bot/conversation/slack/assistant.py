@@ -69,7 +69,7 @@ async def offer_prompts(context: ClickContext, thread: AssistantThread) -> None:
     """Offer them in a pane that was opened."""
     if not thread.channel_id or not thread.thread_ts:
         return
-    latest = await context.stored(context.store.latest, READ)
+    latest = await context.stored(context.latest, READ)
     try:
         await context.client.assistant_threads_setSuggestedPrompts(
             channel_id=thread.channel_id,

@@ -30,10 +30,13 @@ from bot.conversation.slack.payloads import Interaction
 from bot.intake.accepting import NotAccepted
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
+from bot.store.conversations import Conversations
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import Store, StoredInvestigation
+from bot.store.visibility import ALL, Visibility
+from connectors.named_ids import instance_in, named_id
 
 if TYPE_CHECKING:
     from bot.answer.outcome import Answer, Outcome
@@ -65,13 +68,18 @@ log = logging.getLogger("faultline.slack")
 
 
 class ClickContext:
-    """Shared by all handlers of one process."""
+    """Shared by all handlers of one workspace in one process."""
 
     def __init__(self, settings: Settings, store: Store, case_path: CasePath) -> None:
         self.settings, self.store = settings, store
         self.client = slack_client(settings.slack)
         self.replies = SlackReplies(settings, store, owner=OWNER)
-        self.notes = PagerDutyReplies(settings, store, owner=OWNER)
+        self.workspace = settings.instance_of("slack")
+        self.has_others = len(settings.instances("slack")) > 1
+        # A message about the same investigation may stand in each workspace.
+        others = [one for one in settings.each("slack") if one.slack is not settings.slack]
+        self._everywhere = [self.replies]
+        self._everywhere += [SlackReplies(one, store, owner=OWNER) for one in others]
         self.labels, self.mutes, self.follow_ups = (
             Labels(store.engine),
             Mutes(store.engine),
@@ -103,6 +111,27 @@ class ClickContext:
         """Note what whoever clicked did; a click that Slack reports twice is noted once."""
         key = f"{click.user.id}:{click.action.action_ts}:{click.action.action_id}"
         await self.did(investigation.id, f"{click.user.said_by} {what}", key=key)
+
+    def place(self, click: Interaction) -> tuple[str, str]:
+        """Channel and thread of the message under a button, as the store writes them."""
+        channel, thread = click.place
+        return named_id(self.workspace, channel), thread
+
+    def latest(self, most: int, seen: Visibility = ALL) -> list[StoredInvestigation]:
+        """The newest investigations; of several workspaces those that this one is told of."""
+        if not self.has_others:
+            return self.store.latest(most, seen)
+        told = Conversations(self.store.engine).in_workspace(
+            self.workspace, self.replies.name, most
+        )
+        return self.store.some(list(told), seen)
+
+    def notes(self, incident: str) -> PagerDutyReplies | None:
+        """What writes notes on an incident; None where its account is not in the settings."""
+        for one in self.settings.each("pagerduty"):
+            if one.instance_of("pagerduty") == instance_in(incident):
+                return PagerDutyReplies(one, self.store, owner=OWNER)
+        return None
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on after the answer to Slack. Raises NotAccepted when too much is going on already."""
@@ -196,7 +225,9 @@ class ClickContext:
             if now is None or now.status not in OVER:
                 return
             try:
-                await self.replies.refresh(await self.outcome(now))
+                outcome = await self.outcome(now)
+                for replies in self._everywhere:
+                    await replies.refresh(outcome)
                 return
             except ConnectorError as error:
                 if not error.retryable or wait is None:

@@ -19,6 +19,7 @@ from bot.conversation.slack.click_context import FAILURES, ClickContext
 from bot.conversation.slack.home_view import RECENT, Home, home_view
 from bot.runtime.threads import in_store
 from bot.settings import Settings
+from bot.store.mutes import Mute
 from bot.store.visibility import ALL, NO_TEAMS
 from connectors.base import Check
 
@@ -28,6 +29,9 @@ afterwards."""
 CHECK_EVERY_S = 600.0
 """The parts are asked whether they work at most this often, however many people look."""
 MAX_PEOPLE = 1_000
+MUTES_AMONG = 200
+"""With several workspaces, a mute is shown in those that were told of its alert among so many of
+their newest investigations."""
 
 AllChecks = Callable[[Settings], Awaitable[Sequence[Check]]]
 
@@ -97,7 +101,7 @@ class HomeTab:
             context.settings.login.isolation == "teams"
         )  # Slack does not say who belongs to which team
         seen = NO_TEAMS if apart else ALL
-        latest = context.store.latest(RECENT, seen)
+        latest = context.latest(RECENT, seen)
         return Home(
             now=now,
             latest=latest,
@@ -106,6 +110,15 @@ class HomeTab:
             running=context.store.count("running", seen),
             checks=self._checks,
             record=context.labels.seen_by(seen).record(),
-            mutes=[] if apart else context.mutes.active(now),
+            mutes=[] if apart else self._mutes(now),
             public_url=context.settings.server.public_url,
         )
+
+    def _mutes(self, now: datetime) -> list[Mute]:
+        """The mutes of alerts that this workspace is told of."""
+        context = self._context
+        active = context.mutes.active(now)
+        if not context.has_others:
+            return active
+        told = {one.alert.fingerprint for one in context.latest(MUTES_AMONG)}
+        return [mute for mute in active if mute.fingerprint in told]

@@ -20,6 +20,7 @@ from bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, T
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.conversations import Conversations, NewQuestion
+from connectors.named_ids import bare_id
 
 T = TypeVar("T")
 
@@ -34,6 +35,10 @@ class MessageRouter:
     def __init__(self, settings: Settings, conversations: Conversations) -> None:
         self._slack = settings.slack
         self._conversations = conversations
+
+    def seen_in(self, settings: Settings) -> MessageRouter:
+        """The same, by the limits of the workspace that these settings were made for."""
+        return MessageRouter(settings, self._conversations)
 
     async def take(self, question: SlackQuestion, *, within_s: float = 2.0) -> Taken:
         """Store a question, or say why it is none. Raises NotAccepted: then the sender shall send
@@ -98,7 +103,8 @@ class MessageRouter:
     def _without_mention(
         self, question: SlackQuestion, ours: str | None
     ) -> tuple[Kind | None, str]:
-        if self._slack.follow_ups != "questions" or question.channel in self._slack.quiet_channels:
+        is_quiet = bare_id(question.channel) in self._slack.quiet_channels
+        if self._slack.follow_ups != "questions" or is_quiet:
             return None, "only mentions are answered here"
         if ours is None:
             return None, "not in a thread of ours"

@@ -22,6 +22,8 @@ from bot.intake.service_names import catalogued
 from bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
 from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
+from connectors.named_ids import named_id
+from connectors.pagerduty import ACCOUNT_LABEL
 from connectors.pagerduty.settings import PagerDutySettings
 
 SOURCE = "pagerduty"
@@ -100,10 +102,11 @@ def read_pagerduty(body: bytes, settings: Settings, *, now: datetime) -> Arrival
     old = too_old(event.occurred_at, settings, now)
     if old is not None:
         return old
+    account, delivery = settings.instance_of(SOURCE), _delivery_id(event, body)
     return Arrival(
         alert=_alert(event, settings, now),
-        delivery=Delivery(SOURCE, _delivery_id(event, body), event.occurred_at),
-        reply_to=ReplyTo(pagerduty_incident=event.data.id),
+        delivery=Delivery(SOURCE, named_id(account, delivery), event.occurred_at),
+        reply_to=ReplyTo(pagerduty_incident=named_id(account, event.data.id)),
     )
 
 
@@ -116,8 +119,11 @@ def _alert(event: PagerDutyEvent, settings: Settings, now: datetime) -> Alert:
     links: tuple[Link, ...] = ()
     if incident.html_url:
         links = (Link(title="PagerDuty incident", url=incident.html_url),)
+    account = settings.instance_of(SOURCE)
     labels = {
-        "incident_key": incident.incident_key or incident.id,
+        # Equal keys of two accounts are two incidents.
+        "incident_key": named_id(account, incident.incident_key or incident.id),
+        ACCOUNT_LABEL: account,
         "urgency": incident.urgency,
         "priority": incident.priority.summary,
         "pagerduty_service": incident.service.id,

@@ -21,11 +21,12 @@ from bot.intake.accepting import FirstTime, Ignored
 from bot.intake.alert_source import AlertSource, Intake
 from bot.intake.payload_fields import form_payload, json_object
 from bot.intake.request_body import read_body
-from bot.intake.responses import Handler, ignored_response
+from bot.intake.responses import Handler, ignored_response, not_configured
 from bot.intake.signatures import verify_slack
 from bot.intake.slack_events import MISSHAPEN, SlackEvents
 from bot.policy.values import Delivery
-from bot.settings import Settings
+from bot.settings import Settings, secret_variable
+from connectors.named_ids import named_id
 from connectors.slack.settings import SlackSettings
 
 EVENTS_PATH = "/slack/events"
@@ -42,19 +43,46 @@ class SlackSource(AlertSource):
     @property
     def paths(self) -> Mapping[str, str]:
         """Events, and clicks and forms."""
-        return {EVENTS_PATH: "slack", CLICKS_PATH: "slack clicks"}
+        return _paths("")
+
+    def paths_in(self, settings: Settings) -> Mapping[str, str]:
+        """Those of each workspace."""
+        found: dict[str, str] = {}
+        for one in settings.each(self.section):
+            found |= _paths(one.instance_of(self.section))
+        return found
+
+    def pasted_paths(self, settings: Settings) -> tuple[str, ...]:
+        """Where each workspace sends its events; clicks are named in the app's manifest."""
+        names = [one.instance_of(self.section) for one in settings.each(self.section)]
+        return tuple(next(iter(_paths(name))) for name in names)
 
     def configured(self, settings: Settings) -> tuple[str, ...]:
         """Events over HTTP and over Socket Mode, each where it is configured."""
         names: list[str] = []
-        if settings.slack.signing_secrets:
-            names.append(self.title)
-        if settings.slack.app_token is not None:
-            names.append("Slack Socket Mode")
+        for one in settings.each(self.section):
+            workspace = one.instance_of(self.section)
+            if one.slack.signing_secrets:
+                names.append(f"{self.title} {workspace}".strip())
+            if one.slack.app_token is not None:
+                names.append(f"Slack Socket Mode {workspace}".strip())
         return tuple(names)
 
     def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
-        """Two handlers before one Bolt app."""
+        """Two handlers for each workspace."""
+        found: dict[str, Handler] = {}
+        for one in settings.each(self.section):
+            found |= self._handlers_of_workspace(one, intake)
+        return found
+
+    def _handlers_of_workspace(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
+        """Two handlers before one Bolt app. A workspace's own secrets alone open its paths."""
+        workspace = settings.instance_of(self.section)
+        own = settings.slack
+        if not (own.signing_secrets and own.bot_token):
+            missing = "signing_secrets" if not own.signing_secrets else "bot_token"
+            variable = secret_variable(self.section, missing, workspace or None)
+            return dict.fromkeys(_paths(workspace), not_configured(variable))
         events = SlackEvents(
             settings,
             intake.accept,
@@ -67,8 +95,7 @@ class SlackSource(AlertSource):
             body = await read_body(request, intake.limits)
             timestamp = request.headers.get("x-slack-request-timestamp")
             signature = request.headers.get("x-slack-signature")
-            secrets = settings.slack.signing_secrets
-            verify_slack(body, timestamp, signature, secrets, now=time.time())
+            verify_slack(body, timestamp, signature, own.signing_secrets, now=time.time())
             return body
 
         async def handle_event(request: Request) -> Response:
@@ -83,19 +110,30 @@ class SlackSource(AlertSource):
             payload = form_payload(body)
             if payload is None:
                 return _ignored("the body is no form with a payload")
-            if not await _is_first(intake.first_time, body):
+            if not await _is_first(intake.first_time, body, workspace):
                 return _ignored("the same click came before")
             return await _dispatched(events, request, body, payload)
 
-        return {EVENTS_PATH: handle_event, CLICKS_PATH: handle_click}
+        return dict(zip(_paths(workspace), (handle_event, handle_click), strict=True))
 
 
-async def _is_first(first_time: FirstTime | None, body: bytes) -> bool:
+def _paths(workspace: str) -> Mapping[str, str]:
+    """Of a named workspace they end with its name. Metrics tell them apart by it, too."""
+    if not workspace:
+        return {EVENTS_PATH: "slack", CLICKS_PATH: "slack clicks"}
+    return {
+        f"{EVENTS_PATH}/{workspace}": f"slack {workspace}",
+        f"{CLICKS_PATH}/{workspace}": f"slack clicks {workspace}",
+    }
+
+
+async def _is_first(first_time: FirstTime | None, body: bytes, workspace: str) -> bool:
     """Whether a click or form is new. Raises NotAccepted."""
     if first_time is None:
         return True
     # Each has a trigger of its own, and Slack sends none twice: the body is its identity.
-    return await first_time(Delivery("slack-click", hashlib.sha256(body).hexdigest()))
+    digest = hashlib.sha256(body).hexdigest()
+    return await first_time(Delivery("slack-click", named_id(workspace, digest)))
 
 
 async def _dispatched(

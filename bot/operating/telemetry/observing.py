@@ -144,7 +144,7 @@ def observe_worker(
     watched."""
     observing = Observing()
     _observe(observing, settings, "worker", [store.engine, *engines])
-    targets = [target.name for target in declared_targets(settings)]
+    targets = [target.own_name for target in declared_targets(settings)]
     posts = product(targets, KINDS.values(), ("again", "refused"))
     _begin_at_zero([(measures.ENDED, "failed"), *((measures.POSTS, *labels) for labels in posts)])
     WATCH.heartbeat, WATCH.find, WATCH.posted_since = (

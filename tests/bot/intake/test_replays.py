@@ -365,7 +365,7 @@ def with_store_of_yesterday(store: Store) -> None:
 def test_a_click_that_is_sent_again_reaches_nobody(known: Settings, store: Store) -> None:
     heard: list[str] = []
 
-    def listen(app: Any) -> None:
+    def listen(app: Any, _: Settings) -> None:
         @app.action("faultline_right")
         async def on_click(ack: Any, body: dict[str, Any]) -> None:
             heard.append(body["trigger_id"])

@@ -294,7 +294,7 @@ def test_a_request_that_nobody_listens_to_is_answered_and_not_quoted_in_the_log(
 def test_a_signed_click_of_another_shape_is_answered_and_not_asked_for_again(
     settings: Settings, sqlite_store: Store, action: Any
 ) -> None:
-    def listen(app: Any) -> None:
+    def listen(app: Any, _: Settings) -> None:
         @app.action(re.compile(""))
         async def on_click(ack: Any) -> None:
             await ack()

@@ -15,6 +15,7 @@ from bot.intake.slack_mentions import asked
 from bot.intake.slack_messages import watched
 from bot.intake.slack_payload import Envelope, Message, Ourselves
 from bot.settings import Settings
+from bot.settings.settings import settings_of
 from bot.store.store import Arrival
 from connectors.aws.scope import named_alarms, places_of
 from connectors.datadog.monitors import monitor_of
@@ -146,3 +147,24 @@ def test_of_the_recorded_events_alertmanagers_message_alone_is_an_alert(shared: 
             ("C0ALERTS", "1763690000.000100"),
         )
     ]
+
+
+def test_a_link_to_an_incident_leads_to_the_account_with_that_address() -> None:
+    accounts = [
+        {"name": "eu", "web_url": "https://acme-eu.pagerduty.com"},
+        {"name": "us", "web_url": "https://acme.pagerduty.com"},
+    ]
+    workspaces = [{"name": "a", "alert_channels": [WATCHED]}, {"name": "b"}]
+    settings, _ = settings_of({"pagerduty": accounts, "slack": workspaces}, {}).each("slack")
+    found = []
+    for host in ("acme-eu", "acme", "other"):
+        text = f"<https://{host}.pagerduty.com/incidents/PGR0VU2|Triggered: checkout is slow>"
+        envelope = Envelope.model_validate(slack_event(bot_message(text=text)))
+        arrival = watched(envelope, US, settings, now=NOW)
+        assert isinstance(arrival, Arrival)
+        found.append(arrival.reply_to.pagerduty_incident)
+        assert arrival.reply_to.slack_channel == f"a:{WATCHED}"
+        assert thread_of(arrival.alert, "a") == (WATCHED, arrival.alert.id)
+        assert thread_of(arrival.alert, "b") is None
+        assert thread_of(arrival.alert) is None
+    assert found == ["eu:PGR0VU2", "us:PGR0VU2", None]

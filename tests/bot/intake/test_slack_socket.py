@@ -14,8 +14,9 @@ from bot.intake import slack_socket
 from bot.intake.accepting import NotAccepted, store_accept
 from bot.intake.slack_socket import SlackSocket, start_socket_mode
 from bot.settings import Settings
+from bot.settings.settings import settings_of
 from bot.store.store import Accepted, Arrival, Store
-from tests.bot.intake.conftest import bot_message, mention, only, slack_event, until
+from tests.bot.intake.conftest import WATCHED, bot_message, mention, only, slack_event, until
 from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
 
 
@@ -67,6 +68,34 @@ def test_events_arrive_are_stored_and_then_acknowledged(
         "HighErrorRate checkout (critical)",
     }
     assert slack.calls["apps.connections.open"][0]["token"] == "Bearer xapp-1"
+
+
+def test_each_workspace_has_a_connection_of_its_own(slack: Slack, sqlite_store: Store) -> None:
+    """Equal messages, with equal ids of channel and event, come from both."""
+    with slack_on_loopback() as other:
+        tables = [
+            {"name": "eu", "api_url": slack.api_url, "alert_channels": [WATCHED]},
+            {"name": "us", "api_url": other.api_url, "alert_channels": [WATCHED]},
+        ]
+        tokens = {}
+        for name in ("EU", "US"):
+            tokens[f"FAULTLINE_SLACK__{name}__BOT_TOKEN"] = f"xoxb-{name}"
+            tokens[f"FAULTLINE_SLACK__{name}__APP_TOKEN"] = f"xapp-{name}"
+        eu, us = settings_of({"slack": tables}, tokens).each("slack")
+        accept = store_accept(sqlite_store)
+
+        async def story() -> None:
+            async with socket_mode(eu, accept), socket_mode(us, accept):
+                for workspace in (slack, other):
+                    await until(lambda workspace=workspace: bool(workspace.sockets))  # type: ignore[misc]
+                    workspace.send(slack_event(bot_message(), event_id="Ev1"), envelope="N1")
+                    await until(lambda workspace=workspace: bool(workspace.acknowledged))  # type: ignore[misc]
+
+        asyncio.run(story())
+        assert slack.calls["apps.connections.open"][0]["token"] == "Bearer xapp-EU"
+        assert other.calls["apps.connections.open"][0]["token"] == "Bearer xapp-US"
+    stored = {one.reply_to.slack_channel for one in sqlite_store.latest()}
+    assert stored == {f"eu:{WATCHED}", f"us:{WATCHED}"}
 
 
 def test_an_event_that_could_not_be_stored_is_not_acknowledged_and_comes_again(

@@ -119,7 +119,7 @@ def test_a_connector_sees_the_grafana_of_its_own_place(tmp_path: Path) -> None:
             {},
             "prometheus.a.token: is a secret: set FAULTLINE_PROMETHEUS__A__TOKEN in the environ",
         ),
-        ("[[slack]]\nname = 'a'\n", {}, "slack: must be one table, [slack]"),
+        ("[[server]]\nname = 'a'\n", {}, "server: must be one table, [server]"),
         ("[[server]]\nport = 1\n", {}, "server: must be one table, [server]"),
         (
             TWO,
@@ -154,5 +154,5 @@ def test_what_is_wrong_with_an_instance_is_one_line(
 
 def test_the_bots_own_sections_and_those_it_talks_through_stand_once() -> None:
     repeated: dict[str, Any] = dict(sections_that_repeat(Settings))
-    assert not {"slack", "pagerduty", "server", "services", "recorded", "traces"} & set(repeated)
-    assert {"prometheus", "datadog", "kubernetes", "loki", "grafana", "github"} <= set(repeated)
+    assert not {"aws", "server", "services", "recorded", "traces"} & set(repeated)
+    assert {"prometheus", "datadog", "kubernetes", "slack", "pagerduty"} <= set(repeated)

@@ -88,6 +88,38 @@ def test_a_thread_is_ours_by_the_alerts_thread_or_under_our_own_message(store: S
     assert list(conversations.in_channel("C", 5)) == []
 
 
+def test_equal_ids_of_two_workspaces_are_two_channels_and_two_threads(store: Store) -> None:
+    conversations, follow_ups = Conversations(store.engine), FollowUps(store.engine)
+    found = {}
+    for workspace in ("a_b", "axb"):
+        alert = ALERT.model_copy(update={"title": workspace})
+        here = ReplyTo(f"{workspace}:C1", "1.0")
+        found[workspace] = store.accept(alert, reply_to=here).investigation_id or ""
+    paged = store.accept(ALERT).investigation_id or ""
+    key = f"{paged}:slack axb"
+    store.claim_post(key, paged, owner="w", lease=timedelta(seconds=1))
+    store.record_post(key, "axb:C1/5.5")
+    for workspace, told in (("a_b", [found["a_b"]]), ("axb", [paged, found["axb"]])):
+        assert list(conversations.in_workspace(workspace, f"slack {workspace}", 5)) == told
+        assert list(conversations.in_channel(f"{workspace}:C1", 5)) == told
+        assert conversations.thread_of(f"{workspace}:C1", "1.0") == found[workspace]
+        parent = store.get(found[workspace])
+        assert parent is not None
+        follow_ups.start(
+            parent,
+            FollowUpScope(),
+            key=workspace,
+            question="",
+            who="U1",
+            reply_to=parent.reply_to,
+        )
+        before = NOW - timedelta(days=3_000)
+        assert follow_ups.count_since(f"{workspace}:C1", "1.0", before) == 1
+    conversations.silence("a_b:C1", "1.0", "U1", quiet=True)
+    assert not conversations.is_quiet("axb:C1", "1.0")
+    assert conversations.thread_of("C1", "1.0") is None
+
+
 def test_a_further_investigation_is_started_once_and_joins_nothing(store: Store) -> None:
     follow_ups = FollowUps(store.engine)
     parent = store.get(store.accept(ALERT, reply_to=ReplyTo("C1", "1.0")).investigation_id or "")

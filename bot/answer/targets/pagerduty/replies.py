@@ -30,8 +30,10 @@ from bot.answer.targets.pagerduty.target import TARGET
 from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
-from bot.store.store import Store, StoredInvestigation
+from bot.store.store import GroupedAlert, Store, StoredInvestigation
 from connectors.environment_trust import ca_file_of_environment
+from connectors.named_ids import bare_id
+from connectors.pagerduty import ACCOUNT_LABEL
 from connectors.pagerduty.session import auth_type_of
 
 with warnings.catch_warnings():
@@ -58,9 +60,8 @@ PagerDuty allows."""
 
 
 class PagerDutyReplies:
-    """Writes notes. Every failure is one ConnectorError that says whether to try again."""
-
-    name = VENDOR
+    """Writes notes. Every failure is one ConnectorError that says whether to try again. Of several
+    accounts it writes to the one that its settings were made for."""
 
     def __init__(
         self, settings: Settings, store: Store, *, owner: str, lease: timedelta = LEASE
@@ -69,10 +70,21 @@ class PagerDutyReplies:
         self._store = store
         self._owner = owner
         self._lease = lease
+        self._target = TARGET.seen_in(settings)
+
+    @property
+    def name(self) -> str:
+        """`pagerduty`, with the account where there are several."""
+        return self._target.own_name
 
     def wanted(self, investigation: StoredInvestigation) -> bool:
-        """Whether there is a key, and the alert has an incident."""
-        return TARGET.configured(self._settings) and bool(investigation.reply_to.pagerduty_incident)
+        """Whether there is a key, and the alert has an incident; of several accounts, too, where an
+        incident of this one joined the investigation of another's."""
+        if not self._target.configured(self._settings):
+            return False
+        if self._noted_incident(investigation):
+            return True
+        return bool(self._target.account and self._joined(investigation))
 
     async def announce(self, investigation: StoredInvestigation) -> None:
         """Nothing: a note that says nothing yet would only be noise in the incident."""
@@ -89,6 +101,9 @@ class PagerDutyReplies:
         note.
         """
         investigation = outcome.investigation
+        if self._target.account and not self._noted_incident(investigation):
+            await self._point_from_joined(outcome, "", but=set())
+            return
         own = self._own_incident(investigation)
         incident = await in_thread(self._standing, own)
         if incident.resolved:
@@ -108,8 +123,8 @@ class PagerDutyReplies:
     ) -> str:
         """The id of the investigation's note on the incident (its own unless named), once its
         content is `text`."""
-        own = self._own_incident(investigation)
-        incident = incident or own
+        own = self._noted_incident(investigation)
+        incident = incident or self._own_incident(investigation)
         path = f"/incidents/{incident}/notes"
         written: list[str] = []
 
@@ -120,7 +135,7 @@ class PagerDutyReplies:
             written.append(await in_thread(self._create, path, text))
             return written[-1]
 
-        key = _key(investigation, incident, own)
+        key = self._key(investigation, incident, own)
         note_id = await post_once(
             self._store,
             key,
@@ -134,6 +149,12 @@ class PagerDutyReplies:
             await in_thread(self._amend, path, note_id, text)
         return note_id
 
+    def _key(self, investigation: StoredInvestigation, incident: str, own: str) -> str:
+        """Under which a note is remembered; that on another incident than the investigation's own
+        has a key of its own."""
+        key = self._target.post_key(investigation.id)
+        return key if incident == own else f"{key}:{incident}"
+
     def _text(self, outcome: Outcome) -> str:
         investigation, answer, url = outcome.investigation, outcome.answer, self._page(outcome)
         if answer is None:
@@ -145,7 +166,7 @@ class PagerDutyReplies:
         investigation, answer = outcome.investigation, outcome.answer
         if answer is None:
             return
-        key = _key(investigation, incident, self._own_incident(investigation))
+        key = self._key(investigation, incident, self._own_incident(investigation))
         if key in await in_store(self._store.posts, investigation.id):
             return
         text = closing_note_text(investigation, answer.report.headline, self._page(outcome))
@@ -171,17 +192,13 @@ class PagerDutyReplies:
         """On open incidents whose alerts joined: why, and where the answer is. Written once, never
         amended."""
         investigation = outcome.investigation
-        joined = [
-            g
-            for g in investigation.related
-            if g.alert.source == VENDOR and INCIDENT_ID.fullmatch(g.alert.id)
-        ]
+        joined = self._joined(investigation)
         posts = await in_store(self._store.posts, investigation.id) if joined else {}
         for one in joined[:MAX_JOINED]:
             if (
                 one.alert.id in but
                 or one.resolved_at
-                or _key(investigation, one.alert.id, own) in posts
+                or self._key(investigation, one.alert.id, own) in posts
             ):
                 continue
             standing = await in_thread(self._standing, one.alert.id)
@@ -191,6 +208,16 @@ class PagerDutyReplies:
                 investigation, one.why, investigation.headline or "", self._page(outcome)
             )
             await self.write(investigation, text, incident=one.alert.id, amend=False)
+
+    def _joined(self, investigation: StoredInvestigation) -> list[GroupedAlert]:
+        """The alerts of this account that joined."""
+        found: list[GroupedAlert] = []
+        for one in investigation.related:
+            account = one.alert.labels.get(ACCOUNT_LABEL, "")
+            is_ours = one.alert.source == VENDOR and account == self._target.account
+            if is_ours and INCIDENT_ID.fullmatch(one.alert.id):
+                found.append(one)
+        return found
 
     def _standing(self, incident: str) -> IncidentState:
         """The incident as it is now, or the one into which it was merged."""
@@ -237,8 +264,13 @@ class PagerDutyReplies:
     def _put(self, call: str, path: str, body: dict[str, Any]) -> None:
         self._call(call, lambda session: _json(session.put(path, json=body)))
 
+    def _noted_incident(self, investigation: StoredInvestigation) -> str:
+        """The incident of this account that gets the note; "" where there is none."""
+        written = self._target.address(investigation.reply_to, None, self._settings)
+        return bare_id(written or "")
+
     def _own_incident(self, investigation: StoredInvestigation) -> str:
-        incident = investigation.reply_to.pagerduty_incident or ""
+        incident = self._noted_incident(investigation)
         if not INCIDENT_ID.fullmatch(incident):
             raise ConnectorError(VENDOR, "create note", "the alert names no incident")
         return incident
@@ -280,12 +312,6 @@ class PagerDutyReplies:
             raise ConnectorError(VENDOR, call, said, retryable=True) from error
         finally:
             session.close()
-
-
-def _key(investigation: StoredInvestigation, incident: str, own: str) -> str:
-    """Under which a note is remembered; that on another incident than the investigation's own has a
-    key of its own."""
-    return TARGET.post_key(investigation.id) + ("" if incident == own else f":{incident}")
 
 
 def _incident(incident: str, session: Any) -> Any:

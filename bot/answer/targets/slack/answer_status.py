@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal
 
-from bot.answer.targets.pagerduty.target import TARGET as PAGERDUTY
 from bot.answer.targets.slack.button_type import AnswerStatus
+from bot.policy.reply_targets import configured_targets
 from bot.settings import Settings
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import Store, StoredInvestigation
 
+PAGERDUTY = "pagerduty"
 ASKED = "asked:"
 """The fingerprint label of what a person asked for begins so: `bot.intake.slack_mentions`."""
 
@@ -36,7 +37,9 @@ def answer_status(
 def _note(
     investigation: StoredInvestigation, store: Store, settings: Settings
 ) -> Literal["none", "send", "update"]:
-    if not PAGERDUTY.configured(settings):
+    accounts = [one for one in configured_targets(settings) if one.name == PAGERDUTY]
+    if not accounts:
         return "none"
     posts = store.posts(investigation.id)
-    return "update" if PAGERDUTY.post_key(investigation.id) in posts else "send"
+    is_there = any(one.post_key(investigation.id) in posts for one in accounts)
+    return "update" if is_there else "send"

@@ -17,6 +17,7 @@ from analysis.errors import ConnectorError
 from bot.answer.targets.posting import REQUEST_TIMEOUT_S
 from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
 from bot.answer.targets.slack.message import SlackMessage
+from connectors.named_ids import bare_id, instance_in, named_id
 from connectors.slack.settings import SlackSettings
 
 T = TypeVar("T")
@@ -36,27 +37,35 @@ PAGE = 200
 
 @dataclass(frozen=True)
 class SlackPlace:
-    """A channel, and the thread in it."""
+    """A channel by its id at Slack, and the thread in it."""
 
     channel: str
     thread: str | None = None
+    workspace: str = ""
+    """The channel's; "" for that of `[slack]`."""
+
+    @classmethod
+    def of(cls, channel: str, thread: str | None = None) -> SlackPlace:
+        """From a channel as it is written elsewhere, with its workspace."""
+        return cls(bare_id(channel), thread, instance_in(channel))
 
 
 @dataclass(frozen=True)
 class MessageRef:
-    """A posted message; in the store it is `channel/ts`."""
+    """A posted message; in the store it is `channel/ts`, with the channel's workspace."""
 
     channel: str
     ts: str
+    workspace: str = ""
 
     def __str__(self) -> str:
-        return f"{self.channel}/{self.ts}"
+        return f"{named_id(self.workspace, self.channel)}/{self.ts}"
 
     @classmethod
     def parse(cls, ref: str) -> MessageRef:
         """From the store's text."""
         channel, _, ts = ref.partition("/")
-        return cls(channel, ts)
+        return cls(bare_id(channel), ts, instance_in(channel))
 
 
 def slack_client(settings: SlackSettings) -> AsyncWebClient:
@@ -103,7 +112,7 @@ async def send_with_key(
         raise ConnectorError(
             VENDOR, "chat.postMessage", "the answer names no message", retryable=True
         )
-    return MessageRef(channel, ts)
+    return MessageRef(channel, ts, place.workspace)
 
 
 async def find_since(
@@ -129,7 +138,7 @@ async def find_since(
         rows = [row for row in page.get("messages") or [] if isinstance(row, dict)]
         for row in rows:
             if is_it(row):
-                return MessageRef(place.channel, str(row.get("ts")))
+                return MessageRef(place.channel, str(row.get("ts")), place.workspace)
         if rows and not place.thread:  # newest first
             oldest = min(oldest, _sent_at(rows[0]) - LAST.total_seconds()) if not cursor else oldest
             if _sent_at(rows[-1]) < oldest:

@@ -7,7 +7,9 @@ edits it last.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -41,22 +43,19 @@ from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.message_updates import DueDigest
 from bot.store.store import NO_POST, Store, StoredInvestigation
-from connectors.slack.settings import SlackSettings
 
 if TYPE_CHECKING:
     from bot.answer.outcome import Answer, Outcome
 
 EVENT_TYPE = "faultline_post"
 """Type of the message metadata by which a post is found again."""
-CHART = "slack-chart"
-"""Under this key the store keeps the id of the uploaded chart."""
-PREVIEW = "slack-preview"
-"""Under this key and the number of the run: the preview was shown, or can be no more, for the
-answer comes."""
+CHART = "-chart"
+"""Behind the key of the message: the store keeps the id of the uploaded chart."""
+PREVIEW = "-preview"
+"""Behind the key of the message, with the number of the run: the preview was shown, or can be no
+more, for the answer comes."""
 DIGEST = "digest"
 """Under this key the store keeps the digest of quiet hours."""
-NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
-"""For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""
 EDITS_AT_ONCE = 3
 """Somebody may click while we edit: then the message is edited again, so many times at most."""
 IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
@@ -65,37 +64,23 @@ IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
 
 
 def place_for(investigation: StoredInvestigation, settings: Settings) -> SlackPlace | None:
-    """The alert's own thread; else the service's channel; else the configured one; else none."""
-    to = investigation.reply_to
-    service = catalogue_name(investigation.alert.service, settings)
-    channel = TARGET.address(to, service, settings)
+    """The alert's own thread; else the service's channel; else the configured one; else none.
+
+    Of several workspaces the one that these settings were made for.
+    """
+    to, alert = investigation.reply_to, investigation.alert
+    service = catalogue_name(alert.service, settings)
+    channel = TARGET.seen_in(settings).address_for(alert, service, to, settings)
     if channel is None:
         return None
     # A thread belongs to the channel that the alert itself came with.
-    return SlackPlace(channel, to.slack_thread if to.slack_channel else None)
-
-
-async def check_slack(settings: SlackSettings) -> str:
-    """Who the bot is in which workspace. Raises ConnectorError, naming the scopes the token
-    lacks."""
-    try:
-        answer = await slack_client(settings).auth_test()
-    except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
-        raise said_by_slack("auth.test", error) from error
-    granted = str(answer.headers.get("x-oauth-scopes") or "")
-    lacking = (
-        sorted(NEEDED_SCOPES - {scope.strip() for scope in granted.split(",")}) if granted else []
-    )
-    if lacking:
-        raise ConnectorError(VENDOR, "auth.test", f"the bot token lacks {', '.join(lacking)}")
-    return f"bot {answer['user']} in {answer['team']}"
+    return SlackPlace.of(channel, to.slack_thread if to.slack_channel else None)
 
 
 class SlackReplies:
     """Posts, edits and illustrates. Every failure is one ConnectorError that says whether to try
-    again."""
+    again. Of several workspaces it speaks to the one that its settings were made for."""
 
-    name = VENDOR
     posts_digests = True
 
     def __init__(
@@ -106,11 +91,17 @@ class SlackReplies:
         self._owner = owner
         self._lease = lease
         self._client = slack_client(settings.slack)
+        self._target = TARGET.seen_in(settings)
+
+    @property
+    def name(self) -> str:
+        """`slack`, with the workspace where there are several."""
+        return self._target.own_name
 
     def wanted(self, investigation: StoredInvestigation) -> bool:
         """Whether there is a token and a channel for it, and the channel is not left alone for
         now."""
-        if not TARGET.configured(self._settings) or investigation.quiet_until is not None:
+        if not self._target.configured(self._settings) or investigation.quiet_until is not None:
             return False
         return place_for(investigation, self._settings) is not None
 
@@ -169,7 +160,7 @@ class SlackReplies:
         async def find() -> None:
             return None
 
-        key = f"{investigation.id}:{PREVIEW}:{investigation.runs}"
+        key = f"{self._target.post_key(investigation.id)}{PREVIEW}:{investigation.runs}"
         await post_once(
             self._store,
             key,
@@ -184,10 +175,10 @@ class SlackReplies:
         """Bring the message up to date with the store; None when none was posted yet."""
         investigation = outcome.investigation
         posts = await in_store(self._store.posts, investigation.id)
-        ref = posts.get(TARGET.post_key(investigation.id))
+        ref = posts.get(self._target.post_key(investigation.id))
         if ref is None:
             return None
-        chart = posts.get(f"{investigation.id}:{CHART}")
+        chart = posts.get(f"{self._target.post_key(investigation.id)}{CHART}")
         status = await self._status(investigation)
         for _ in range(EDITS_AT_ONCE):
             shown = status
@@ -207,7 +198,7 @@ class SlackReplies:
         place = place_for(investigation, self._settings)
         if place is None:
             raise ConnectorError(VENDOR, "chat.postMessage", "no channel: set slack.channel")
-        key = TARGET.post_key(investigation.id)
+        key = self._target.post_key(investigation.id)
         sent: list[str] = []
 
         async def find() -> str | None:
@@ -234,11 +225,26 @@ class SlackReplies:
         """Post it once, in the channel and in no thread. Raises ConnectorError."""
         if not digest.channel or not investigations:
             return
-        first = investigations[0]
-        if place_for(first, self._settings) is None:
-            # Then its channel is one of another target, by which its quiet hours went.
+        if self._target.instance is None:
+            if place_for(investigations[0], self._settings) is not None:
+                key = f"{investigations[0].id}:{DIGEST}"
+                await self._digest(SlackPlace(digest.channel), key, investigations)
+            # Else its channel is one of another target, by which its quiet hours went.
             return
-        place, key = SlackPlace(digest.channel), f"{first.id}:{DIGEST}"
+        # Quiet hours go by the channel of one workspace; in another they are told in its own.
+        channels: defaultdict[SlackPlace, list[StoredInvestigation]] = defaultdict(list)
+        for one in investigations:
+            place = place_for(one, self._settings)
+            if place is not None:
+                channels[replace(place, thread=None)].append(one)
+        for place, told in channels.items():
+            key = f"{self._target.post_key(told[0].id)}-{DIGEST}"
+            await self._digest(place, key, told)
+
+    async def _digest(
+        self, place: SlackPlace, key: str, investigations: Sequence[StoredInvestigation]
+    ) -> None:
+        first = investigations[0]
         message = digest_message(investigations, self._settings.server.public_url)
 
         async def find() -> str | None:
@@ -303,7 +309,7 @@ class SlackReplies:
         picture only."""
         if answer is None or answer.chart is None:
             return None
-        key = f"{investigation.id}:{CHART}"
+        key = f"{self._target.post_key(investigation.id)}{CHART}"
         known = (await in_store(self._store.posts, investigation.id)).get(key)
         if known is not None:
             return known

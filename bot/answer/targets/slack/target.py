@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from analysis.vocabulary import Alert, Scope, Window
 from bot.answer.targets.target_type import ReplyTargetType, TargetProblem
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
 from bot.store.store import Store
+from connectors.named_ids import instance_in, named_id
 from connectors.slack.settings import SlackSettings
 
 if TYPE_CHECKING:
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class SlackTarget(ReplyTargetType[SlackSettings]):
-    """One message in the alert's own thread, else in its service's channel, else in the usual."""
+    """One message in the alert's own thread, else in its service's channel, else in the usual.
+
+    Of several workspaces each is a target, with an app, a token and channels of its own.
+    """
 
     name = "slack"
     label = "Slack"
@@ -28,49 +33,87 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
     announces = True
     has_channels = True
 
+    @property
+    def workspace(self) -> str:
+        """The name of its workspace; "" for that of `[slack]`."""
+        return self.instance.name if self.instance else ""
+
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """The channel; the thread in it is `reply_to.slack_thread`."""
         if reply_to.slack_channel:
-            return reply_to.slack_channel
+            # What came from a workspace is answered there, and nowhere else.
+            return self._own(reply_to.slack_channel)
         entry = settings.services.get(service) if service else None
-        return (entry.slack_channel if entry else None) or settings.slack.channel
+        of_service = self._own(entry.slack_channel) if entry and entry.slack_channel else None
+        return of_service or self._usual(settings)
+
+    def address_for(
+        self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
+    ) -> str | None:
+        """None for an alert from elsewhere that is about what this workspace does not cover."""
+        if self.instance is not None and not reply_to.slack_channel:
+            at = Window(start=alert.started_at, end=alert.started_at)
+            scope = Scope(incident=at, services=(service,) if service else ())
+            if self.instance.covers.objection(alert, scope) is not None:
+                return None
+        return self.address(reply_to, service, settings)
 
     def problems(self, settings: Settings) -> Iterator[TargetProblem]:
         """Half a Slack app: events without answers, answers without events or without a channel."""
-        slack = settings.slack
+        slack = self.section(settings)
+        if slack is None:
+            return
         if slack.app_token is not None and slack.bot_token is None:
-            said = "Socket Mode (app_token) without a bot token"
-            yield TargetProblem("wrong", said, "set FAULTLINE_SLACK__BOT_TOKEN")
+            said = f"Socket Mode (app_token) without a bot token{self._where}"
+            yield TargetProblem("wrong", said, f"set {self.variable('bot_token')}")
         if slack.bot_token is None:
             return
         if slack.app_token is None and not slack.signing_secrets:
             said = "Slack gets answers, but its events and buttons are refused: there is no way in"
-            todo = "set FAULTLINE_SLACK__SIGNING_SECRETS, or an app_token for Socket Mode"
-            yield TargetProblem("wrong", said, todo)
+            todo = f"set {self.variable('signing_secrets')}, or an app_token for Socket Mode"
+            yield TargetProblem("wrong", f"{said}{self._where}", todo)
         named = slack.channel is not None
         for service in settings.services.values():
-            named = named or bool(service.slack_channel)
+            named = named or bool(service.slack_channel and self._own(service.slack_channel))
         if not named:
             said = (
                 "only alerts that come from Slack are answered there: no channel is named for the "
-                "others"
+                f"others{self._where}"
             )
-            yield TargetProblem("note", said, "set slack.channel")
+            yield TargetProblem("note", said, f"set {self._key('channel')}")
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> SlackReplies:
-        """The client, with the bot's token."""
+        """The client, with the token of the workspace that the settings were made for."""
         from bot.answer.targets.slack.replies import SlackReplies
 
         return SlackReplies(settings, store, owner=owner)
 
     async def check(self, settings: Settings) -> str:
         """Who the bot is in which workspace. Raises ConnectorError."""
-        from bot.answer.targets.slack.replies import check_slack
+        from bot.answer.targets.slack.token_check import check_slack
 
-        said = await check_slack(settings.slack)
-        if not settings.slack.channel:
-            said += "; slack.channel is not set: only alerts from Slack are answered there"
+        slack = self.own_settings(settings).slack
+        said = await check_slack(slack)
+        if not slack.channel:
+            key = self._key("channel")
+            said += f"; {key} is not set: only alerts from Slack are answered there"
         return said
+
+    @property
+    def _where(self) -> str:
+        return f" ({self.workspace})" if self.workspace else ""
+
+    def _key(self, key: str) -> str:
+        return f"slack.{self.workspace}.{key}" if self.workspace else f"slack.{key}"
+
+    def _own(self, channel: str) -> str | None:
+        return channel if instance_in(channel) == self.workspace else None
+
+    def _usual(self, settings: Settings) -> str | None:
+        slack = self.section(settings)
+        if slack is None or slack.channel is None:
+            return None
+        return named_id(self.workspace, slack.channel)
 
 
 TARGET = SlackTarget()

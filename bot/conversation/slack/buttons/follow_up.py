@@ -74,7 +74,7 @@ async def _follow_up(
     said: str,
     scope: FollowUpScope,
 ) -> None:
-    channel, thread = click.place
+    channel, thread = context.place(click)
     who = click.user.said_by
     key = f"{kind}:{investigation.id}:{_moment(click.action.action_ts)}"
     if await context.stored(_too_many, context, key, channel, thread):

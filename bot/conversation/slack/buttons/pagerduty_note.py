@@ -11,6 +11,7 @@ from bot.conversation.slack.clickable_button import ClickableButton
 from bot.conversation.slack.payloads import Interaction
 from bot.runtime.threads import in_store
 from bot.store.store import StoredInvestigation
+from connectors.named_ids import bare_id
 
 NOT_YET = "It is still being investigated; send it when the answer is there."
 
@@ -50,18 +51,22 @@ async def _send(
         said = f"There is no PagerDuty incident for this alert: it came from {source}."
         await context.ephemeral(click, said)
         return
+    notes = context.notes(incident)
+    if notes is None:
+        await context.ephemeral(click, f"The settings have no PagerDuty account for {incident}.")
+        return
     try:
         outcome = await context.outcome(investigation)
         # An incident has one note: a further answer amends that of the first.
         target = replace(investigation, id=first.id, reply_to=first.reply_to)
-        await context.notes.answer(replace(outcome, investigation=target))
+        await notes.answer(replace(outcome, investigation=target))
     except ConnectorError as error:
         await context.ephemeral(click, f"PagerDuty did not take the note: {error}.")
         return
     except FaultlineError as error:
         await context.ephemeral(click, f"There is nothing to send: {error}.")
         return
-    await context.ephemeral(click, f"The note on incident {incident} holds this answer.")
+    await context.ephemeral(click, f"The note on incident {bare_id(incident)} holds this answer.")
     await context.refresh(investigation)
 
 

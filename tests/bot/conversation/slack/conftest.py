@@ -168,7 +168,11 @@ def room(tmp_path: Path) -> Iterator[Room]:
     face = SlackFace(configured, store, case_path, all_checks)
     face.home._all_checks, face.home._every_s = checks, 0.2
     app = Starlette(
-        routes=intake_routes(configured, store_accept(store), slack_listeners=[face.register])
+        routes=intake_routes(
+            configured,
+            store_accept(store),
+            slack_listeners=[lambda app, _: face.register(app)],
+        )
     )
     server = uvicorn.Server(
         uvicorn.Config(

@@ -71,7 +71,8 @@ def test_a_click_and_a_form_are_stored_and_then_acknowledged(
             slack={"bot_token": "xoxb-1", "app_token": "xapp-1", "api_url": slack.api_url}
         )
         face = SlackFace(configured, store, nowhere, all_checks)
-        socket = await start_socket_mode(configured, store_accept(store), more=[face.register])
+        more = [lambda app, _: face.register(app)]
+        socket = await start_socket_mode(configured, store_accept(store), more=more)
         try:
             await until(lambda: bool(slack.sockets))
             slack.send(click(investigation), envelope="N1", kind="interactive")

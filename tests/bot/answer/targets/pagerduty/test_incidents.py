@@ -17,6 +17,7 @@ from bot.answer.targets.pagerduty.incident import read_incident
 from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.view import answer_view
+from bot.settings.settings import settings_of
 from bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
 from loopback.pagerduty import LoopbackIncident
 from tests.bot.answer.targets.answers import (
@@ -187,6 +188,38 @@ def test_incidents_whose_alerts_joined_are_told_once_where_the_answer_is(
     assert "checkout calls payments, 2 min apart" in note.content
     assert "Found: payments v2 breaks checkout" in note.content
     assert over.notes == []
+
+
+def test_an_incident_of_another_account_that_joined_is_told_there(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    """Both accounts have an incident of the same id; this one's joined the other's."""
+    ours = opened(pagerduty_at, "P1")
+    alert = Alert(
+        source="pagerduty",
+        id="P1",
+        title="symptom",
+        started_at=NOW,
+        labels={"pagerduty_account": "us"},
+    )
+    member = GroupedAlert(alert, "f1", NOW, "checkout calls payments, 2 min apart")
+    investigation = replace(accepted(store, ReplyTo(pagerduty_incident="eu:P1")), related=(member,))
+    tables = [
+        {"name": name, "from_email": "oncall@example.com", "api_url": pagerduty_at.url}
+        for name in ("us", "asia")
+    ]
+    tokens = {f"FAULTLINE_PAGERDUTY__{name}__API_TOKEN": "key" for name in ("US", "ASIA")}
+    us, asia = (
+        PagerDutyReplies(one, store, owner="w1")
+        for one in settings_of({"pagerduty": tables}, tokens).each("pagerduty")
+    )
+    assert (us.wanted(investigation), asia.wanted(investigation)) == (True, False)
+    answer = Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], None)
+    for _ in range(2):
+        asyncio.run(us.answer(Outcome(investigation, answer)))
+    [note] = ours.notes
+    assert "Investigated together with" in note.content
+    assert f"{investigation.id}:pagerduty us:P1" in store.posts(investigation.id)
 
 
 def test_the_note_says_what_was_looked_at_and_is_fine_and_which_alerts_are_part_of_it() -> None:

@@ -19,6 +19,8 @@ from bot.answer.targets.slack import replies as slack_replies
 from bot.answer.targets.slack.message import SlackMessage
 from bot.answer.targets.slack.posts import MessageRef
 from bot.answer.targets.slack.replies import SlackReplies
+from bot.settings.settings import settings_of
+from bot.store.message_updates import DueDigest
 from bot.store.models import PostRow
 from bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.bot.answer.targets.answers import (
@@ -346,3 +348,25 @@ def test_without_token_or_channel_no_reply_is_wanted(slack_at: SlackAt, store: S
     assert not SlackReplies(settings(slack={"channel": CHANNEL}), store, owner="w").wanted(
         investigation
     )
+
+
+def test_of_two_workspaces_each_gets_the_digest_in_its_own_channel_once(
+    slack_at: SlackAt, store: Store
+) -> None:
+    """Quiet hours went by a channel of the other one, which has the same id."""
+    tables = [
+        {"name": name, "channel": CHANNEL, "api_url": slack_at.api_url} for name in ("eu", "us")
+    ]
+    tokens = {f"FAULTLINE_SLACK__{name}__BOT_TOKEN": "xoxb-1" for name in ("EU", "US")}
+    _, us = settings_of({"slack": tables}, tokens).each("slack")
+    target = SlackReplies(us, store, owner="w1", lease=LEASE)
+    told = accepted(store, ReplyTo())
+    found = [told, replace(told, id="other", reply_to=ReplyTo(f"eu:{CHANNEL}"))]
+    digest = DueDigest(f"eu:{CHANNEL}", tuple(one.id for one in found))
+    for _ in range(2):
+        asyncio.run(target.post_digest(digest, found))
+    [post] = slack_at.slack.posts
+    assert post.channel == CHANNEL
+    assert post.text.startswith("While it was quiet, 1 alert was")
+    assert post.metadata is not None
+    assert post.metadata["event_payload"] == {"key": f"{found[0].id}:slack us-digest"}
