@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    field_validator,
+)
 
 
 def _split(value: Any) -> Any:
@@ -56,3 +64,9 @@ class Section(BaseModel):
     # The fields' docstrings are read by who writes the page (`bot.settings.reference`): pydantic
     # would parse every section's source at every start.
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*")
+    @classmethod
+    def _at_home(cls, value: Any) -> Any:
+        """Paths may begin with `~`, as in a shell."""
+        return value.expanduser() if isinstance(value, Path) else value
