@@ -24,6 +24,7 @@ from connectors.http import ReadOnlyHttp
 from connectors.joined_windows import merged
 from connectors.limits import Limits
 from connectors.prometheus import promql
+from connectors.prometheus.custom_queries import check_custom
 from connectors.prometheus.evidence_items import EvidenceItems, state_table
 from connectors.prometheus.exporter_facts import fact_rows, in_trouble
 from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
@@ -108,7 +109,7 @@ class PrometheusConnector:
         )
         self.limits = limits
         promql.check_label(service_label)
-        promql.check_custom(self._choice.queries)
+        check_custom(self._choice.queries)
 
     async def collect(self, request: Request) -> Collected:
         """Metrics and alerts over the scope's windows. A query that fails becomes a gap, the others

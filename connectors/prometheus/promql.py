@@ -197,60 +197,9 @@ def duration(seconds: float) -> str:
     return f"{round(seconds * 1000)}ms" if seconds % 1 else f"{int(seconds)}s"
 
 
-_PLACE = re.compile(r'(=~|!~|!=|=)\s*"\{(service|job)\}"')
-_ANY_PLACE = re.compile(r"\{(service|job)\}")
-
-
 def check_label(label: str) -> None:
     """Raise SettingsError for a name that cannot be a label's (Prometheus data model)."""
     if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label):
         raise SettingsError(
             "prometheus.service_label", "must be a label's name: letters, digits and _"
         )
-
-
-def check_custom(queries: Mapping[str, str]) -> None:
-    """Raise SettingsError for a configured query whose placeholder is not the whole of a matcher's
-    quoted value."""
-    for signal, text in queries.items():
-        if len(_ANY_PLACE.findall(text)) != len(_PLACE.findall(text)):
-            raise SettingsError(
-                f"prometheus.queries.{signal}",
-                'write placeholders as service=~"{service}" or job="{job}", with the quotes',
-            )
-
-
-def build_custom(
-    signal: str, text: str, service_label: str, services: Sequence[str], job: str | None
-) -> list[PromQuery]:
-    """A configured query, or one per service where it says `="{service}"`; none where it needs what
-    is not in scope."""
-    places = _PLACE.findall(text)
-    wanted = {name for _, name in places}
-    if "job" in wanted and job is None:
-        return []
-    by = (service_label,)
-    # A matcher that is no regular expression takes one name at a time.
-    if ("=", "service") in places or ("!=", "service") in places:
-        return [
-            PromQuery(signal, None, _fill(text, [service], job), by, service)
-            for service in services
-        ]
-    only = None
-    if "job" in wanted and "service" not in wanted:
-        only = job
-    elif len(services) == 1:
-        only = services[0]
-    narrow = "service" in wanted and bool(services)
-    return [PromQuery(signal, None, _fill(text, services, job), by, only, narrow=narrow)]
-
-
-def _fill(text: str, services: Sequence[str], job: str | None) -> str:
-    def value(match: re.Match[str]) -> str:
-        operator, name = match.groups()
-        names = [job or ""] if name == "job" else list(services)
-        if operator in ("=", "!="):
-            return f'{operator}"{quoted(names[0])}"'
-        return f'{operator}"{one_of(names) if names else ".+"}"'
-
-    return _PLACE.sub(value, text)

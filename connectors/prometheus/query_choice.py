@@ -12,6 +12,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.alert_place import place_labels
 from connectors.prometheus import promql
+from connectors.prometheus.custom_queries import Asked, build_custom
 from connectors.prometheus.default_queries import DEFAULTS
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.promql import PromQuery
@@ -99,7 +100,7 @@ class QueryChoice:
         chosen = []
         for for_all, in_scope in zip(wide, narrow, strict=True):
             chosen.append(for_all if in_scope.by[0] in few else in_scope)
-        return [*self._customs(scope), *chosen]
+        return [*self._customs(scope, place), *chosen]
 
     def left_elsewhere(
         self,
@@ -151,21 +152,22 @@ class QueryChoice:
         range_s = (FEWEST_SCRAPES if every_s >= LONG_INTERVAL_S else RANGE_SCRAPES) * every_s
         return range_s if interval_s is not None else max(UNKNOWN_RANGE_S, range_s)
 
-    def _customs(self, scope: Scope) -> list[PromQuery]:
+    def _customs(self, scope: Scope, place: Mapping[str, str]) -> list[PromQuery]:
         """The queries of the settings, then those that runbooks add."""
+        asked = Asked(scope.services, scope.job, place)
         queries: list[PromQuery] = []
         for signal, text in self.queries.items():
-            queries += self._custom(signal, text, scope)
+            queries += self._custom(signal, text, asked)
         for added in scope.queries_of("prometheus"):
-            for query in self._custom(added.signal, added.query, scope):
+            for query in self._custom(added.signal, added.query, asked):
                 queries.append(replace(query, asked_by=added.by))
         return queries
 
-    def _custom(self, signal: str, text: str, scope: Scope) -> list[PromQuery]:
+    def _custom(self, signal: str, text: str, asked: Asked) -> list[PromQuery]:
         # An empty text turns a default query off.
         if not text:
             return []
-        return promql.build_custom(signal, text, self.service_label, scope.services, scope.job)
+        return build_custom(signal, text, self.service_label, asked)
 
     async def _few(self, api: PrometheusApi, label: str, spans: Sequence[Window]) -> bool:
         """Whether the services are few enough to ask for all of them."""

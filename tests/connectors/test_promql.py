@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from analysis.errors import SettingsError
 from connectors.prometheus.connector import PrometheusConnector
+from connectors.prometheus.custom_queries import Asked, build_custom
 from connectors.prometheus.default_queries import DEFAULTS
 from connectors.prometheus.promql import (
     LONGEST_MATCHER,
     build,
-    build_custom,
     one_of,
     quoted,
 )
@@ -89,9 +89,8 @@ def test_a_list_of_services_too_long_for_an_address_is_left_to_the_filter_afterw
 
 
 def test_a_configured_query_is_asked_once_per_service_where_it_wants_equality() -> None:
-    queries = build_custom(
-        "q", 'my{service="{service}",job=~"{job}"}', "service", ['a"b', "c"], "j.1"
-    )
+    asked = Asked(['a"b', "c"], "j.1")
+    queries = build_custom("q", 'my{service="{service}",job=~"{job}"}', "service", asked)
     assert [q.promql for q in queries] == [
         'my{service="a\\"b",job=~"j\\\\.1"}',
         'my{service="c",job=~"j\\\\.1"}',
@@ -100,7 +99,23 @@ def test_a_configured_query_is_asked_once_per_service_where_it_wants_equality() 
 
 
 def test_a_configured_query_that_needs_a_job_is_not_asked_without_one() -> None:
-    assert build_custom("q", 'my{job="{job}"}', "service", [], None) == []
+    assert build_custom("q", 'my{job="{job}"}', "service", Asked()) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "matchers"),
+    [
+        ({}, 'k8s=~".*",env=~".*"'),
+        ({"cluster": "eu.1"}, 'k8s="eu.1",env=~".*"'),
+        ({"cluster": "eu.1", "environment": "a.b"}, 'k8s="eu.1",env=~"a\\\\.b"'),
+    ],
+)
+def test_a_configured_query_is_bounded_to_the_place_that_the_alert_names(
+    place: dict[str, str], matchers: str
+) -> None:
+    text = 'my{k8s="{cluster}",env=~"{environment}"}'
+    [query] = build_custom("q", text, "service", Asked(["c"], place=place))
+    assert query.promql == f"my{{{matchers}}}"
 
 
 @pytest.mark.parametrize(

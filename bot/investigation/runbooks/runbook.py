@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from analysis.errors import SettingsError
 from bot.investigation.runbooks.front_matter import FrontMatter, Place, Problem
 from connectors.datadog.monitor_queries import MetricMonitor, read_monitor
+from connectors.prometheus.custom_queries import check_custom
 from connectors.prometheus.default_queries import DEFAULTS
-from connectors.prometheus.promql import check_custom
 
 LONGEST_PATTERN = 200
 LONGEST_SENTENCE = 400
