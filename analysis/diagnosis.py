@@ -58,7 +58,7 @@ def established(case: Case) -> Established:
     topology = with_objects(with_ranks(read_topology(case), facts, case.alert), facts)
     seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
-    facts += part_contrasts(seen.own, case.evidence_ids("metrics"))
+    facts += part_contrasts([*seen.own, *seen.parts], case.evidence_ids("metrics"))
     facts = citing_own_rows(facts, case.evidence)
     alert = case.alert.model_copy(update={"service": seen.alerting})
     known = measured(case)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analysis.case.alert_place import lies_elsewhere, place_of
 from analysis.case.folder import Case
 from analysis.kinds.finding_details import MetricShiftDetails
 from analysis.kinds.finding_kinds import METRIC_SHIFT, Analyzer
@@ -54,8 +55,12 @@ def metric_shifts(case: Case) -> list[Finding]:
         return []
     evidence, alerting = case.evidence_ids("metrics"), (case.alert.service, case.alert.signal)
     found: dict[tuple[str, str], Finding] = {}
+    place = place_of(case.alert)
     for block in blocks_of(case):
         for finding in _shifts_of(compare(block), alerting, evidence):
+            # Trouble in another cluster is told by comparing the two, and is not this alert's.
+            if lies_elsewhere(labels_of(finding.series.get("labels", "")), place):
+                continue
             key = (finding.subject, finding.signal or "")
             if key not in found or _tells_more(finding, found[key]):
                 found[key] = finding

@@ -22,6 +22,7 @@ from analysis.kinds.finding_kinds import (
     ERROR_ORIGIN,
     FLOW_BREAK,
 )
+from analysis.kinds.part_labels import parts_of
 from analysis.kinds.signals import RESOURCES, SignalClass
 from analysis.metrics.explained_share import FAILING
 from analysis.requests.topology import Topology
@@ -148,10 +149,24 @@ class Observed:
     agreements: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """By service and signal, how far a series agrees with the alert in time; 1 where the alert has
     no course in time."""
+    parts: Sequence[tuple[Deviation, float]] = ()
+    """Series of parts of a service, such as its pods, of which the whole is among `own`."""
 
     def agreement(self, service: str, signal: str | None) -> float:
         """How far a finding about this signal counts. What was not compared counts fully."""
         return self.agreements.get((service, signal or ""), 1.0)
+
+
+def _beside_their_whole(series: Sequence[Deviation]) -> frozenset[int]:
+    """Series (by `id`) of parts of a service whose whole has a series of the same signal."""
+    in_part: list[Deviation] = []
+    whole: set[tuple[str, str]] = set()
+    for one in series:
+        if parts_of(one.labels):
+            in_part.append(one)
+        else:
+            whole.add((one.service, one.signal))
+    return frozenset(id(one) for one in in_part if (one.service, one.signal) in whole)
 
 
 def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observed:
@@ -161,13 +176,15 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
     named |= {peer for one in series if (peer := peer_of(one.labels))}
     alerting = alerting_service(case.alert, named)
     own_series = [one for one in series if peer_of(one.labels) is None]
+    beside = _beside_their_whole(own_series)
+    own_series = [one for one in own_series if id(one) not in beside]
     alert = alerting_series(case.alert, alerting, own_series)
     curve = alert_curve(case, alert)
     lines = error_lines(case, named)
     loud, loud_lines = loudest(series), loudest([line.course for line in lines])
     told = {(finding.subject, finding.signal or "") for finding in findings}
     agreements: dict[tuple[str, str], float] = {}
-    own, calls, levels = [], [], []
+    own, parts, calls, levels = [], [], [], []
     for one in series:
         key = (one.service, one.signal)
         # Within its own noise it explains nothing, however it goes with the alert.
@@ -177,6 +194,9 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
         peer = peer_of(one.labels)
         if peer is not None:
             calls.append((peer, one, weight))
+            continue
+        if id(one) in beside:
+            parts.append((one, weight))
             continue
         own.append((one, weight))
         if compared:
@@ -195,9 +215,10 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
         curve=curve,
         graph=graph,
         own=own,
+        parts=parts,
         calls=calls,
         lines=weighed_lines,
-        places=places(own, graph),
+        places=places([*own, *parts], graph),
         moves=moves_of(levels),
         services=frozenset(named),
         agreements=agreements,

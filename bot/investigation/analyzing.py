@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from analysis.case.alert_place import place_of
 from analysis.case.calls import MOST_WRITTEN, CallList
 from analysis.case.folder import read_case, read_diagnosis
 from analysis.vocabulary import Diagnosis
-from connectors.alert_place import place_of
 
 
 def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:

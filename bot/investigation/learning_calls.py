@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 from sqlalchemy import Engine
 
+from analysis.case.alert_place import place_of
 from analysis.case.calls import CALLS_FILE, CATALOGUE, NOT_RECORDED, CallList
 from analysis.case.tables import TOPOLOGY
 from analysis.errors import FaultlineError
@@ -28,7 +29,6 @@ from bot.store.learned_calls import LearnedCall, LearnedCalls
 from bot.store.store import StoredInvestigation
 from bot.store.visibility import ALL, visible_to_teams
 from connectors.abilities import KnowsCalls
-from connectors.alert_place import place_of
 from connectors.base import Collected, Connector, Item
 from connectors.collection_builder import nanoseconds
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.case.alert_place import place_in, place_of
 from analysis.vocabulary import EvidenceKind, Window
 from bot.runtime.threads import in_store
 from bot.store.reported_changes import MOST_READ, ReportedChange, ReportedChanges
-from connectors.alert_place import place_in, place_of
 from connectors.base import Check, Collected, Item, Request
 from connectors.collection_builder import CollectionBuilder, nanoseconds
 from connectors.limits import Limits

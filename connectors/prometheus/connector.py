@@ -13,10 +13,10 @@ from pathlib import Path
 
 import polars as pl
 
+from analysis.case.alert_place import place_of
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from connectors.alert_place import place_of
 from connectors.base import Check, Collected, Missing, Request
 from connectors.collection_builder import CollectionBuilder
 from connectors.evidence_rows import StateRow

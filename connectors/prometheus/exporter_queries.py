@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from analysis.case.alert_place import place_labels
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
-from connectors.alert_place import place_labels
 from connectors.prometheus.exporter_metrics import ExporterMetric
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.joined_queries import by_mark, chunks, marked, marked_series

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from analysis.case.alert_place import place_labels
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
-from connectors.alert_place import place_labels
 from connectors.prometheus import promql
 from connectors.prometheus.custom_queries import Asked, build_custom
 from connectors.prometheus.default_queries import DEFAULTS

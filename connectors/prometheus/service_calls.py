@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass
 from datetime import timedelta
 
+from analysis.case.alert_place import place_labels
 from analysis.errors import FaultlineError
 from analysis.requests.peers import peer_name
 from analysis.vocabulary import Scope, Window
-from connectors.alert_place import place_labels
 from connectors.base import Item, Missing
 from connectors.collection_builder import CollectionBuilder, nanoseconds, sampled_windows
 from connectors.evidence_rows import CallRow

@@ -16,9 +16,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from analysis.case.alert_place import place_labels, place_of
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Window
-from connectors.alert_place import place_labels, place_of
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import (
     CollectionBuilder,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,27 @@ def test_a_step_is_found_with_its_size_onset_and_uncertainty(tmp_path: Path) -> 
     assert found.sentence == "api latency_ms rose from 100 to 400 (4x)."
     assert found.numbers == {"baseline": 100, "incident": 400, "ratio": 4}
     assert found.details.recovered is False
+
+
+def of_part(rows: list[dict[str, object]], **labels: str) -> list[dict[str, object]]:
+    return [row | {"labels": json.dumps(labels)} for row in rows]
+
+
+def test_a_part_is_told_of_where_the_whole_stays_as_it_was(tmp_path: Path) -> None:
+    pod = of_part(series("api", "latency_ms", 100, 400, onset=7), pod="api-1")
+    (found,) = metric_shifts(write_case(tmp_path, metrics=pod))
+    assert found.sentence == "api latency_ms in pod api-1 rose from 100 to 400 (4x)."
+    whole = series("api", "latency_ms", 100, 130, onset=7)
+    (found,) = metric_shifts(write_case(tmp_path, metrics=[*pod, *whole]))
+    assert found.sentence.startswith("api latency_ms rose from 100 to 130")
+
+
+def test_another_cluster_than_the_alerts_is_not_told_of(tmp_path: Path) -> None:
+    rows = of_part(series("api", "latency_ms", 100, 400, onset=7), cluster="us")
+    alert = {"labels": {"cluster": "eu"}}
+    assert metric_shifts(write_case(tmp_path, metrics=rows, alert=alert)) == []
+    alert = {"labels": {"cluster": "us"}}
+    assert len(metric_shifts(write_case(tmp_path, metrics=rows, alert=alert))) == 1
 
 
 def test_a_signal_in_its_own_noise_gives_no_finding(tmp_path: Path) -> None:

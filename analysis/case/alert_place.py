@@ -42,3 +42,11 @@ def place_labels(place: Mapping[str, str], known: Iterable[str]) -> dict[str, st
                 found[label] = value
                 break
     return found
+
+
+def lies_elsewhere(labels: Mapping[str, str], place: Mapping[str, str]) -> bool:
+    """Whether labels name another environment, cluster or region than this place."""
+    if not place or not labels:
+        return False
+    said = place_in(labels)
+    return any(said.get(kind, value) != value for kind, value in place.items())
