@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from analysis.vocabulary import Alert
 from connectors.aws.alarms import AlarmName
-from connectors.aws.resource import Resource, ResourceKind
+from connectors.aws.resource import Resource
+from connectors.aws.resource_kinds import NAMED_KINDS, catalogued_names
 from connectors.aws.session import AwsAccount, AwsPlace
 from connectors.base import Collected
 from connectors.shared_settings import ServiceAwsSettings
@@ -64,19 +65,11 @@ def resources_of(
     """The resources that the catalogue names for a service, in each place where they may be."""
     if entry is None:
         return []
-    named: tuple[tuple[ResourceKind, Sequence[str]], ...] = (
-        ("target_group", entry.target_groups),
-        ("api", entry.apis),
-        ("lambda", entry.lambdas),
-        ("ecs", entry.ecs),
-        ("database", entry.databases),
-        ("queue", entry.queues),
-    )
     possible = service_places(entry, places)
     resources = []
-    for kind, names in named:
-        for name in names:
-            resources += [Resource(kind, name, service, place) for place in possible]
+    for named in NAMED_KINDS:
+        for name in catalogued_names(entry, named):
+            resources += [Resource(named.kind, name, service, place) for place in possible]
     return resources
 
 
