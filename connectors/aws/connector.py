@@ -173,12 +173,23 @@ class AwsConnector:
     async def check(self) -> Check:
         """What can be read in each place, and what else the credentials seem to be allowed to."""
         calls = self._calls()
-        checks = await asyncio.gather(*(check_place(calls, place) for place in self._places))
+        checks = await asyncio.gather(
+            *(check_place(calls, place, self._catalogued(place)) for place in self._places)
+        )
         line = f"{'; '.join(one.line for one in checks)}; only listed reads are sent"
         unread: list[str] = []
         for one in checks:
             unread += one.unread
         return Check(self.name, all(one.ok for one in checks), line, tuple(unread))
+
+    def _catalogued(self, place: AwsPlace) -> list[Resource]:
+        """All resources of the catalogue that may be in a place."""
+        resources = []
+        for name in self._services:
+            for one in resources_of(name, self._entry(name), self._places):
+                if one.place == place:
+                    resources.append(one)
+        return resources
 
     def _calls(self) -> AwsCalls:
         budget = ByteBudget("size of aws's answers", self.limits.max_bytes)

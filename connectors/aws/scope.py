@@ -21,9 +21,11 @@ MOST_SERVICES = 6
 MOST_RESOURCES = 40
 MOST_PLACES = 8
 ANYWHERE = "anywhere"
-_NOT_THERE = re.compile(
-    r"no samples|no log group|no such|no load balancer|no deployment|NotFound|DoesNotExist"
+NOT_THERE = re.compile(
+    r"no samples|no log group|no such|no load balancer|no deployment"
+    r"|NotFound|DoesNotExist|NonExistent"
 )
+"""How it is said that a place does not have something."""
 _ALARM_ARN = re.compile(
     r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:(.{1,255})", re.DOTALL
 )
@@ -129,7 +131,7 @@ def without_found_elsewhere(found: Collected, places: Sequence[AwsPlace]) -> Col
 
     missing = []
     for gap in found.missing:
-        if not (_NOT_THERE.search(gap.reason) and is_elsewhere(gap.query)):
+        if not (NOT_THERE.search(gap.reason) and is_elsewhere(gap.query)):
             missing.append(gap)
     return replace(found, missing=tuple(missing))
 

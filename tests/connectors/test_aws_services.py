@@ -21,6 +21,7 @@ from moto.core.serialize import get_serializer_class
 
 from bot.settings import Settings
 from connectors.aws import CONNECTOR
+from connectors.aws.connector import AwsConnector
 from connectors.aws.resource_kinds import NAMED_KINDS, resource_names
 from connectors.base import Collected, collect_one
 from connectors.shared_settings import ServiceAwsSettings
@@ -93,12 +94,17 @@ class ModelledAws:
         self, folder: Path, made_of: Mapping[str, Any], answers: Answers, always: Any = None
     ) -> Collected:
         """What is collected of a service that is made of these resources."""
-        self.answers = answers
         self.always = always
+        connector = self.connector(made_of, answers)
+        return asyncio.run(collect_one(connector, asked(folder, "carts", labels={})))
+
+    def connector(self, made_of: Mapping[str, Any], answers: Answers) -> AwsConnector:
+        """The connector of such a service, where AWS answers so."""
+        self.answers = answers
         tables = {**self._tables, "services": {"carts": {"aws": dict(made_of)}}}
         connector = CONNECTOR.configured(Settings.model_validate(tables))
-        assert connector is not None
-        return asyncio.run(collect_one(connector, asked(folder, "carts", labels={})))
+        assert isinstance(connector, AwsConnector)
+        return connector
 
     def _reply(self, request: Asked) -> Reply:
         if self.always is not None:
@@ -115,6 +121,9 @@ class ModelledAws:
             form = parse_qs(request.body.decode())
             operation, params = form["Action"][0], {}
         answer = self.answers.get(f"{service} {operation}")
+        if answer is None and not target and service != "eks":
+            error = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+            return Reply(b"<ErrorResponse>" + error + b"</ErrorResponse>", status=403)
         if answer is None:
             body = {"__type": "AccessDeniedException", "message": "no"}
             headers = {"x-amzn-errortype": "AccessDeniedException"}
@@ -383,6 +392,15 @@ def test_a_refused_action_is_named_as_the_service_has_it(
         "health:DescribeEvents",
     ):
         assert (f"need {action}" in reasons) == (action != "stepfunctions")
+
+
+def test_check_tries_what_the_catalogue_names(cloud: ModelledAws, tmp_path: Path) -> None:
+    identity = {"sts GetCallerIdentity": {"Account": ACCOUNT, "Arn": "arn:aws:iam::1:user/x"}}
+    answers = identity | {"dynamodb DescribeTable": {"Table": {"TableStatus": "ACTIVE"}}}
+    line = asyncio.run(cloud.connector(MADE_OF, answers).check()).line
+    assert "tables can be read" in line
+    for action in ("sqs:GetQueueUrl", "elasticache:DescribeCacheClusters", "eks:DescribeCluster"):
+        assert action in line
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b"null", b'{"Table": 1, "events": {}}'])
