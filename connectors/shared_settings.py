@@ -39,6 +39,24 @@ class ServiceAwsSettings(Section):
     """Names of SQS queues."""
     apis: Names = ()
     """API Gateway: names of REST APIs, ids of HTTP APIs."""
+    tables: Names = ()
+    """Names of DynamoDB tables."""
+    caches: Names = ()
+    """Ids of ElastiCache clusters, those of a replication group one by one (`cart-001`)."""
+    auto_scaling_groups: Names = ()
+    """Names of EC2 Auto Scaling groups."""
+    instances: Names = ()
+    """Ids of EC2 instances outside such groups."""
+    streams: Names = ()
+    """Names of Kinesis data streams."""
+    state_machines: Names = ()
+    """ARNs of Step Functions state machines."""
+    nat_gateways: Names = ()
+    """Ids of the NAT gateways that it leaves its network by."""
+    db_clusters: Names = ()
+    """Identifiers of Aurora clusters."""
+    eks_clusters: Names = ()
+    """Names of the EKS clusters that it runs in."""
     codedeploy: Names = ()
     """`application/deployment-group`."""
     log_groups: Names = ()

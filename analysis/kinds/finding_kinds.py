@@ -419,6 +419,7 @@ _OF_STATES = {
     "unwell pods run",
     "database_state": "Status and events of a database instance, as its cloud or exporter "
     "reports them",
+    "cloud_state": "What a cloud says of machines, node groups and its own services",
 }
 STATE_KINDS: Mapping[str, FindingKind] = {
     name: FindingKind(

@@ -394,6 +394,45 @@ _SATURATION = (
         less="{object} is far behind with its messages",
         step="Check the consumers of {subject}: their errors, their speed, their number.",
     ),
+    _fact(
+        "requests_throttled",
+        0.85,
+        Depth.INSTANCE,
+        "rejects requests beyond its capacity",
+        "{object} rejects requests beyond its capacity: {value}",
+        less="{object} rejects requests beyond its capacity",
+        step="Raise the capacity or quota of {subject}, or find out who asks more of it, or of one "
+        "key or shard.",
+    ),
+    _fact(
+        "cpu_exhausted",
+        0.85,
+        Depth.INSTANCE,
+        "has no CPU left",
+        "{object} has no CPU left: {value}",
+        less="{object} has no CPU left",
+        step="Find out which commands keep {subject} busy, and give it more or larger nodes.",
+    ),
+    _fact(
+        "ports_exhausted",
+        0.9,
+        Depth.INSTANCE,
+        "has no port left for new connections",
+        "{object} has no port left for new connections: {value}",
+        less="{object} has no port left for new connections",
+        step="Find out which destination {subject} has most connections to, reuse connections, and "
+        "add addresses or gateways.",
+    ),
+    _fact(
+        "dead_letters",
+        0.6,
+        Depth.EFFECT,
+        "has messages that its consumers gave up on",
+        "{object} has {value} that its consumers gave up on",
+        less="{object} has messages that its consumers gave up on",
+        step="Read a message of the dead-letter queue of {subject}, and the errors of its "
+        "consumers.",
+    ),
 )
 _VOLUMES = (
     _fact(
@@ -561,6 +600,55 @@ _DATABASES = (
         step="Find out what {subject} waits for, and read from the writer meanwhile.",
     ),
 )
+_CLOUD = (
+    _fact(
+        "machine_impaired",
+        0.9,
+        Depth.SETTING,
+        "runs on a machine that fails its checks",
+        "{object} fails its checks: {value}",
+        less="{object} fails its checks",
+        step="Replace the machine of {subject}, and read its system log.",
+    ),
+    _fact(
+        "machine_lost",
+        0.85,
+        Depth.SETTING,
+        "lost a machine",
+        "{object} lost a machine: {value}",
+        less="{object} lost a machine",
+        step="Find out who or what stopped the machine of {subject}, and whether it was replaced.",
+    ),
+    _fact(
+        "launch_failed",
+        0.9,
+        Depth.SETTING,
+        "cannot start new machines",
+        "{object} cannot start a new machine: {value}",
+        less="{object} cannot start new machines",
+        step="Check the quotas, the launch template and the capacity of the zones of {subject}.",
+    ),
+    _fact(
+        "node_group_degraded",
+        0.85,
+        Depth.SETTING,
+        "has a cluster or node group in bad health",
+        "{object} is in bad health: {value}",
+        less="{object} is in bad health",
+        step="Repair what the health issue of {subject} names: its roles, subnets, quotas, "
+        "templates.",
+    ),
+    _fact(
+        "provider_incident",
+        0.8,
+        Depth.SETTING,
+        "uses a cloud service that has an incident",
+        "{object} is open: {value}",
+        less="{object} is open",
+        step="Follow the event on the provider's page, and move {subject} to another zone or "
+        "region if it can run there.",
+    ),
+)
 
 FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
     "route_state": _ROUTES,
@@ -574,6 +662,7 @@ FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
     "scaling_state": _SCALING,
     "node_state": _NODES,
     "database_state": _DATABASES,
+    "cloud_state": _CLOUD,
 }
 """By the kind of finding that tells of them."""
 

@@ -16,8 +16,8 @@ from connectors.aws.alarm_metrics import AlarmMetric, alarm_dimensions, conditio
 from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import alarm_link, firing_link
 from connectors.aws.evidence import AwsEvidence, cut_note, moment, words
-from connectors.aws.metric_templates import resource_names
 from connectors.aws.resource import Resource
+from connectors.aws.resource_kinds import own_name, resource_names
 from connectors.aws.session import AwsPlace
 from connectors.base import Item
 from connectors.collection_builder import full_window
@@ -200,9 +200,7 @@ def _look_at(
 ) -> None:
     for alarm in described[:MOST_METRICS]:
         named = [n for d in alarm_dimensions(alarm) if (n := resource_names(d))]
-        whose = service or (
-            named[0][1].rpartition("/")[2] if named else words(alarm.get("AlarmName"), 255)
-        )
+        whose = service or (own_name(named[0][1]) if named else words(alarm.get("AlarmName"), 255))
         metric = metric_of(alarm, place, whose)
         if metric is not None:
             alarms.metrics.append(metric)

@@ -18,6 +18,10 @@ TOKENS = {
     "lambda": "Marker",
     "rds": "Marker",
     "logs": "nextToken",
+    "elasticache": "Marker",
+    "stepfunctions": "nextToken",
+    "eks": "nextToken",
+    "health": "nextToken",
 }
 """The field that leads to the next page; `NextToken` in the services not named (each service's API
 reference)."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from analysis.errors import ConnectorError, FaultlineError
 from connectors.aws.calls import AwsCalls
 from connectors.aws.evidence import words
+from connectors.aws.resource import Resource, ResourceKind
+from connectors.aws.resource_kinds import BY_KIND
+from connectors.aws.scope import NOT_THERE
 from connectors.aws.session import AwsPlace
 from connectors.base import Check
 from connectors.readable_parts import ReadableParts
@@ -21,8 +24,20 @@ _POWERFUL = re.compile(r"(?i)admin|poweruser|:root$")
 called."""
 
 
-async def check_place(calls: AwsCalls, place: AwsPlace) -> Check:
-    """What can be read in one place."""
+PROBES: Mapping[ResourceKind, tuple[str, str, str]] = {
+    "queue": ("sqs", "GetQueueUrl", "QueueName"),
+    "table": ("dynamodb", "DescribeTable", "TableName"),
+    "cache": ("elasticache", "DescribeCacheClusters", "CacheClusterId"),
+    "scaling_group": ("autoscaling", "DescribeScalingActivities", "AutoScalingGroupName"),
+    "state_machine": ("stepfunctions", "ListExecutions", "stateMachineArn"),
+    "db_cluster": ("rds", "DescribeDBClusters", "DBClusterIdentifier"),
+    "eks": ("eks", "DescribeCluster", "name"),
+}
+"""Of resources that the catalogue names: a cheap call, and its parameter that takes their name."""
+
+
+async def check_place(calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource]) -> Check:
+    """What can be read in one place, of these resources among others."""
     try:
         identity = await calls.call(place, "sts", "GetCallerIdentity")
     except FaultlineError as error:
@@ -49,6 +64,7 @@ async def check_place(calls: AwsCalls, place: AwsPlace) -> Check:
         "traces": ("xray", "GetServiceGraph", {"StartTime": since, "EndTime": now}),
         "changes": ("cloudtrail", "LookupEvents", {"MaxResults": 1}),
     }
+    tried |= _probes(resources)
     refusals = await asyncio.gather(*(_refusal(calls, place, *call) for call in tried.values()))
     parts = ReadableParts(dict(zip(tried, refusals, strict=True)))
     who = f"{place} (account {words(identity.get('Account'), 20)})"
@@ -57,13 +73,26 @@ async def check_place(calls: AwsCalls, place: AwsPlace) -> Check:
     return Check(str(place), "metrics" in parts.readable, line, unread)
 
 
+def _probes(resources: Sequence[Resource]) -> dict[str, tuple[str, str, dict[str, Any]]]:
+    """A call for each kind, of the first of its resources."""
+    probes: dict[str, tuple[str, str, dict[str, Any]]] = {}
+    for resource in resources:
+        probe = PROBES.get(resource.kind)
+        if probe is not None:
+            service, operation, parameter = probe
+            part = BY_KIND[resource.kind].setting
+            probes.setdefault(part, (service, operation, {parameter: resource.name}))
+    return probes
+
+
 async def _refusal(
     calls: AwsCalls, place: AwsPlace, service: str, operation: str, params: dict[str, Any]
 ) -> str | None:
     try:
         await calls.call(place, service, operation, **params)
     except ConnectorError as error:
-        return error.problem
+        # A resource may be in another place: that it is not here could be read.
+        return None if NOT_THERE.search(error.problem) else error.problem
     except FaultlineError as error:
         return str(error)
     return None

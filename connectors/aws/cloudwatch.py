@@ -22,14 +22,15 @@ from connectors.aws.alarm_metrics import AlarmMetric
 from connectors.aws.calls import AwsCalls, entries, objects
 from connectors.aws.console import metrics_link
 from connectors.aws.evidence import AwsEvidence, moment, words
+from connectors.aws.level_states import WatchedWindows, level_states
 from connectors.aws.metric_templates import (
-    NAMESPACES,
     TEMPLATES,
     AwsMetricTemplate,
     dimensions,
     metric_name,
 )
 from connectors.aws.resource import Resource
+from connectors.aws.resource_kinds import BY_KIND
 from connectors.aws.session import AwsPlace
 from connectors.base import Item
 from connectors.joined_windows import merged
@@ -40,6 +41,7 @@ MOST_POINTS = 100_800
 PERIODS = ((timedelta(days=15), 60), (timedelta(days=63), 300), (timedelta(days=455), 3600))
 """For that long a resolution in seconds is kept (CloudWatch user guide, "Metrics retention")."""
 MOST_PAGES = 20
+BALANCERS = BY_KIND["target_group"].namespace
 Series = Mapping[datetime, float]
 Stat = tuple[str, str, str]
 """Namespace, metric, statistic."""
@@ -85,6 +87,8 @@ async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scop
     by_service: dict[str, list[_ResourceSignals]] = {}
     for part, brought in await asyncio.gather(*questions):
         found.missing += part.missing
+        found.items += part.items
+        found.add("states", part.rows.get("states", ()))
         for one in brought:
             by_service.setdefault(one.resource.service, []).append(one)
     for of_service in by_service.values():
@@ -129,7 +133,8 @@ async def _of_place(
     period = period_for(spans[0].start)
     wanted: dict[Resource, dict[Stat, _Wanted]] = {}
     for order, (resource, balancer) in enumerate(zip(resources, balancers, strict=True)):
-        if resource.kind != "target_group" or balancer:
+        # Some kinds have no metrics of their own.
+        if _templates(resource) and (resource.kind != "target_group" or balancer):
             wanted[resource] = _wanted(resource, order, balancer)
     queries = []
     for stats in wanted.values():
@@ -143,6 +148,7 @@ async def _of_place(
         found.lacks("metrics", f"GetMetricData {place} {names}", error)
         return found, []
     window = Window(start=spans[0].start, end=spans[-1].end)
+    watched = WatchedWindows(window, scope.incident, period)
     brought = []
     for resource, stats in wanted.items():
         samples = {stat: series.get(one.id, {}) for stat, one in stats.items()}
@@ -158,6 +164,9 @@ async def _of_place(
         brought_rows = [row for of_signal in signals.values() for row in of_signal]
         item = Item("metrics", text, window, link, rows=rows, cut=cut).holding(brought_rows)
         brought.append(_ResourceSignals(resource, signals, item))
+        states = level_states(resource, signals, watched, text, link)
+        if found.add("states", states):
+            found.items.append(Item("states", text, window, link, rows=len(states), cut=cut))
     return found, brought
 
 
@@ -181,13 +190,13 @@ async def _load_balancer(calls: AwsCalls, resource: Resource, found: AwsEvidence
     """The load balancer that a target group's metrics name beside it."""
     if resource.kind != "target_group":
         return None
-    query = f"ListMetrics {resource.place} {NAMESPACES['target_group']} TargetGroup={resource.name}"
+    query = f"ListMetrics {resource.place} {BALANCERS} TargetGroup={resource.name}"
     try:
         answer = await calls.call(
             resource.place,
             "cloudwatch",
             "ListMetrics",
-            Namespace=NAMESPACES["target_group"],
+            Namespace=BALANCERS,
             MetricName="RequestCount",
             Dimensions=[{"Name": "TargetGroup", "Value": resource.name}],
         )
@@ -209,14 +218,14 @@ def _wanted(resource: Resource, order: int, balancer: str | None) -> dict[Stat, 
     named = dimensions(resource, balancer)
     stats: dict[Stat, _Wanted] = {}
     for template in _templates(resource):
-        for metric in (template.metric, template.over):
-            key = _stat(template, metric) if metric else None
+        for key in (_stat(template), _total_stat(template)):
             if key is None or key in stats:
                 continue
-            name = metric_name(resource, key[1])
+            namespace, metric, stat = key
+            name = metric_name(resource, metric)
             # Ids of one request differ, also between resources.
             query_id = f"r{order}m{len(stats)}"
-            stats[key] = _Wanted(query_id, key[0], name, template.stat, named)
+            stats[key] = _Wanted(query_id, namespace, name, stat, named)
     return stats
 
 
@@ -224,8 +233,19 @@ def _templates(resource: Resource) -> list[AwsMetricTemplate]:
     return [template for template in TEMPLATES if template.kind == resource.kind]
 
 
-def _stat(template: AwsMetricTemplate, metric: str) -> Stat:
-    return template.namespace or NAMESPACES[template.kind], metric, template.stat
+def _stat(template: AwsMetricTemplate) -> Stat:
+    return _namespace(template), template.metric, template.stat
+
+
+def _total_stat(template: AwsMetricTemplate) -> Stat | None:
+    """What a share is a share of."""
+    if template.over is None:
+        return None
+    return _namespace(template), template.over, template.over_stat or template.stat
+
+
+def _namespace(template: AwsMetricTemplate) -> str:
+    return template.namespace or BY_KIND[template.kind].namespace
 
 
 async def _ask(
@@ -309,9 +329,10 @@ def _values(
     template: AwsMetricTemplate, series: Mapping[Stat, Series], period_s: int, last: Window
 ) -> Series:
     """A template's values: as they are, as a share of another metric, or as a rate."""
-    values = series.get(_stat(template, template.metric), {})
-    if template.over:
-        total = series.get(_stat(template, template.over), {})
+    values = series.get(_stat(template), {})
+    total_stat = _total_stat(template)
+    if total_stat is not None:
+        total = series.get(total_stat, {})
         values = {at: values.get(at, 0.0) / count for at, count in total.items() if count > 0}
     if template.rate:
         values = {at: value / period_s for at, value in values.items()}

@@ -8,7 +8,7 @@ Each part asks for itself and fails for itself; which operations are ever sent s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from analysis.errors import ConnectorError, FaultlineError
@@ -17,14 +17,24 @@ from connectors.aws.alarms import Alarms, firing_alarms, own_alarms
 from connectors.aws.calls import AwsCalls
 from connectors.aws.check import check_place
 from connectors.aws.cloudwatch import alarm_metric, metrics_of
-from connectors.aws.database_states import database_states
+from connectors.aws.database_states import (
+    EVENT_SOURCES,
+    cache_states,
+    cluster_states,
+    database_states,
+)
 from connectors.aws.deployments import codedeploy_deployments, ecs_deployments, lambda_versions
+from connectors.aws.eks import eks_health
 from connectors.aws.errors import OF_CREDENTIALS
 from connectors.aws.evidence import AwsEvidence, collected
+from connectors.aws.executions import failed_executions
 from connectors.aws.happenings import database_happenings, ecs_happenings
+from connectors.aws.health_events import health_events
 from connectors.aws.insights import ScanBudget
 from connectors.aws.logs import ServiceLogs, logs_of
-from connectors.aws.resource import Resource
+from connectors.aws.machines import instance_states, scaling_activities
+from connectors.aws.queues import dead_letter_queues
+from connectors.aws.resource import Resource, ResourceKind
 from connectors.aws.scope import (
     MOST_RESOURCES,
     MOST_SERVICES,
@@ -37,6 +47,7 @@ from connectors.aws.scope import (
 )
 from connectors.aws.session import VENDOR, AwsAccount, AwsPlace, AwsSession, Bounds
 from connectors.aws.settings import AwsSettings
+from connectors.aws.table_states import table_states
 from connectors.aws.trail import joined, trail_of
 from connectors.aws.xray import graph_of, traces_of
 from connectors.base import Check, Collected, Request
@@ -47,6 +58,19 @@ from connectors.shared_settings import ServiceAwsSettings, ServiceSettings, Shar
 LIMITS = Limits(deadline_s=45, max_bytes=48 * 1024 * 1024)
 """A query of Logs Insights over some GB takes about ten seconds, and there are several."""
 THREADS = 16
+Reader = Callable[[AwsCalls, Resource, Scope], Awaitable[AwsEvidence]]
+READERS: Mapping[ResourceKind, tuple[EvidenceKind, Reader]] = {
+    "database": ("states", database_states),
+    "db_cluster": ("states", cluster_states),
+    "cache": ("states", cache_states),
+    "table": ("states", table_states),
+    "scaling_group": ("changes", scaling_activities),
+    "instance": ("states", instance_states),
+    "state_machine": ("logs", failed_executions),
+    "eks": ("states", eks_health),
+}
+"""What is read of a resource of these kinds beside its metrics, its events, its logs and what
+CloudTrail knows; and of what that is evidence."""
 NOT_UNDERSTOOD = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
 """How a part fails on an answer of a shape that nobody documented."""
 
@@ -116,7 +140,7 @@ class AwsConnector:
             alarms.found.lacks("monitors", "the alert's alarm", _not_understood(error))
         resources, left = self._resources(services, alarms)
         parts = await asyncio.gather(
-            _part("metrics", "metrics", metrics_of(calls, resources, scope)),
+            _part("metrics", "metrics", _metrics(calls, resources, scope)),
             *(
                 _part("metrics", metric.text, alarm_metric(calls, metric, scope))
                 for metric in alarms.metrics
@@ -125,12 +149,17 @@ class AwsConnector:
                 _part("monitors", f"alarms {place}", firing_alarms(calls, place, resources, scope))
                 for place in dict.fromkeys(one.place for one in resources)
             ),
+            *(
+                _part("states", f"AWS Health {place}", health_events(calls, place, there, scope))
+                for place, there in _by_place(resources).items()
+            ),
             _part("changes", "changes", self._changes(calls, resources, services, scope)),
             _part("logs", "logs", self._logs(calls, resources, services, scope)),
             *(
-                _part("states", f"state of {one.name}", database_states(calls, one, scope))
+                _part(kind, f"state of {one.name}", read(calls, one, scope))
                 for one in resources
-                if one.kind == "database"
+                if one.kind in READERS
+                for kind, read in [READERS[one.kind]]
             ),
             *(
                 _part("spans", f"X-Ray {place}", self._xray(calls, place, services, scope))
@@ -144,12 +173,23 @@ class AwsConnector:
     async def check(self) -> Check:
         """What can be read in each place, and what else the credentials seem to be allowed to."""
         calls = self._calls()
-        checks = await asyncio.gather(*(check_place(calls, place) for place in self._places))
+        checks = await asyncio.gather(
+            *(check_place(calls, place, self._catalogued(place)) for place in self._places)
+        )
         line = f"{'; '.join(one.line for one in checks)}; only listed reads are sent"
         unread: list[str] = []
         for one in checks:
             unread += one.unread
         return Check(self.name, all(one.ok for one in checks), line, tuple(unread))
+
+    def _catalogued(self, place: AwsPlace) -> list[Resource]:
+        """All resources of the catalogue that may be in a place."""
+        resources = []
+        for name in self._services:
+            for one in resources_of(name, self._entry(name), self._places):
+                if one.place == place:
+                    resources.append(one)
+        return resources
 
     def _calls(self) -> AwsCalls:
         budget = ByteBudget("size of aws's answers", self.limits.max_bytes)
@@ -229,7 +269,7 @@ class AwsConnector:
         self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
     ) -> AwsEvidence:
         tasks = [one for one in resources if one.kind == "ecs"]
-        databases = [one for one in resources if one.kind == "database"]
+        databases = [one for one in resources if one.kind in EVENT_SOURCES]
         written: dict[Resource, tuple[str, ...]] = {}
         happened = [
             _part("logs", f"events of {one.name}", ecs_happenings(calls, one, scope, written))
@@ -289,6 +329,13 @@ class AwsConnector:
         return _together(parts)
 
 
+async def _metrics(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> AwsEvidence:
+    """Metrics of these resources, and of the dead-letter queues that they lead to."""
+    led_to = AwsEvidence()
+    dead = await dead_letter_queues(calls, resources, led_to)
+    return _together([led_to, await metrics_of(calls, [*resources, *dead], scope)])
+
+
 async def _part(kind: EvidenceKind, what: str, asked: Awaitable[AwsEvidence]) -> AwsEvidence:
     """The edge of one part: what it could not read is a gap, and the other parts stand."""
     try:
@@ -300,6 +347,13 @@ async def _part(kind: EvidenceKind, what: str, asked: Awaitable[AwsEvidence]) ->
     found = AwsEvidence()
     found.lacks(kind, what, problem)
     return found
+
+
+def _by_place(resources: Sequence[Resource]) -> Mapping[AwsPlace, list[Resource]]:
+    places: dict[AwsPlace, list[Resource]] = {}
+    for one in resources:
+        places.setdefault(one.place, []).append(one)
+    return places
 
 
 def _refuse_without_credentials(found: Collected) -> None:

@@ -15,10 +15,24 @@ from typing import Any
 from urllib.parse import quote
 
 from analysis.vocabulary import Window
+from connectors.aws.resource import Resource, ResourceKind
 
 _CONSOLES = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
 """Partitions with a console of their own, by how their regions begin."""
 _OTHER = "console.aws.amazon.com"
+_PAGES: Mapping[ResourceKind, str] = {
+    "queue": "sqs/v3/home?region={region}#/queues",
+    "dead_letter_queue": "sqs/v3/home?region={region}#/queues",
+    "table": "dynamodbv2/home?region={region}#table?name={name}&tab=monitoring",
+    "cache": "elasticache/home?region={region}#/events",
+    "scaling_group": ("ec2/home?region={region}#AutoScalingGroupDetails:id={name};view=activity"),
+    "instance": "ec2/home?region={region}#InstanceDetails:instanceId={name}",
+    "state_machine": "states/home?region={region}#/statemachines/view/{name}",
+    "db_cluster": (
+        "rds/home?region={region}#database:id={name};is-cluster=true;tab=logs-and-events"
+    ),
+    "eks": "eks/home?region={region}#/clusters/{name}",
+}
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.-]")
 _TWICE = str.maketrans({"~": "$257E", "(": "$2528", ")": "$2529", "'": "$2527"})
 
@@ -121,6 +135,18 @@ def database_link(region: str, database: str) -> str:
         f"{_base(region)}/rds/"
         f"home?region={region}#database:id={quote(database, safe='')};tab=logs-and-events"
     )
+
+
+def resource_link(resource: Resource) -> str:
+    """The page of a resource; of its service where it has none by its name."""
+    region = resource.place.region
+    path = _PAGES.get(resource.kind, "console/home?region={region}")
+    return f"{_base(region)}/{path.format(region=region, name=quote(resource.name, safe=''))}"
+
+
+def health_link(region: str) -> str:
+    """The open issues of AWS Health."""
+    return f"{_base(region)}/health/home?region={region}#/account/dashboard/open-issues"
 
 
 def console_time(at: datetime) -> str:

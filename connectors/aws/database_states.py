@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope
 from connectors.aws.calls import AwsCalls, objects
-from connectors.aws.console import database_link
+from connectors.aws.console import database_link, resource_link
 from connectors.aws.evidence import AwsEvidence, cut_note, moment, within, words
-from connectors.aws.resource import Resource
+from connectors.aws.resource import Resource, ResourceKind
+from connectors.aws.resource_states import resource_state
 from connectors.base import Item
 from connectors.collection_builder import full_window
 from connectors.evidence_rows import StateRow
@@ -25,21 +27,38 @@ from connectors.evidence_rows import StateRow
 MOST_EVENTS = 300
 LONGEST_BACK = timedelta(days=14)
 """RDS keeps events that long (RDS API reference, DescribeEvents)."""
-OF_STATUS: tuple[tuple[str, re.Pattern[str]], ...] = (
+FactPatterns = tuple[tuple[str, re.Pattern[str]], ...]
+
+
+@dataclass(frozen=True)
+class EventSource:
+    """Who tells of a resource: service, type of source, name for humans."""
+
+    service: str
+    type: str
+    name: str
+
+
+EVENT_SOURCES: Mapping[ResourceKind, EventSource] = {
+    "database": EventSource("rds", "db-instance", "RDS"),
+    "db_cluster": EventSource("rds", "db-cluster", "RDS"),
+    "cache": EventSource("elasticache", "cache-cluster", "ElastiCache"),
+}
+OF_STATUS: FactPatterns = (
     ("database_storage_full", re.compile(r"storage-full|storage-low")),
-    ("database_restarted", re.compile(r"rebooting|starting")),
+    ("database_restarted", re.compile(r"rebooting(?:-cluster-nodes)?|starting")),
     ("database_access_changed", re.compile(r"resetting-master-credentials")),
     ("database_in_maintenance", re.compile(r"maintenance|upgrading|storage-config-upgrade")),
     (
         "database_unavailable",
         re.compile(
-            r"stopped|stopping|failed|deleting|inaccessible-encryption-credentials\S{0,20}"
+            r"stopped|stopping|failed|deleting|deleted|restore-failed|inaccessible-encryption-credentials\S{0,20}"
             r"|incompatible-\S{1,30}|insufficient-capacity|\S{0,10}restore-error"
         ),
     ),
 )
 """A status that none of these matches serves requests, or is of an instance that is new."""
-OF_MESSAGE: tuple[tuple[str, re.Pattern[str]], ...] = (
+OF_MESSAGE: FactPatterns = (
     (
         "database_storage_full",
         re.compile(
@@ -87,6 +106,16 @@ OF_MESSAGE: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
 )
+OF_CACHE_MESSAGE: FactPatterns = (
+    ("database_failed_over", re.compile(r"(?i)failover .{0,200}complete|failover complete")),
+    ("database_unavailable", re.compile(r"(?i)cache cluster deleted|failed to (?:start|recover)")),
+    (
+        "database_restarted",
+        re.compile(r"(?i)cache node .{0,80}(?:restarted|recovering|reboot|replac)"),
+    ),
+)
+"""Messages of "Event notifications and Amazon SNS" and of DescribeEvents (ElastiCache user
+guide)."""
 PENDING = "pending-reboot"
 """Of a parameter group whose values wait for a restart (RDS API reference,
 DBParameterGroupStatus)."""
@@ -145,6 +174,53 @@ async def _cluster_events(
     found.items.append(Item("states", query, window, link, rows=count, cut=cut))
 
 
+async def cluster_states(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
+    """Facts of an Aurora cluster by its status; its events bring the others."""
+    answered = _Answered("rds", "DescribeDBClusters", "DBClusters", "Status")
+    return await _by_status(calls, resource, scope, answered, DBClusterIdentifier=resource.name)
+
+
+async def cache_states(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
+    """Facts of a cache by its status; its events bring the others."""
+    answered = _Answered(
+        "elasticache", "DescribeCacheClusters", "CacheClusters", "CacheClusterStatus"
+    )
+    return await _by_status(calls, resource, scope, answered, CacheClusterId=resource.name)
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """An operation, and where its answer has the status of a resource."""
+
+    service: str
+    operation: str
+    key: str
+    field: str
+
+
+async def _by_status(
+    calls: AwsCalls, resource: Resource, scope: Scope, answered: _Answered, **asked: str
+) -> AwsEvidence:
+    found = AwsEvidence()
+    query = f"{answered.operation} {resource.place} {resource.name}"
+    try:
+        answer = await calls.call(resource.place, answered.service, answered.operation, **asked)
+    except FaultlineError as error:
+        found.lacks("states", query, error)
+        return found
+    rows = []
+    for one in objects(answer.get(answered.key))[:1]:
+        status = words(one.get(answered.field), 60)
+        for fact, pattern in OF_STATUS:
+            if pattern.fullmatch(status.replace(" ", "-")):
+                field = answered.field
+                rows.append(_row(resource, fact, field, status, query, expected="available"))
+    found.add("states", rows)
+    window = full_window(scope)
+    found.items.append(Item("states", query, window, event_link(resource), rows=len(rows)))
+    return found
+
+
 def _of_instance(resource: Resource, instance: Mapping[str, Any], query: str) -> Iterator[StateRow]:
     status = words(instance.get("DBInstanceStatus"), 60)
     for fact, pattern in OF_STATUS:
@@ -171,14 +247,14 @@ def event_states(
     for event in events:
         at = moment(event.get("Date"))
         said = words(event.get("Message"), 300)
-        fact = _fact_of(said)
+        fact = _fact_of(said, OF_CACHE_MESSAGE if resource.kind == "cache" else OF_MESSAGE)
         if fact is not None and within(at, window):
             rows.append(_row(resource, fact, "events", said, query)._replace(since=at))
     return rows
 
 
-def _fact_of(message: str) -> str | None:
-    for fact, pattern in OF_MESSAGE:
+def _fact_of(message: str, known: FactPatterns) -> str | None:
+    for fact, pattern in known:
         if pattern.search(message):
             return fact
     return None
@@ -193,15 +269,13 @@ def _row(
     *,
     expected: str | None = None,
 ) -> StateRow:
-    return StateRow(
-        kind="DBInstance",
-        name=resource.name,
-        fact=fact,
-        service=resource.service,
-        place=None,
-        field=field,
-        value=value or None,
-        expected=expected,
-        query=query,
-        link=database_link(resource.place.region, resource.name),
+    return resource_state(
+        resource, fact, field, value, query, expected=expected, link=event_link(resource)
     )
+
+
+def event_link(resource: Resource) -> str:
+    """Where the console shows events of a database or cache."""
+    if resource.kind == "database":
+        return database_link(resource.place.region, resource.name)
+    return resource_link(resource)

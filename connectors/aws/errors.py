@@ -47,12 +47,13 @@ NO_CREDENTIALS = (
 HAVE_EXPIRED = "the credentials have expired"
 ARE_NOT_ACCEPTED = "the credentials are not accepted"
 OF_CREDENTIALS = (NO_CREDENTIALS, HAVE_EXPIRED, ARE_NOT_ACCEPTED)
+UNSUPPORTED = frozenset({"SubscriptionRequiredException"})
+NEEDS_SUPPORT_PLAN = "AWS Health needs a paid support plan that includes its API"
 SKEWED = frozenset({"RequestTimeTooSkewed"})
 """Codes as in "Common errors" of each service's API reference."""
-_ACTION_OF = {operation: action for (_, operation), action in ACTIONS.items()}
 
 
-def refusal(operation: str, response: Mapping[str, Any]) -> ConnectorError:
+def refusal(service: str, operation: str, response: Mapping[str, Any]) -> ConnectorError:
     """The error for an answer that says no."""
     said = response.get("Error") or {}
     code = short(str(said.get("Code") or ""), 60)
@@ -60,7 +61,7 @@ def refusal(operation: str, response: Mapping[str, Any]) -> ConnectorError:
     return ConnectorError(
         VENDOR,
         operation,
-        _problem(operation, code, status, str(said.get("Message") or "")),
+        _problem(service, operation, code, status, str(said.get("Message") or "")),
         status=status,
         retryable=code in THROTTLED or status == 429 or (status or 0) >= 500,
     )
@@ -107,9 +108,11 @@ def _status(response: Mapping[str, Any]) -> int | None:
     return status if isinstance(status, int) else None
 
 
-def _problem(operation: str, code: str, status: int | None, message: str) -> str:
+def _problem(service: str, operation: str, code: str, status: int | None, message: str) -> str:
     if code in DENIED:
-        return f"not permitted: the credentials need {_ACTION_OF.get(operation, operation)}"
+        return f"not permitted: the credentials need {ACTIONS.get((service, operation), operation)}"
+    if code in UNSUPPORTED:
+        return NEEDS_SUPPORT_PLAN
     if code in EXPIRED:
         return HAVE_EXPIRED
     if code in NOT_ACCEPTED:

@@ -13,8 +13,13 @@ import msgspec
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope
 from connectors.aws.calls import AwsCalls, objects
-from connectors.aws.console import database_link, ecs_link
-from connectors.aws.database_states import LONGEST_BACK, event_states
+from connectors.aws.console import ecs_link
+from connectors.aws.database_states import (
+    EVENT_SOURCES,
+    LONGEST_BACK,
+    event_link,
+    event_states,
+)
 from connectors.aws.evidence import AwsEvidence, cut_note, moment, within, words
 from connectors.aws.logs import task_log_groups
 from connectors.aws.resource import Resource
@@ -124,27 +129,28 @@ async def _described_tasks(
 
 
 async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
-    """Events of a database: failovers and restarts as log lines, changes of its configuration as
-    changes."""
+    """Events of a database or cache: failovers and restarts as log lines, changes of its
+    configuration as changes."""
     found = AwsEvidence()
     window = full_window(scope)
-    query = f"DescribeEvents {resource.place} db-instance {resource.name}"
+    source = EVENT_SOURCES[resource.kind]
+    query = f"DescribeEvents {resource.place} {source.type} {resource.name}"
     try:
         page = await calls.pages(
             resource.place,
-            "rds",
+            source.service,
             "DescribeEvents",
             "Events",
             most=MOST_EVENTS,
             SourceIdentifier=resource.name,
-            SourceType="db-instance",
+            SourceType=source.type,
             StartTime=max(window.start, window.end - LONGEST_BACK),
             EndTime=window.end,
         )
     except FaultlineError as error:
         found.lacks("logs", query, error)
         return found
-    link = database_link(resource.place.region, resource.name)
+    link = event_link(resource)
     events = objects(page.entries)
     lines: list[LogRow] = []
     changes: list[ChangeRow] = []
@@ -156,7 +162,7 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
         kinds = categories if isinstance(categories, list) else []
         if at is None or not within(at, window) or not said:
             continue
-        lines.append(_log_row(at, resource, f"RDS {resource.name}: {said}", said))
+        lines.append(log_row(at, resource, f"{source.name} {resource.name}: {said}", said))
         if "configuration change" in kinds or "maintenance" in kinds:
             identity = f"{resource.name} {at.isoformat()}"
             changes.append(ChangeRow(at, resource.service, "config", identity, said, link=link))
@@ -179,7 +185,7 @@ def _event_row(resource: Resource, event: Mapping[str, Any]) -> LogRow | None:
     said = words(event.get("message"))
     if at is None or not said:
         return None
-    return _log_row(at, resource, f"ECS: {said}", said)
+    return log_row(at, resource, f"ECS: {said}", said)
 
 
 def _task_row(resource: Resource, task: Mapping[str, Any]) -> LogRow | None:
@@ -193,7 +199,7 @@ def _task_row(resource: Resource, task: Mapping[str, Any]) -> LogRow | None:
     # That is how ECS says that it scaled the service in.
     level = "info" if said.startswith("Scaling activity") else "error"
     message = f"ECS task stopped: {said}"
-    return LogRow(at, resource.service, message, level, None, _attributes(resource))
+    return LogRow(at, resource.service, message, level, None, attributes(resource))
 
 
 def _container_end(container: Mapping[str, Any]) -> str:
@@ -209,10 +215,12 @@ def _container_end(container: Mapping[str, Any]) -> str:
     return f"{said}: {reason}" if reason else said
 
 
-def _log_row(at: datetime, resource: Resource, message: str, said: str) -> LogRow:
+def log_row(at: datetime, resource: Resource, message: str, said: str) -> LogRow:
+    """A line of what AWS `said`; an error where its words tell of trouble."""
     level = "error" if _TROUBLE.search(said) and not _PLANNED.search(said) else "info"
-    return LogRow(at, resource.service, message, level, None, _attributes(resource))
+    return LogRow(at, resource.service, message, level, None, attributes(resource))
 
 
-def _attributes(resource: Resource) -> str:
+def attributes(resource: Resource) -> str:
+    """What a log line of AWS itself is about, as JSON."""
     return msgspec.json.encode({"resource": f"{resource.kind} {resource.name}"}).decode()

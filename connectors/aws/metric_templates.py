@@ -8,16 +8,16 @@ has a CPU as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connectors.aws.resource import Resource, ResourceKind
+from connectors.aws.resource_kinds import BY_KIND
 
 
 @dataclass(frozen=True)
 class AwsMetricTemplate:
     """A signal. With `over` it is the share of `metric` in that other metric, with `rate` it is per
-    second."""
+    second; with both, the share of a rate."""
 
     kind: ResourceKind
     signal: str
@@ -27,18 +27,13 @@ class AwsMetricTemplate:
     scale: float = 1.0
     rate: bool = False
     over: str | None = None
+    over_stat: str | None = None
+    """The statistic of that other metric, where it is not the same."""
     namespace: str | None = None
 
 
-NAMESPACES: Mapping[ResourceKind, str] = {
-    "ecs": "AWS/ECS",
-    "target_group": "AWS/ApplicationELB",
-    "lambda": "AWS/Lambda",
-    "database": "AWS/RDS",
-    "queue": "AWS/SQS",
-    "api": "AWS/ApiGateway",
-}
 INSIGHTS = "ECS/ContainerInsights"
+SCALING = "AWS/AutoScaling"
 TEMPLATES = (
     AwsMetricTemplate("target_group", "request_rate", "1/s", "RequestCount", "Sum", rate=True),
     AwsMetricTemplate(
@@ -97,6 +92,99 @@ TEMPLATES = (
     AwsMetricTemplate(
         "queue", "messages_sent_per_second", "1/s", "NumberOfMessagesSent", "Sum", rate=True
     ),
+    AwsMetricTemplate(
+        "queue", "messages_deleted_per_second", "1/s", "NumberOfMessagesDeleted", "Sum", rate=True
+    ),
+    AwsMetricTemplate(
+        "dead_letter_queue",
+        "dead_letter_queue_depth",
+        "count",
+        "ApproximateNumberOfMessagesVisible",
+        "Maximum",
+    ),
+    AwsMetricTemplate("table", "table_rejected_reads", "count", "ReadThrottleEvents", "Sum"),
+    AwsMetricTemplate("table", "table_rejected_writes", "count", "WriteThrottleEvents", "Sum"),
+    AwsMetricTemplate(
+        "table",
+        "table_read_saturation",
+        "ratio",
+        "ConsumedReadCapacityUnits",
+        "Sum",
+        rate=True,
+        over="ProvisionedReadCapacityUnits",
+        over_stat="Maximum",
+    ),
+    AwsMetricTemplate(
+        "table",
+        "table_write_saturation",
+        "ratio",
+        "ConsumedWriteCapacityUnits",
+        "Sum",
+        rate=True,
+        over="ProvisionedWriteCapacityUnits",
+        over_stat="Maximum",
+    ),
+    AwsMetricTemplate("cache", "cache_memory_removals", "count", "Evictions", "Sum"),
+    AwsMetricTemplate("cache", "cache_cpu_utilization", "percent", "CPUUtilization", "Maximum"),
+    AwsMetricTemplate(
+        "cache", "cache_engine_cpu_utilization", "percent", "EngineCPUUtilization", "Maximum"
+    ),
+    AwsMetricTemplate(
+        "cache", "cache_memory_utilization", "percent", "DatabaseMemoryUsagePercentage", "Maximum"
+    ),
+    AwsMetricTemplate("cache", "cache_connections", "count", "CurrConnections", "Maximum"),
+    AwsMetricTemplate("cache", "cache_replication_lag", "s", "ReplicationLag", "Maximum"),
+    AwsMetricTemplate("scaling_group", "cpu_utilization", "percent", "CPUUtilization", "Average"),
+    AwsMetricTemplate(
+        "scaling_group", "failed_status_checks", "count", "StatusCheckFailed", "Maximum"
+    ),
+    AwsMetricTemplate(
+        "scaling_group",
+        "ready_instances",
+        "count",
+        "GroupInServiceInstances",
+        "Minimum",
+        namespace=SCALING,
+    ),
+    AwsMetricTemplate("instance", "cpu_utilization", "percent", "CPUUtilization", "Average"),
+    AwsMetricTemplate("instance", "failed_status_checks", "count", "StatusCheckFailed", "Maximum"),
+    AwsMetricTemplate("instance", "cpu_credits_remaining", "count", "CPUCreditBalance", "Minimum"),
+    AwsMetricTemplate(
+        "stream",
+        "stream_iterator_lag",
+        "s",
+        "GetRecords.IteratorAgeMilliseconds",
+        "Maximum",
+        0.001,
+    ),
+    AwsMetricTemplate(
+        "stream", "stream_rejected_writes", "count", "WriteProvisionedThroughputExceeded", "Sum"
+    ),
+    AwsMetricTemplate(
+        "stream", "stream_rejected_reads", "count", "ReadProvisionedThroughputExceeded", "Sum"
+    ),
+    AwsMetricTemplate("state_machine", "failed_executions", "count", "ExecutionsFailed", "Sum"),
+    AwsMetricTemplate("state_machine", "executions_timeout", "count", "ExecutionsTimedOut", "Sum"),
+    AwsMetricTemplate("state_machine", "rejected_executions", "count", "ExecutionThrottled", "Sum"),
+    AwsMetricTemplate(
+        "state_machine", "executions_per_second", "1/s", "ExecutionsStarted", "Sum", rate=True
+    ),
+    AwsMetricTemplate(
+        "nat_gateway", "port_allocation_errors", "count", "ErrorPortAllocation", "Sum"
+    ),
+    AwsMetricTemplate("nat_gateway", "dropped_packets", "count", "PacketsDropCount", "Sum"),
+    AwsMetricTemplate(
+        "nat_gateway", "nat_connections", "count", "ActiveConnectionCount", "Maximum"
+    ),
+    AwsMetricTemplate(
+        "db_cluster", "database_cpu_utilization", "percent", "CPUUtilization", "Maximum"
+    ),
+    AwsMetricTemplate(
+        "db_cluster", "database_connections", "count", "DatabaseConnections", "Maximum"
+    ),
+    AwsMetricTemplate(
+        "db_cluster", "database_replica_lag", "s", "AuroraReplicaLag", "Maximum", 0.001
+    ),
 )
 """In order of preference: of two kinds of resource that have a signal, a service's signal is that
 of the first."""
@@ -110,22 +198,13 @@ _PLAIN_STATS = ("", "average", "sum")
 
 def dimensions(resource: Resource, load_balancer: str | None = None) -> dict[str, str]:
     """The dimensions of a resource's metrics."""
-    match resource.kind:
-        case "ecs":
-            return {"ClusterName": resource.cluster, "ServiceName": resource.short_name}
-        case "target_group":
-            return {
-                "TargetGroup": resource.name,
-                **({"LoadBalancer": load_balancer} if load_balancer else {}),
-            }
-        case "lambda":
-            return {"FunctionName": resource.name}
-        case "database":
-            return {"DBInstanceIdentifier": resource.name}
-        case "queue":
-            return {"QueueName": resource.name}
-        case "api":
-            return {"ApiId" if is_http_api(resource) else "ApiName": resource.name}
+    if resource.kind == "target_group" and load_balancer:
+        return {"TargetGroup": resource.name, "LoadBalancer": load_balancer}
+    if resource.kind == "api" and is_http_api(resource):
+        return {"ApiId": resource.name}
+    names = BY_KIND[resource.kind].dimensions
+    values = resource.name.split("/", 1) if len(names) > 1 else [resource.name]
+    return dict(zip(names, values, strict=True))
 
 
 def is_http_api(resource: Resource) -> bool:
@@ -142,27 +221,11 @@ def metric_name(resource: Resource, name: str) -> str:
     )
 
 
-def resource_names(given: Mapping[str, str]) -> tuple[ResourceKind, str] | None:
-    """The kind and name of the resource that an alarm's dimensions mean; None where they mean none
-    that is known."""
-    if given.get("ClusterName") and given.get("ServiceName"):
-        return "ecs", f"{given['ClusterName']}/{given['ServiceName']}"
-    named: tuple[tuple[str, ResourceKind], ...] = (
-        ("TargetGroup", "target_group"),
-        ("FunctionName", "lambda"),
-        ("DBInstanceIdentifier", "database"),
-        ("QueueName", "queue"),
-        ("ApiName", "api"),
-        ("ApiId", "api"),
-    )
-    return next(((kind, given[name]) for name, kind in named if given.get(name)), None)
-
-
 def signal_of(namespace: str, metric: str, stat: str) -> tuple[str, str | None, float]:
     """Signal, unit and scale of an alarm's metric: ours where there is one, else its own name in
     our style."""
     for one in TEMPLATES:
-        own = one.namespace or NAMESPACES[one.kind]
+        own = one.namespace or BY_KIND[one.kind].namespace
         if (
             (own, one.metric, one.stat.lower()) == (namespace, metric, stat.lower())
             and not one.rate

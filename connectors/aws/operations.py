@@ -2,8 +2,8 @@
 policy and pages.
 
 An operation is named as in AWS's API reference, `service` as boto3 names it. Operation and action
-differ in name for S3 alone (docs.aws.amazon.com/service-authorization, "Actions, resources, and
-condition keys").
+differ in name for S3 alone, and Step Functions' actions begin with `states`
+(docs.aws.amazon.com/service-authorization, "Actions, resources, and condition keys").
 """
 
 from __future__ import annotations
@@ -37,6 +37,22 @@ ACTIONS: Mapping[tuple[str, str], str] = {
     ("lambda", "ListVersionsByFunction"): "lambda:ListVersionsByFunction",
     ("rds", "DescribeEvents"): "rds:DescribeEvents",
     ("rds", "DescribeDBInstances"): "rds:DescribeDBInstances",
+    ("rds", "DescribeDBClusters"): "rds:DescribeDBClusters",
+    ("sqs", "GetQueueUrl"): "sqs:GetQueueUrl",
+    ("sqs", "GetQueueAttributes"): "sqs:GetQueueAttributes",
+    ("dynamodb", "DescribeTable"): "dynamodb:DescribeTable",
+    ("elasticache", "DescribeCacheClusters"): "elasticache:DescribeCacheClusters",
+    ("elasticache", "DescribeEvents"): "elasticache:DescribeEvents",
+    ("autoscaling", "DescribeScalingActivities"): "autoscaling:DescribeScalingActivities",
+    ("ec2", "DescribeInstanceStatus"): "ec2:DescribeInstanceStatus",
+    ("stepfunctions", "ListExecutions"): "states:ListExecutions",
+    ("stepfunctions", "DescribeExecution"): "states:DescribeExecution",
+    ("eks", "DescribeCluster"): "eks:DescribeCluster",
+    ("eks", "ListNodegroups"): "eks:ListNodegroups",
+    ("eks", "DescribeNodegroup"): "eks:DescribeNodegroup",
+    ("eks", "ListUpdates"): "eks:ListUpdates",
+    ("eks", "DescribeUpdate"): "eks:DescribeUpdate",
+    ("health", "DescribeEvents"): "health:DescribeEvents",
     ("cloudtrail", "LookupEvents"): "cloudtrail:LookupEvents",
     ("s3", "ListObjectsV2"): "s3:ListBucket",
     ("s3", "GetObject"): "s3:GetObject",

@@ -8,7 +8,24 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from connectors.aws.session import AwsPlace
 
-ResourceKind = Literal["ecs", "target_group", "lambda", "database", "queue", "api"]
+ResourceKind = Literal[
+    "ecs",
+    "target_group",
+    "lambda",
+    "database",
+    "queue",
+    "api",
+    "dead_letter_queue",
+    "table",
+    "cache",
+    "scaling_group",
+    "instance",
+    "stream",
+    "state_machine",
+    "nat_gateway",
+    "db_cluster",
+    "eks",
+]
 
 
 @dataclass(frozen=True)

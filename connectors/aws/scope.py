@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from analysis.vocabulary import Alert
 from connectors.aws.alarms import AlarmName
-from connectors.aws.resource import Resource, ResourceKind
+from connectors.aws.resource import Resource
+from connectors.aws.resource_kinds import NAMED_KINDS, catalogued_names
 from connectors.aws.session import AwsAccount, AwsPlace
 from connectors.base import Collected
 from connectors.shared_settings import ServiceAwsSettings
@@ -20,9 +21,11 @@ MOST_SERVICES = 6
 MOST_RESOURCES = 40
 MOST_PLACES = 8
 ANYWHERE = "anywhere"
-_NOT_THERE = re.compile(
-    r"no samples|no log group|no such|no load balancer|no deployment|NotFound|DoesNotExist"
+NOT_THERE = re.compile(
+    r"no samples|no log group|no such|no load balancer|no deployment"
+    r"|NotFound|DoesNotExist|NonExistent"
 )
+"""How it is said that a place does not have something."""
 _ALARM_ARN = re.compile(
     r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:(.{1,255})", re.DOTALL
 )
@@ -64,19 +67,11 @@ def resources_of(
     """The resources that the catalogue names for a service, in each place where they may be."""
     if entry is None:
         return []
-    named: tuple[tuple[ResourceKind, Sequence[str]], ...] = (
-        ("target_group", entry.target_groups),
-        ("api", entry.apis),
-        ("lambda", entry.lambdas),
-        ("ecs", entry.ecs),
-        ("database", entry.databases),
-        ("queue", entry.queues),
-    )
     possible = service_places(entry, places)
     resources = []
-    for kind, names in named:
-        for name in names:
-            resources += [Resource(kind, name, service, place) for place in possible]
+    for named in NAMED_KINDS:
+        for name in catalogued_names(entry, named):
+            resources += [Resource(named.kind, name, service, place) for place in possible]
     return resources
 
 
@@ -136,7 +131,7 @@ def without_found_elsewhere(found: Collected, places: Sequence[AwsPlace]) -> Col
 
     missing = []
     for gap in found.missing:
-        if not (_NOT_THERE.search(gap.reason) and is_elsewhere(gap.query)):
+        if not (NOT_THERE.search(gap.reason) and is_elsewhere(gap.query)):
             missing.append(gap)
     return replace(found, missing=tuple(missing))
 

@@ -148,7 +148,7 @@ class AwsSession:
         with _within(bounds):
             failed = True
             try:
-                with _said(operation):
+                with _said(operation, service):
                     answer = getattr(client, xform_name(operation))(**params)
                 failed = False
             except BudgetExceeded as over:
@@ -167,7 +167,7 @@ class AwsSession:
         with self._lock:
             known = self._clients.get((service, place))
             if known is None or known[0] is not keys:
-                with _said(f"{service} client"):
+                with _said(f"{service} client", service):
                     made = aws_client(
                         self._session(), service, place.region, self._endpoint_url, keys.options
                     )
@@ -246,7 +246,7 @@ def _within(bounds: Bounds) -> Iterator[None]:
 
 
 @contextmanager
-def _said(operation: str) -> Iterator[None]:
+def _said(operation: str, service: str) -> Iterator[None]:
     """Turn boto3's errors into ours."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
@@ -254,7 +254,7 @@ def _said(operation: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        refused = refusal(operation, error.response)
+        refused = refusal(service, operation, error.response)
         metadata: Mapping[str, Any] = error.response.get("ResponseMetadata") or {}
         headers: Mapping[str, Any] = metadata.get("HTTPHeaders") or {}
         if retryable(refused):

@@ -16,13 +16,11 @@ from connectors.aws.calls import AwsCalls, objects
 from connectors.aws.console import trail_event_link, trail_link
 from connectors.aws.evidence import AwsEvidence, changes_window, cut_note, moment, within, words
 from connectors.aws.resource import Resource
+from connectors.aws.resource_kinds import BY_KIND
 from connectors.base import Item
 
 MOST_RESOURCES = 8
 """Of one place: at two lookups a second, four seconds."""
-NAMED = ("ecs", "lambda", "database", "api")
-"""Resources that CloudTrail lists by the name they are known by; others it lists by ARN or not at
-all."""
 MOST_EVENTS = 100
 LATE = "CloudTrail lists events up to 15 minutes late"
 """CloudTrail user guide, "Viewing events with event history"."""
@@ -67,7 +65,7 @@ async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope)
     """Calls that wrote to these resources, all of one place."""
     found = AwsEvidence()
     window = changes_window(scope)
-    asked = list({one.short_name: one for one in resources if one.kind in NAMED}.values())
+    asked = list({one.short_name: one for one in resources if BY_KIND[one.kind].in_trail}.values())
     for resource in asked[:MOST_RESOURCES]:
         await _of_resource(calls, resource, window, found)
     if len(asked) > MOST_RESOURCES:

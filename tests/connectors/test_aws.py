@@ -19,6 +19,7 @@ from analysis.vocabulary import Alert, Link, Scope, Window
 from bot.settings import Settings
 from connectors.aws import CONNECTOR
 from connectors.aws import connector as aws
+from connectors.aws.errors import NEEDS_SUPPORT_PLAN
 from connectors.aws.operations import ACTIONS
 from connectors.base import Collected, Request, collect_one
 from connectors.limits import Limits
@@ -109,7 +110,10 @@ def test_what_is_missing_is_said(collected: Collected) -> None:
         reasons["DescribeLogGroups own/eu-west-1 /aws/lambda/checkout-mail"]
         == "no log group of that name"
     )
-    assert len(collected.missing) == 3
+    health = [gap.reason for gap in collected.missing if "Health" in gap.query]
+    assert len(health) == 1
+    assert NEEDS_SUPPORT_PLAN in health[0]
+    assert len(collected.missing) == 4
 
 
 def test_signals_have_canonical_names_and_units(collected: Collected) -> None:

@@ -321,7 +321,7 @@ def test_check_names_what_can_be_read_and_what_not(server: LocalServer) -> None:
     cloud.serve(server)
     good = check(server)
     assert good.ok
-    assert "metrics, alarms, logs, traces, changes can be read" in good.line
+    assert "metrics, alarms, logs, traces, changes, queues can be read" in good.line
     cloud.replies["LookupEvents"] = lambda _: said("AccessDeniedException")
     partly = check(server)
     assert partly.ok

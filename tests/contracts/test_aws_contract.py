@@ -162,6 +162,42 @@ def test_a_deployment_of_a_service_with_what_it_changed(cloud: str, tmp_path: Pa
     assert any("checkout:2" in title for title in titles), gaps(found)
 
 
+def test_queues_tables_and_caches_are_read(cloud: str, tmp_path: Path) -> None:
+    sqs = made_by(cloud, "sqs")
+    sqs.create_queue(QueueName="mails-dead")
+    policy = {"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:000000000000:mails-dead"}
+    redrive = json.dumps(policy | {"maxReceiveCount": 3})
+    sqs.create_queue(QueueName="mails", Attributes={"RedrivePolicy": redrive})
+    samples = [_depth(minute) for minute in range(1, 40)]
+    made_by(cloud, "cloudwatch").put_metric_data(Namespace="AWS/SQS", MetricData=samples)
+    made_by(cloud, "dynamodb").create_table(
+        TableName="carts",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        ProvisionedThroughput={"ReadCapacityUnits": 5, "WriteCapacityUnits": 5},
+    )
+    made_by(cloud, "elasticache").create_cache_cluster(
+        CacheClusterId="carts-001", Engine="memcached", NumCacheNodes=1
+    )
+    made_of = {"queues": ["mails"], "tables": ["carts"], "caches": ["carts-001"]}
+    found = collect(cloud, tmp_path, made_of)
+    facts = found.tables["states"].select("name", "fact").rows()
+    assert facts == [("mails-dead", "dead_letters")], gaps(found)
+    queries = [item.query for item in found.items if item.kind == "states"]
+    for operation in ("DescribeTable", "DescribeCacheClusters"):
+        assert any(query.startswith(operation) for query in queries), gaps(found)
+
+
+def _depth(minutes_ago: int) -> dict[str, Any]:
+    """Messages in a dead-letter queue, which come within ten minutes."""
+    return {
+        "MetricName": "ApproximateNumberOfMessagesVisible",
+        "Dimensions": [{"Name": "QueueName", "Value": "mails-dead"}],
+        "Timestamp": NOW - timedelta(minutes=minutes_ago),
+        "Value": 7.0 if minutes_ago <= 10 else 0.0,
+    }
+
+
 def test_a_role_of_another_account_is_assumed(cloud: str, tmp_path: Path) -> None:
     accounts = [
         {"name": "shop", "role_arn": "arn:aws:iam::000000000000:role/read", "external_id": "e1"}

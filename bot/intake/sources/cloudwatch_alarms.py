@@ -9,7 +9,7 @@ object, both in either case.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -33,8 +33,14 @@ from bot.intake.payload_fields import (
 from bot.intake.service_names import catalogued, mentioned
 from bot.settings import Settings
 from connectors.aws.console import alarm_link
-from connectors.aws.metric_templates import resource_names, signal_of
-from connectors.shared_settings import ServiceAwsSettings
+from connectors.aws.metric_templates import signal_of
+from connectors.aws.resource_kinds import (
+    BY_KIND,
+    KNOWN_BY_ID,
+    catalogued_names,
+    own_name,
+    resource_names,
+)
 
 SOURCE = "cloudwatch"
 EVENT = "CloudWatch Alarm State Change"
@@ -354,25 +360,15 @@ def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> 
     if resource is not None:
         kind, name = resource
         for service, entry in settings.services.items():
-            if entry.aws is not None and name in _names(entry.aws, kind):
+            if entry.aws is not None and name in catalogued_names(entry.aws, BY_KIND[kind]):
                 return service
     named = [dimensions[key] for key in SERVICE_DIMENSIONS if dimensions.get(key)]
     found = catalogued(settings, *named) or mentioned(settings, text)
     if found:
         return found
-    return resource[1].rpartition("/")[2] if resource else None
-
-
-def _names(entry: ServiceAwsSettings, kind: str) -> Sequence[str]:
-    names: Mapping[str, Sequence[str]] = {
-        "ecs": entry.ecs,
-        "target_group": entry.target_groups,
-        "lambda": entry.lambdas,
-        "database": entry.databases,
-        "queue": entry.queues,
-        "api": entry.apis,
-    }
-    return names[kind]
+    if resource is None or resource[0] in KNOWN_BY_ID:
+        return None
+    return own_name(resource[1])
 
 
 def _observed(reason: str) -> float | None:

@@ -78,6 +78,10 @@ class AwsStandIn:
 
     def _answer(self, asked: Asked) -> Reply:
         target = asked.headers.get("X-Amz-Target", "")
+        # RDS has an operation of the same name.
+        if target.startswith("AWSHealth"):
+            self.asked.append(("DescribeEvents", _json(asked.body)))
+            return Reply({"__type": "SubscriptionRequiredException"}, status=400)
         if target:
             return self._reply(target.rpartition(".")[2], _json(asked.body))
         form = {name: values[0] for name, values in parse_qs(asked.body.decode()).items()}
@@ -436,6 +440,12 @@ class AwsStandIn:
             f"<DBInstanceStatus>available</DBInstanceStatus>{waits}</DBInstance>"
         )
         return _xml("DescribeDBInstances", f"<DBInstances>{instance}</DBInstances>")
+
+    def _on_GetQueueUrl(self, params: Mapping[str, Any]) -> Body:
+        return {"QueueUrl": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{params['QueueName']}"}
+
+    def _on_GetQueueAttributes(self, _: Mapping[str, Any]) -> Body:
+        return {}
 
     def _on_LookupEvents(self, params: Mapping[str, Any]) -> Body:
         wanted = (params.get("LookupAttributes") or [{}])[0].get("AttributeValue")
