@@ -114,7 +114,8 @@ def test_spans_and_who_calls_whom(tmp_path: Path) -> None:
     spans = {row["service"]: row for row in found.tables["spans"].to_dicts()}
     assert spans["checkout"]["status"] == "error"
     assert spans["payments"]["parent_id"] == "a" * 16
-    assert found.tables["topology"].rows() == [("checkout", "payments")]
+    calls = found.tables["topology"].select("caller", "callee", "source").rows()
+    assert calls == [("checkout", "payments", "jaeger")]
 
 
 def test_change_events_of_services_in_scope(tmp_path: Path) -> None:
