@@ -6,11 +6,12 @@ as matrices of similar length, so the cost is a few numpy passes however many se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from analysis.case.alert_place import lies_elsewhere, place_of
 from analysis.case.folder import Case
@@ -56,11 +57,9 @@ def metric_shifts(case: Case) -> list[Finding]:
     evidence, alerting = case.evidence_ids("metrics"), (case.alert.service, case.alert.signal)
     found: dict[tuple[str, str], Finding] = {}
     place = place_of(case.alert)
+    split = _split(case)
     for block in blocks_of(case):
-        for finding in _shifts_of(compare(block), alerting, evidence):
-            # Trouble in another cluster is told by comparing the two, and is not this alert's.
-            if lies_elsewhere(labels_of(finding.series.get("labels", "")), place):
-                continue
+        for finding in _shifts_of(compare(block), alerting, evidence, split, place):
             key = (finding.subject, finding.signal or "")
             if key not in found or _tells_more(finding, found[key]):
                 found[key] = finding
@@ -77,13 +76,31 @@ def _tells_more(one: Finding, other: Finding) -> bool:
     return one.strength > other.strength
 
 
+def _split(case: Case) -> frozenset[tuple[str, str]]:
+    """The signals of services that have several series: of parts, or of a part and the whole."""
+    labels = pl.col("labels").fill_null("").n_unique()
+    counts = case.metrics.group_by("service", "signal").agg(labels)
+    split = counts.filter(pl.col("labels") > 1)
+    return frozenset(split.select("service", "signal").iter_rows())
+
+
 def _shifts_of(
-    compared: SeriesComparison, alerting: tuple[str | None, ...], evidence: tuple[str, ...]
+    compared: SeriesComparison,
+    alerting: tuple[str | None, ...],
+    evidence: tuple[str, ...],
+    split: frozenset[tuple[str, str]],
+    place: Mapping[str, str],
 ) -> Iterator[Finding]:
     large = (compared.sigmas >= MIN_SIGMAS) & (compared.relative >= MIN_RELATIVE)
     reported = compared.departed & large & ~compared.seen_before
     for row in np.flatnonzero(reported):
-        yield _finding(compared, int(row), alerting, evidence)
+        service, signal, _, labels = compared.keys.row(int(row))
+        known = labels_of(labels) if labels else {}
+        # Trouble in another cluster is another alert's; comparing the two tells of it.
+        if lies_elsewhere(known, place):
+            continue
+        parts = parts_of(known) if (service, signal) in split else {}
+        yield _finding(compared, int(row), alerting, evidence, parts)
 
 
 def _strength(compared: SeriesComparison, row: int, *, vouched: bool) -> float:
@@ -159,9 +176,9 @@ def _finding(
     row: int,
     alerting: tuple[str | None, ...],
     evidence: tuple[str, ...],
+    parts: Mapping[str, str],
 ) -> Finding:
     service, signal, unit, labels = compared.keys.row(row)
-    parts = parts_of(labels_of(labels)) if labels else {}
     part = " ".join(next(iter(parts.items()), ()))
     series = {"table": "metrics", "service": service, "signal": signal}
     if part:

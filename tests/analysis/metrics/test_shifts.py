@@ -33,11 +33,19 @@ def of_part(rows: list[dict[str, object]], **labels: str) -> list[dict[str, obje
 
 def test_a_part_is_told_of_where_the_whole_stays_as_it_was(tmp_path: Path) -> None:
     pod = of_part(series("api", "latency_ms", 100, 400, onset=7), pod="api-1")
-    (found,) = metric_shifts(write_case(tmp_path, metrics=pod))
+    other = of_part(series("api", "latency_ms", 100, 100, onset=7), pod="api-2")
+    (found,) = metric_shifts(write_case(tmp_path, metrics=[*pod, *other]))
     assert found.sentence == "api latency_ms in pod api-1 rose from 100 to 400 (4x)."
     whole = series("api", "latency_ms", 100, 130, onset=7)
     (found,) = metric_shifts(write_case(tmp_path, metrics=[*pod, *whole]))
     assert found.sentence.startswith("api latency_ms rose from 100 to 130")
+
+
+def test_where_a_series_is_the_only_one_it_is_no_part(tmp_path: Path) -> None:
+    rows = of_part(series("api/rank 2", "latency_ms", 100, 400, onset=7), host="trainer-0")
+    (found,) = metric_shifts(write_case(tmp_path, metrics=rows))
+    assert found.sentence == "api/rank 2 latency_ms rose from 100 to 400 (4x)."
+    assert "labels" not in found.series
 
 
 def test_another_cluster_than_the_alerts_is_not_told_of(tmp_path: Path) -> None:
