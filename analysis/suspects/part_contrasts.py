@@ -20,7 +20,7 @@ LEAST_GAP = 0.3
 """How much worse, in shares of the case's loudest series, the best of the worse parts is than the
 worst of the others."""
 AS_CLEAR = 0.8
-"""A kind of part that is told apart by so much of the clearest one's gap is as good as that."""
+"""A kind of part whose gap is at least this share of the widest one's is as clear as that one."""
 MOST_NAMED = 3
 
 _ORDER = {kind: place for place, kind in enumerate(PART_LABELS)}
@@ -89,7 +89,7 @@ def _contrast(service: str, kind: str, series: Sequence[SeriesOfPart]) -> PartCo
 
 
 def _clearest(found: Sequence[PartContrast]) -> PartContrast:
-    """The most telling of those that are told apart clearly: few parts, of the first kind."""
+    """Of the kinds whose gap is wide, the one with the fewest worse parts; then the first kind."""
     clear = max(one.gap for one in found) * AS_CLEAR
     as_clear = [one for one in found if one.gap >= clear]
     return min(as_clear, key=lambda one: (len(one.worse), _ORDER[one.kind], -one.gap))

@@ -88,8 +88,8 @@ def print_topology(settings: Settings, service: str | None, *, json_: bool) -> N
 def listed_calls(
     configured: Iterable[tuple[str, str]], learned: Iterable[LearnedCall]
 ) -> list[ListedCall]:
-    """Each pair once in each place, by name. The settings hold in every place, so a pair of theirs
-    that was learned in one is told with that place alone."""
+    """Each pair once in each place, by name. The settings hold in every place, so a configured
+    pair that was also learned in one place is listed with that place alone."""
     found: dict[tuple[object, ...], ListedCall] = {}
     for one in learned:
         key = (one.caller, one.callee, *sorted(one.place.items()))

@@ -276,8 +276,8 @@ class Replies:
         )
 
     async def _latest(self, question: Question) -> list[StoredInvestigation]:
-        """The newest investigations; of several workspaces those that the question's is told of,
-        lest the others' push them out."""
+        """The newest investigations; with several workspaces, those posted to the question's, so
+        that the others' do not push them out."""
         settings, seen = self._context.settings, self._visibility.seen(question)
         workspace = settings.instance_of("slack")
         if len(settings.instances("slack")) < 2:

@@ -118,7 +118,7 @@ class ClickContext:
         return named_id(self.workspace, channel), thread
 
     def latest(self, most: int, seen: Visibility = ALL) -> list[StoredInvestigation]:
-        """The newest investigations; of several workspaces those that this one is told of."""
+        """The newest investigations; with several workspaces, those posted to this one."""
         if not self.has_others:
             return self.store.latest(most, seen)
         told = Conversations(self.store.engine).in_workspace(

@@ -231,7 +231,7 @@ class SlackReplies:
                 await self._digest(SlackPlace(digest.channel), key, investigations)
             # Else its channel is one of another target, by which its quiet hours went.
             return
-        # Quiet hours go by the channel of one workspace; in another they are told in its own.
+        # Quiet hours follow one workspace's channel; this workspace has channels of its own.
         channels: defaultdict[SlackPlace, list[StoredInvestigation]] = defaultdict(list)
         for one in investigations:
             place = place_for(one, self._settings)
