@@ -249,6 +249,30 @@ def test_an_alert_that_names_nothing_needs_a_surer_cause(
     assert names_it is (verdict is Verdict.INSUFFICIENT_EVIDENCE)
 
 
+@pytest.mark.parametrize(
+    ("subject", "strength", "verdict"),
+    [
+        ("api", 0.6, Verdict.INSUFFICIENT_EVIDENCE),
+        ("api", 0.7, Verdict.CAUSE_FOUND),
+        ("web", 0.7, Verdict.CAUSE_FOUND),
+        ("mail", 0.7, Verdict.INSUFFICIENT_EVIDENCE),
+    ],
+)
+def test_where_an_alert_names_nothing_a_moved_metric_needs_requests_that_show_it(
+    tmp_path: Path, subject: str, strength: float, verdict: Verdict
+) -> None:
+    rows = series("api", "memory_bytes", 1e6, 4e6)
+    alert = {"title": "user-facing errors above objective"}
+    case = write_case(tmp_path, alert=alert, metrics=rows, topology=CALLS)
+    findings = findings_of(case)
+    memory = findings[0].id
+    felt = moved(subject=subject, strength=strength).model_copy(update={"id": "F9"})
+    cause = CAUSE.model_copy(update={"subject": "api", "confidence": 0.9, "findings": (memory,)})
+    gate = AlertGate(GateState.UNKNOWN, names_nothing=True)
+    state = alert_state(case, findings)
+    assert conclude(case, [cause], [*findings, felt], state, 0.9, gate).verdict is verdict
+
+
 STAYED = AlertState(known=True, findings=(), persisting=(), recovered_symptoms=())
 
 
