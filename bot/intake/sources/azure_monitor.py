@@ -9,7 +9,6 @@ duplicate.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,8 +38,10 @@ from bot.intake.payload_fields import (
     Table,
     Text,
     When,
+    digest_of,
     filled,
     json_object,
+    number_in,
     one_line,
 )
 from bot.intake.request_body import Refused
@@ -189,7 +190,7 @@ def read_azure_alert(body: bytes, settings: Settings, *, now: datetime) -> Arriv
     if old is not None:
         return old
     alert = _alert(told, settings, now, is_resolved=is_resolved)
-    identity = _digest(essentials.alertId, alert.status, str(at))
+    identity = digest_of(essentials.alertId, alert.status, str(at))
     return Arrival(alert, Delivery(SOURCE, identity, at, essentials.alertId), ReplyTo())
 
 
@@ -236,7 +237,7 @@ def _labels(told: AzureNotification) -> dict[str, str]:
         "monitoring_service": essentials.monitoringService,
         "resource_id": target,
         # The same series of the same rule is the same alert; each firing has an id of its own.
-        "fingerprint": _digest(
+        "fingerprint": digest_of(
             essentials.alertRule.casefold(),
             *sorted(one.casefold() for one in essentials.alertTargetIDs),
             *(f"{name}={value}" for name, value in sorted(told.dimensions.items())),
@@ -269,17 +270,10 @@ def _query(told: AzureNotification) -> AlertQuery | None:
         namespace=first.metricNamespace or None,
         statistic=first.timeAggregation or None,
         comparison=COMPARISONS.get(first.operator),
-        threshold=_number(first.threshold),
+        threshold=number_in(first.threshold),
         window_s=_seconds(told.data.alertContext.condition.windowSize),
         dimensions=told.dimensions,
     )
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text) if len(text) <= 40 else None
-    except ValueError:
-        return None
 
 
 def _seconds(text: str) -> float | None:
@@ -289,10 +283,6 @@ def _seconds(text: str) -> float | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds) or None
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
 
 def _entra_or_token(source: WebhookSource, settings: Settings) -> Receive:

@@ -169,6 +169,15 @@ def test_fields_of_another_type_cost_the_field_and_not_the_alert() -> None:
     assert found.query is None
 
 
+@pytest.mark.parametrize("threshold", ["NaN", "Infinity", "1e400", "-1e308", "high"])
+def test_a_threshold_that_is_no_number_costs_the_threshold(threshold: str) -> None:
+    given = notification()
+    given["data"]["alertContext"]["condition"]["allOf"][0]["threshold"] = threshold
+    query = arrival(given).alert.query
+    assert query is not None
+    assert query.threshold is None
+
+
 def test_over_http_the_token_stands_in_the_address(sqlite_store: Store) -> None:
     fresh = notification(firedDateTime=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     with serving(KNOWN, store_accept(sqlite_store)) as base:
