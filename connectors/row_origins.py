@@ -7,7 +7,7 @@ number its rows, an item remembers them (`Item.holding`), and they are found aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -23,22 +23,30 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def with_origins(
-    table: pl.DataFrame, name: str, brought: Iterable[tuple[int, Rows]]
+    table: pl.DataFrame, name: str, brought: Sequence[tuple[int, Rows]]
 ) -> pl.DataFrame:
     """The table of that name with the column `evidence`: the place of the first item that a row
     came with, as text; null where no item holds it. `brought` are the items' places and rows."""
-    key = KEYS[name]
     table = table.drop(ORIGIN, strict=False)
+    if not brought or not set(KEYS[name]) <= set(table.columns):
+        return table
+    try:
+        return table.with_columns(_origins(table, name, brought))
+    except (pl.exceptions.PolarsError, ValueError, TypeError, IndexError, OverflowError):
+        # A connector of another package may hold what is no row: that costs the citations alone.
+        return table
+
+
+def _origins(table: pl.DataFrame, name: str, brought: Sequence[tuple[int, Rows]]) -> pl.Series:
+    key = KEYS[name]
     held = []
     for place, rows in brought:
         held.append(_keys_of(rows, name).with_columns(pl.lit(str(place)).alias(ORIGIN)))
-    if not held or not set(key) <= set(table.columns):
-        return table
     first = pl.concat(held).unique(key, keep="first", maintain_order=True)
     found = _keys_of(table, name).join(
         first, on=key, how="left", nulls_equal=True, maintain_order="left"
     )
-    return table.with_columns(found[ORIGIN])
+    return found[ORIGIN]
 
 
 def _keys_of(rows: Rows, name: str) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from analysis.case.folder import Case, read_case
 from analysis.case.tables import SCHEMAS
@@ -76,6 +77,14 @@ def test_a_line_names_the_first_query_that_brought_it(tmp_path: Path) -> None:
     case = assembled(tmp_path, loki=for_storage(first), datadog=for_storage(second))
     named = dict(case.logs.select("message", "evidence").iter_rows())
     assert named == {"line 0": "E1", "line 1": "E1", "line 2": "E2", "line 9": None}
+
+
+@pytest.mark.parametrize("held", [[("just", 1)], [(object(), {}, [1])], [(1, 2, 3), ("a",)]])
+def test_what_an_item_holds_that_is_no_row_costs_its_citations_alone(held: list[Any]) -> None:
+    lines = table("logs", logged("cart", "line 0"))
+    item = Item("logs", "all").bringing("logs", held)
+    stored = for_storage(Collected({"logs": lines}, (item,))).tables["logs"]
+    assert stored["message"].to_list() == ["line 0"]
 
 
 def test_container_lines_count_only_where_no_other_source_brought_them(tmp_path: Path) -> None:
