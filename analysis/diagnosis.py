@@ -59,7 +59,7 @@ def established(case: Case) -> Established:
     seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
     facts += part_contrasts([*seen.own, *seen.parts], case.evidence_ids("metrics"))
-    facts = citing_own_rows(facts, case.evidence)
+    facts = citing_own_rows(facts, case)
     alert = case.alert.model_copy(update={"service": seen.alerting})
     known = measured(case)
     suspects = rank_suspects(weigh_suspects(facts, seen.graph, alert, known), seen, facts)
@@ -73,7 +73,7 @@ def diagnose(case: Case) -> Diagnosis:
     seen, topology = facts.seen, facts.seen.graph
     reasons = no_change_reasons(case, topology, shifts=facts.findings)
     changes = nearby_changes(case, facts.suspects, topology, reasons)
-    changes = citing_own_rows([*changes, *reasons], case.evidence)
+    changes = citing_own_rows([*changes, *reasons], case)
     findings = number_findings([*facts.findings, *changes])
 
     weighed = weigh_suspects(findings, topology, facts.alert, facts.known)

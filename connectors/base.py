@@ -7,10 +7,10 @@ masking of secrets, and the one broad `except` that turns a failure into a recor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
 
@@ -20,6 +20,7 @@ from analysis.secrets.redaction import mask_column, masked
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.limits import Limits
 from connectors.rate_limiter import collecting
+from connectors.row_origins import KEYS, Rows, with_origins
 
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "logs": ("message", "attributes"),
@@ -68,10 +69,13 @@ class Item:
     """Which signals its rows hold; None where that is not told."""
     changes: tuple[str, ...] | None = None
     """The ids of the changes that its rows are; None where that is not told."""
+    own_rows: Mapping[str, Rows] = field(default_factory=dict, repr=False, compare=False)
+    """Its log lines and spans by table, until the tables say which item each row came with."""
 
-    def holding(self, rows: pl.DataFrame | Iterable[Sequence[Any]]) -> Item:
+    def holding(self, rows: Rows) -> Item:
         """The same item, which says whose rows, which signals and which changes it brought, so
-        that a finding cites the query of its own. Rows are in the order of their table's columns.
+        that a finding cites the query of its own; of log lines and spans each row knows its item.
+        Rows are in the order of their table's columns.
         """
         columns = list(SCHEMAS[self.kind].columns)
         frame = rows if isinstance(rows, pl.DataFrame) else None
@@ -83,11 +87,18 @@ class Item:
             values = frame[name].unique() if frame is not None else {row[place] for row in rows}
             found[name] = tuple(sorted(value for value in values if value is not None))
         return replace(
-            self,
+            self.bringing(self.kind, rows),
             services=found.get("service"),
             signals=found.get("signal"),
             changes=found.get("id"),
         )
+
+    def bringing(self, table: str, rows: Rows) -> Item:
+        """The same item, from which rows of that table come: of log lines and spans each row knows
+        its item, also where that is of another kind."""
+        if table not in KEYS:
+            return self
+        return replace(self, own_rows={**self.own_rows, table: rows})
 
 
 @dataclass(frozen=True)
@@ -170,7 +181,7 @@ async def collect_one(connector: Connector, request: Request) -> Collected:
     except Exception as error:  # noqa: BLE001  the edge of a connector step: recorded as a gap
         return _nothing(connector, f"internal error ({type(error).__name__})")
     # Masking reads every line of every table, which would hold up the event loop.
-    return await asyncio.to_thread(_without_secrets, _within_limits(collected, limits))
+    return await asyncio.to_thread(for_storage, _within_limits(collected, limits))
 
 
 def _nothing(connector: Connector, reason: str) -> Collected:
@@ -191,16 +202,27 @@ def _within_limits(collected: Collected, limits: Limits) -> Collected:
     return Collected(tables, collected.items, tuple(missing))
 
 
-def _without_secrets(collected: Collected) -> Collected:
-    """Logs, diffs, attributes and details with the secrets that they hold masked, for storage."""
+def for_storage(collected: Collected) -> Collected:
+    """Log lines and spans with the items they came with; logs, diffs, attributes and details with
+    the secrets that they hold masked."""
     tables: dict[str, pl.DataFrame] = {}
     for name, table in collected.tables.items():
-        tables[name] = _masked(table, TEXTS.get(name, ()))
+        # Lines are found again by what they say, so before anything in them is masked.
+        told = _with_items(table, name, collected.items) if name in KEYS else table
+        tables[name] = _masked(told, TEXTS.get(name, ()))
     items: list[Item] = []
     for item in collected.items:
         details = {key: masked(text) for key, text in item.details.items()}
-        items.append(replace(item, details=details))
+        items.append(replace(item, details=details, own_rows={}))
     return Collected(tables, tuple(items), collected.missing)
+
+
+def _with_items(table: pl.DataFrame, name: str, items: Sequence[Item]) -> pl.DataFrame:
+    brought = []
+    for place, item in enumerate(items):
+        if name in item.own_rows:
+            brought.append((place, item.own_rows[name]))
+    return with_origins(table, name, brought)
 
 
 def _masked(table: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:

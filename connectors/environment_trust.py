@@ -1,7 +1,7 @@
 """The authorities and proxies that the environment names, for clients that do not look themselves.
 
 httpx and aiohttp read `SSL_CERT_FILE` as OpenSSL does; requests, urllib3 and botocore do not.
-Datadog's client reads no proxy either.
+Datadog's client reads no proxy either, and Slack's no `NO_PROXY`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def proxy_of_environment(url: str) -> str | None:
     if proxy_bypass(parts.hostname or ""):
         return None
     proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
+    scheme = {"wss": "https", "ws": "http"}.get(parts.scheme, parts.scheme)
+    found = proxies.get(scheme) or proxies.get("all")
     if found and "://" not in found:
         found = f"http://{found}"
     return found

@@ -51,6 +51,7 @@ class ReadOnlyHttp:
         retries: Retries = RETRIES,
         verify: ssl.SSLContext | bool = True,
         access: ServerAccess = ANYONE,
+        proxy: str | None = None,
     ) -> None:
         self.vendor = vendor
         self.base_url = plain_url(base_url, vendor)
@@ -60,6 +61,7 @@ class ReadOnlyHttp:
         self._timeouts = timeouts
         self._retries = retries
         self._verify = verify
+        self._proxy = proxy
 
     @asynccontextmanager
     async def open(self, deadline: Deadline | None = None) -> AsyncIterator[HttpSession]:
@@ -87,6 +89,7 @@ class ReadOnlyHttp:
             verify=verify,
             quota=self.quota,
             auth=self._access.auth,
+            proxy=self._proxy,
         ) as client:
             yield client
 

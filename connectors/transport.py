@@ -243,17 +243,23 @@ def plain_client(
     verify: ssl.SSLContext | bool = True,
     timeouts: Timeouts = TIMEOUTS,
     use_proxies: bool = True,
+    proxy: str | None = None,
 ) -> httpx.AsyncClient:
     """The connections below every request of a connector. It follows no redirect.
 
     For a vendor's API take `open_client`, which adds the limits. `use_proxies` is whether the
-    environment's proxies are used.
+    environment's proxies are used; a `proxy` is used instead of them, also for hosts of
+    `NO_PROXY`.
     """
     timeout = httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s)
     if verify is True:
         verify = _public_trust(use_proxies)
     return httpx.AsyncClient(
-        verify=verify, timeout=timeout, trust_env=use_proxies, follow_redirects=False
+        verify=verify,
+        timeout=timeout,
+        trust_env=use_proxies,
+        proxy=proxy,
+        follow_redirects=False,
     )
 
 
@@ -287,6 +293,7 @@ async def open_client(
     quota: Quota | None = None,
     auth: httpx.Auth | None = None,
     use_proxies: bool = True,
+    proxy: str | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client for one collection, with connections of its own. The only way to open one.
 
@@ -294,7 +301,7 @@ async def open_client(
     """
     timeout = httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s)
     transport = VendorTransport(
-        ClientTransport(plain_client(verify=verify, use_proxies=use_proxies)),
+        ClientTransport(plain_client(verify=verify, use_proxies=use_proxies, proxy=proxy)),
         rate_limiter_of(vendor, server, limits),
         deadline,
         budget or ByteBudget(f"size of {vendor}'s answers", limits.max_bytes),

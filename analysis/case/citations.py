@@ -2,36 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.tables import ORIGIN
 from analysis.vocabulary import Evidence, Finding
 
+_Rows = tuple[str, str | None, str | None]
+"""Table, service, and of spans the operation; None for all operations."""
 
-def citing_own_rows(findings: Iterable[Finding], evidence: Iterable[Evidence]) -> list[Finding]:
+
+def citing_own_rows(findings: Iterable[Finding], case: Case) -> list[Finding]:
     """Each finding with those of its citations that may hold the rows it is about, by the service
-    and the signal of its series, or by the change; with all of them where none may, and where it
-    has no series.
+    and the signal of its series, by the change, and by what its log lines and spans say of where
+    they are from; with all of them where none may, and where it has no series.
 
-    `evidence` is every item of the case.
+    What reaches into the incident comes first, because an answer links to the first.
     """
-    items = {item.id: item for item in evidence}
-    return [_citing_own_rows(finding, items) for finding in findings]
+    citations: _Citations | None = case.derived.get("citations")
+    if citations is None:
+        citations = _citations_of(case)
+        case.derived["citations"] = citations
+    return [citations.own(finding) for finding in findings]
 
 
-def _citing_own_rows(finding: Finding, evidence: Mapping[str, Evidence]) -> Finding:
-    about = finding.series
-    service, signal = about.get("service"), about.get("signal")
-    change = about.get("id") if about.get("table") == "changes" else None
-    if service is None and signal is None and change is None:
-        return finding
-    own = []
-    for item_id in finding.evidence:
-        item = evidence.get(item_id)
+@dataclass
+class _Citations:
+    """The items of a case, and which of them brought whose log lines and spans."""
+
+    items: Mapping[str, Evidence]
+    places: Mapping[str, int]
+    """Where each item stands among the others, those of the baseline alone behind them."""
+    origins: dict[_Rows, set[str | None]] = field(default_factory=dict)
+    """None stands for rows that do not say where they are from."""
+
+    def own(self, finding: Finding) -> Finding:
+        """The finding with the citations of its own rows."""
+        about = finding.series
+        if not {"service", "signal"} & set(about) and about.get("table") != "changes":
+            return finding
+        # Rows of a folder that somebody wrote may name items that are not there.
+        known = [one for one in finding.evidence if one in self.items]
+        own = [one for one in known if self._may_hold(self.items[one], about)]
+        if not any(self.items[one].kind == about.get("table") for one in own):
+            own = known
+        own.sort(key=lambda one: self.places.get(one, 0))
+        return finding.model_copy(update={"evidence": tuple(own)})
+
+    def _may_hold(self, item: Evidence, about: Mapping[str, str]) -> bool:
         # Only rows of the table that a chart of the finding shows have these names.
-        is_own_kind = item is not None and item.kind == about.get("table")
-        if item is None or not is_own_kind or item.may_show(service, signal, change):
-            own.append(item_id)
-    shown = [evidence[one] for one in own if one in evidence]
-    if not any(item.kind == about.get("table") for item in shown):
-        return finding
-    return finding.model_copy(update={"evidence": tuple(own)})
+        if item.kind != about.get("table"):
+            return True
+        service = about.get("service")
+        own = self.origins.get((item.kind, service, about.get("operation")))
+        if own:
+            # A row that several queries brought is that of the first.
+            return item.id in own or (None in own and item.services is None)
+        change = about.get("id") if item.kind == "changes" else None
+        return item.may_show(service, about.get("signal"), change)
+
+
+def _citations_of(case: Case) -> _Citations:
+    since = case.scope.incident.start
+    places: dict[str, int] = {}
+    for number, item in enumerate(case.evidence):
+        is_before = item.window is not None and item.window.end <= since
+        places[item.id] = number + len(case.evidence) * is_before
+    citations = _Citations({item.id: item for item in case.evidence}, places)
+    for table, by in (("logs", ["service"]), ("spans", ["service", "operation"])):
+        # Of a single item there is nothing to choose.
+        if len(case.evidence_ids(table)) > 1:
+            _add_rows(citations.origins, table, getattr(case, table), by)
+    return citations
+
+
+def _add_rows(
+    origins: dict[_Rows, set[str | None]], table: str, rows: pl.DataFrame, by: Sequence[str]
+) -> None:
+    if rows[ORIGIN].null_count() == rows.height:
+        return
+    for service, *operation, item_id in rows.select(*by, ORIGIN).unique().iter_rows():
+        origins.setdefault((table, service, None), set()).add(item_id)
+        for name in operation:
+            origins.setdefault((table, service, name), set()).add(item_id)

@@ -66,13 +66,13 @@ class Case:
 
     @cached_property
     def logs(self) -> pl.DataFrame:
-        """time, service, message; level, trace_id, attributes."""
+        """time, service, message; level, trace_id, attributes, evidence."""
         return self._read("logs").rows
 
     @cached_property
     def spans(self) -> pl.DataFrame:
         """trace_id, span_id, parent_id, service, operation, start, duration_us; status,
-        attributes."""
+        attributes, evidence."""
         return self._read("spans").rows
 
     @cached_property

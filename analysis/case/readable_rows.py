@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import polars as pl
@@ -31,11 +31,18 @@ class TableSchema:
     name: str
     required: Mapping[str, pl.DataType]
     optional: Mapping[str, pl.DataType]
+    added: Mapping[str, pl.DataType] = field(default_factory=dict)
+    """Columns that no connector fills: they are known once the rows of all are together."""
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """All columns in their canonical order."""
+        """The columns of what a connector brings, in their canonical order."""
         return {**self.required, **self.optional}
+
+    @property
+    def stored(self) -> dict[str, pl.DataType]:
+        """All columns of a case's table."""
+        return {**self.columns, **self.added}
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ def readable_rows(
     wrong = pl.repeat(value=False, n=table.height, dtype=pl.Boolean(), eager=True)
     series: list[pl.Series] = []
     found = list(refused)
-    for name, dtype in schema.columns.items():
+    for name, dtype in schema.stored.items():
         if name not in table.columns:
             series.append(pl.Series(name, [None], dtype=dtype).new_from_index(0, table.height))
             continue
@@ -112,7 +119,7 @@ def readable_rows(
             else:
                 wrong = wrong | new
         series.append(cast)
-    rows = pl.DataFrame(series) if table.height else pl.DataFrame(schema=schema.columns)
+    rows = pl.DataFrame(series) if table.height else pl.DataFrame(schema=schema.stored)
     return ReadableRows(rows.filter(~wrong) if wrong.any() else rows, tuple(found))
 
 

@@ -28,6 +28,8 @@ CHECKED = "faultline.checked"
 """The mark in a Parquet file's metadata that says that every row was checked when it was
 written."""
 MOST_REASONS = 3
+ORIGIN = "evidence"
+"""The column of log lines and spans that holds the id of the item they came with."""
 
 _S = pl.String()
 _F = pl.Float64()
@@ -39,6 +41,7 @@ LOGS = TableSchema(
     "logs",
     {"time": TIME, "service": _S, "message": _S},
     {"level": _S, "trace_id": _S, "attributes": _S},
+    {ORIGIN: _S},
 )
 SPANS = TableSchema(
     "spans",
@@ -52,6 +55,7 @@ SPANS = TableSchema(
         "duration_us": _F,
     },
     {"status": _S, "attributes": _S},
+    {ORIGIN: _S},
 )
 CHANGES = TableSchema(
     "changes",
@@ -101,7 +105,7 @@ ROWS = {
 
 def empty(name: str) -> pl.DataFrame:
     """The table without rows."""
-    return pl.DataFrame(schema=SCHEMAS[name].columns)
+    return pl.DataFrame(schema=SCHEMAS[name].stored)
 
 
 def read_table(folder: Path, name: str) -> pl.DataFrame:

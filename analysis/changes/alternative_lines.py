@@ -142,8 +142,8 @@ def line_reasons(
         *_external(lines, totals, {service.lower() for service in known}, operations),
         *_bad_data(lines, totals),
     ]
-    evidence = case.evidence_ids("logs")
-    return [finding.model_copy(update={"evidence": evidence}) for finding in found]
+    every = case.evidence_ids("logs")
+    return [one.model_copy(update={"evidence": one.evidence or every}) for one in found]
 
 
 def _matching(lines: Iterable[FailingLine], pattern: re.Pattern[str]) -> list[FailingLine]:
@@ -364,6 +364,7 @@ def _finding(
     quoted = {}
     for i, digits in enumerate(_NUMBER.findall(f"{said} {example}"), start=1):
         quoted[f"quoted_{i}"] = float(digits)
+    items = {item for line in lines for item in line.items}
     return Finding(
         id="",
         kind=kind,
@@ -375,6 +376,7 @@ def _finding(
         strength=round(strength, 4),
         sentence=f'{said}: "{example}".',
         numbers={**quoted, **numbers},
+        evidence=tuple(sorted(items)),
         series={"table": "logs", "service": services[0]},
         details=NoChangeDetails(
             reason=reason, services=tuple(services), nodes=tuple(nodes), bad=True

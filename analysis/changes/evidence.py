@@ -14,6 +14,7 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import Windows, log_windows, span_windows
+from analysis.logs.counts import items_of
 from analysis.logs.lines import ERROR_LEVELS
 from analysis.logs.templates import UNKNOWN_SERVICE
 
@@ -30,6 +31,7 @@ TROUBLED_TEXT = (
     r"space|oomkilled|throttl\w+"
     r"|slow)\b"
 )
+_TOLD = ("service", "text", "attributes", "n", "first", "items")
 FAILED_STATUS = r"(?i)error|fail|^5\d\d$|cancel|deadline"
 
 
@@ -43,6 +45,8 @@ class FailingLine:
     attributes: str
     n: int
     first: datetime
+    items: tuple[str, ...] = ()
+    """Ids of what brought it, where that is known."""
 
     @property
     def whole(self) -> str:
@@ -111,14 +115,19 @@ def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[FailingLi
             pl.col("now"), pl.col("shape_before") * share <= pl.col("shape_now") * BASELINE_SHARE
         )
         .group_by("service", "text", "attributes")
-        .agg(pl.len().alias("n"), pl.col("shape_now").first(), pl.col(time).min().alias("first"))
+        .agg(
+            pl.len().alias("n"),
+            pl.col("shape_now").first(),
+            pl.col(time).min().alias("first"),
+            items_of(rows).alias("items"),
+        )
         .sort(
             ["shape_now", "n", "service", "text", "attributes"],
             descending=[True, True, False, False, False],
         )
         .head(MAX_DISTINCT)
     )
-    return [
-        FailingLine(*row)
-        for row in found.select("service", "text", "attributes", "n", "first").iter_rows()
-    ]
+    lines = []
+    for service, text, attributes, n, first, items in found.select(_TOLD).iter_rows():
+        lines.append(FailingLine(service, text, attributes, n, first, tuple(items)))
+    return lines

@@ -8,13 +8,13 @@ are grouped, then the rarest are counted as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from analysis.case.folder import Case
-from analysis.case.tables import empty
+from analysis.case.tables import ORIGIN, empty
 from analysis.case.windows import Windows, log_windows
 from analysis.logs.lines import described, log_events
 from analysis.logs.miner import OTHER, group_lines
@@ -53,10 +53,11 @@ class CountedLogLines:
 
     lines: pl.DataFrame
     """service, masked, code, reason, error_class, place, n, n_before, first, example, frame,
-    is_error, hosts, piece_0, piece_1, ..., service_n, service_before."""
+    is_error, hosts, items, piece_0, piece_1, ..., service_n, service_before."""
     seconds: tuple[float, float]
     """Of the baseline, of the incident."""
     evidence: tuple[str, ...]
+    """Ids of all items of log lines."""
     cut: int = 0
     """Lines that are only counted with the rest of their service."""
 
@@ -72,14 +73,20 @@ def counted_lines(case: Case) -> CountedLogLines:
     return CountedLogLines(lines, seconds, case.evidence_ids("logs"), cut)
 
 
+def own_items(row: Mapping[str, object], otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    """The items that brought the lines which a row counts, where the lines say so."""
+    items = row["items"]
+    return tuple(items) if isinstance(items, list) and items else otherwise
+
+
 def distinct_lines(logs: pl.DataFrame, windows: Windows) -> pl.DataFrame:
     """Per service and masked line: counts in baseline and incident, first time seen, an example,
     whether an error.
 
     `code`, `reason`, the class of an error and its place in code keep apart lines that only differ
     in what failed. `piece_0` ... are the counts in parts of the baseline, oldest first. `hosts` are
-    up to `MAX_HOSTS` that the incident's lines name. `service_n` and `service_before` are the
-    service's counts of all lines.
+    up to `MAX_HOSTS` that the incident's lines name, `items` the ids of what brought the lines.
+    `service_n` and `service_before` are the service's counts of all lines.
     """
     return count_chunks(logs.iter_slices(CHUNK) if logs.height else [logs], windows)
 
@@ -145,10 +152,23 @@ def _counts(logs: pl.DataFrame, windows: Windows, parts: list[Window]) -> pl.Dat
         pl.col("frame").drop_nulls().last().alias("frame"),
         pl.col("level_says").max().alias("level_says"),
         hosts.alias("hosts"),
+        items_of(rows).alias("items"),
         *(part.sum().alias(f"{PIECE}{i}") for i, part in enumerate(in_part)),
     )
     with_errors = described(counts.rename({"example": "text"})).rename({"text": "example"})
     return _merged(with_errors.drop("level_says"))
+
+
+def items_of(rows: pl.DataFrame) -> pl.Expr:
+    """The ids of the items that brought a group's lines; none in a case that does not tell them."""
+    if ORIGIN not in rows.columns or rows[ORIGIN].null_count() == rows.height:
+        return pl.lit([], dtype=pl.List(pl.String))
+    return pl.col(ORIGIN).drop_nulls().unique().sort()
+
+
+def joined_lists(name: str) -> pl.Expr:
+    """The different values of all lists of a group."""
+    return pl.col(name).list.explode().drop_nulls().unique().sort()
 
 
 def _merged(counts: pl.DataFrame) -> pl.DataFrame:
@@ -163,7 +183,8 @@ def _merged(counts: pl.DataFrame) -> pl.DataFrame:
             .first(),
             pl.col("frame").drop_nulls().last(),
             pl.col("is_error").any(),
-            pl.col("hosts").list.explode().drop_nulls().unique().sort().head(MAX_HOSTS),
+            joined_lists("hosts").head(MAX_HOSTS),
+            joined_lists("items"),
         )
         .select(counts.columns)
         .sort(_KEY)

@@ -28,6 +28,7 @@ from analysis.kinds.finding_kinds import (
     LOG_VANISHED,
     Analyzer,
 )
+from analysis.logs.counts import own_items
 from analysis.logs.failure_signatures import Signature
 from analysis.logs.signature_matching import TABLE, match
 from analysis.logs.templates import (
@@ -94,13 +95,15 @@ def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[di
     line: it says most."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for line, signature in zip(lines.iter_rows(named=True), signatures, strict=True):
-        new = {**line, "signature": signature, "n": 0, "n_before": 0, "example": "", "hosts": []}
+        new = {**line, "signature": signature, "n": 0, "n_before": 0, "example": ""}
+        new |= {"hosts": [], "items": []}
         row = rows.setdefault((line["service"], signature.name), new)
         if line["n"] and len(line["example"]) > len(row["example"]):
             row |= {"example": line["example"], "masked": line["masked"]}
         row["n"] += line["n"]
         row["n_before"] += line["n_before"]
         row["hosts"] = sorted({*row["hosts"], *line["hosts"]})[:MAX_HOSTS]
+        row["items"] = sorted({*row["items"], *line["items"]})
         row["first"] = min(
             (t for t in (row["first"], line["first"]) if t is not None), default=None
         )
@@ -134,7 +137,7 @@ def _finding(row: dict[str, Any], found: CountedLogLines) -> Finding | None:
         strength=round(min(1.0, _strength(out, signature) * signature.weight), 4),
         sentence=f'{said}: "{quoted}".',
         numbers=numbers,
-        evidence=found.evidence,
+        evidence=own_items(row, found.evidence),
         series={"table": "logs", "service": service},
         details=_details(signature).model_copy(
             update={

@@ -19,6 +19,8 @@ from analysis.logs.counts import (
     CountedLogLines,
     counted_lines,
     distinct_lines,
+    joined_lists,
+    own_items,
 )
 from analysis.logs.departures import NEW, SURGE, VANISHED, StandsOut, stands_out, surprises
 from analysis.logs.miner import OTHER, TemplateMiner
@@ -99,6 +101,7 @@ def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
         pl.col("example", "frame").sort_by("n", descending=True, maintain_order=True).first(),
         pl.col("is_error").any(),
         pl.col("service_n", "service_before").first(),
+        joined_lists("items"),
     )
     listed = pl.concat_list(pieces) if pieces else pl.lit([], dtype=pl.List(pl.UInt32))
     return merged.with_columns(listed.alias("pieces")).drop(pieces).sort(key)
@@ -125,7 +128,7 @@ def _say(out: StandsOut, row: dict[str, object], found: CountedLogLines) -> Find
         strength=round(max(0.0, min(1.0, out.strength)), 4),
         sentence=f"{said}: {quoted}.",
         numbers=numbers,
-        evidence=found.evidence,
+        evidence=own_items(row, found.evidence),
         series={"table": "logs", "service": service},
         details=_details(row, found.cut),
     )

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from analysis.case.folder import Case
-from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, STATE_FAULTS, Depth, StateFault
+from analysis.kinds.state_fault import Depth, StateFault
+from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, STATE_FAULTS
 
 MAX_FACTS = 5000
 """Rows that are read; a cluster of thousands of unwell pods says the same thing many times."""

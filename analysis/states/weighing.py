@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from analysis.case.folder import Case
-from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, Depth
+from analysis.kinds.state_fault import Depth
+from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES
 from analysis.states.facts import FactGroup
 
 FRESH = timedelta(hours=1)

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from urllib.parse import urlsplit
 
-MAX_URL = 600
+MAX_URL = 800
 """Longer links are left out: a dozen of them must fit into one message."""
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, format (zero-width, direction), surrogate, private, unassigned, line and paragraph

@@ -135,9 +135,11 @@ class AlertSource(DeclaredAlertSource, ABC):
         """Its paths by these settings, where it has more or others for several of a section."""
         return self.paths
 
-    def pasted_paths(self, settings: Settings) -> tuple[str, ...]:
-        """The paths that are entered at the vendor's: its first, of several the first of each."""
-        return (next(iter(self.paths)),)
+    def pasted_paths(self, settings: Settings) -> Mapping[str, str | None]:
+        """The paths that are entered at the vendor's, each with the variable that is still to be
+        set for it: its first, of several the first of each."""
+        missing = None if self.configured(settings) else self.missing(settings)
+        return {next(iter(self.paths)): missing}
 
     @abstractmethod
     def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:

@@ -6,6 +6,7 @@ characters, lone surrogates and direction overrides are removed, lengths are cut
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -21,6 +22,8 @@ LONG = 4_000
 MAX_LABELS = 64
 MAX_ROWS = 2_000
 MAX_URL = 4_096
+LARGEST_NUMBER = 1e300
+"""What is larger can become infinite in the next calculation."""
 _REMOVED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
@@ -111,6 +114,20 @@ def as_rows(value: Any) -> list[Any]:
     if not isinstance(value, list):
         return []
     return [row for row in value[:MAX_ROWS] if isinstance(row, dict)]
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text is; None for anything else, and for what is not finite."""
+    try:
+        value = float(text[:40])
+    except ValueError:
+        return None
+    return value if abs(value) < LARGEST_NUMBER else None
+
+
+def digest_of(*parts: str) -> str:
+    """The identity that several texts make together, in hexadecimal digits."""
+    return hashlib.sha256("\x00".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
 def json_object(body: bytes) -> dict[str, Any] | None:

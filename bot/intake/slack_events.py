@@ -20,8 +20,8 @@ from slack_bolt import BoltResponse
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.errors import SlackApiError, SlackClientError
-from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.answer.targets.slack.web_client import SlackWebClient
 from bot.intake.accepted_places import placed_arrival
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.payload_fields import as_rows
@@ -52,9 +52,7 @@ class SlackWorkspace:
     def __init__(self, settings: Settings) -> None:
         token = settings.slack.bot_token
         self.token = token.get_secret_value() if token else None
-        self.client = AsyncWebClient(
-            token=self.token, base_url=settings.slack.api_url + "/", timeout=5
-        )
+        self.client = SlackWebClient(settings.slack.api_url, token=self.token, timeout=5)
         self._known: Ourselves | None = None
         self._ask_after = 0.0
         self._asking = asyncio.Lock()
@@ -205,7 +203,7 @@ class SlackEvents:
         app = AsyncApp(
             name="faultline",
             logger=_without_payloads(),
-            client=AsyncWebClient(base_url=self.settings.slack.api_url + "/", timeout=5),
+            client=SlackWebClient(self.settings.slack.api_url, timeout=5),
             authorize=authorize,
             request_verification_enabled=False,
             ssl_check_enabled=False,

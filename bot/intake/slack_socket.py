@@ -7,12 +7,14 @@ import logging
 from collections.abc import Sequence
 
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
 from analysis.errors import SettingsError
 from bot.intake.accepting import Accept, IntakeLimits
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.slack_events import Register, SlackEvents
 from bot.settings import Settings, secret_variable
+from connectors.environment_trust import proxy_of_environment
 
 PING_S = 5.0
 """Between pings, and between attempts to connect; slack_sdk's own default."""
@@ -23,12 +25,29 @@ old one for ever."""
 log = logging.getLogger("faultline.intake")
 
 
+class _SocketClient(SocketModeClient):
+    """The SDK's, through the proxy that the environment names for each address of Slack's."""
+
+    async def issue_new_wss_url(self) -> str:
+        """A fresh address."""
+        url = await super().issue_new_wss_url()
+        self.proxy = proxy_of_environment(url)
+        return url
+
+
 class SlackSocket(AsyncSocketModeHandler):
     """Bolt's handler, which connects in the background and asks for a fresh address while it is
     disconnected."""
 
     def __init__(self, events: SlackEvents, app_token: str) -> None:
-        super().__init__(events.app, app_token, ping_interval=PING_S)
+        # Bolt's own `__init__` would make a client of the SDK's class, with its proxy.
+        self.app = events.app
+        self.app_token = app_token
+        client = self.app.client
+        self.client = _SocketClient(
+            app_token, self.app.logger, web_client=client, ping_interval=PING_S
+        )
+        self.client.socket_mode_request_listeners.append(self.handle)  # type: ignore[arg-type]
         self._tasks = [asyncio.create_task(self._connect()), asyncio.create_task(self._refresh())]
 
     async def connected(self) -> bool:

@@ -8,7 +8,7 @@ the same case.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from analysis.case.tables import (
     CHANGES,
     LOGS,
     METRICS,
+    ORIGIN,
     SCHEMAS,
     conform,
     gap_of,
@@ -38,6 +39,8 @@ from connectors.container_lines import logged_elsewhere, told_apart, without_kno
 from connectors.instances import vendor_in
 from connectors.kubernetes import CONNECTOR as KUBERNETES
 from connectors.same_rollouts import with_joined_rollouts
+
+_OF_ITEMS = {field.name for field in fields(Item)} & set(Evidence.model_fields)
 
 
 class CollectionPart(BaseModel):
@@ -124,7 +127,7 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Colle
 
 
 def _item(connector: str, item: Item) -> Evidence:
-    values = {field.name: getattr(item, field.name) for field in fields(item)}
+    values = {name: getattr(item, name) for name in _OF_ITEMS}
     return Evidence(
         **{**values, "id": "", "source": item.source or connector, "file": _case_file(item)}
     )
@@ -146,9 +149,10 @@ def assemble(
         folder = Path(scratch)
         write_json(folder / "scope.json", scope)
         logged: frozenset[str] = frozenset()
+        ids = _item_ids(parts)
         for table in SCHEMAS:
             own = [part for part in parts if table in part.tables]
-            logged |= _join(table, own, cases, case_id, folder)
+            logged |= _join(table, own, ids, cases, case_id, folder)
         whole = [_with_told_apart(_without_found(p, parts, folder), logged) for p in parts]
         write_evidence(folder, *_number(whole))
         # Which series the alert means can only be said once they are there.
@@ -206,6 +210,31 @@ def _number(parts: Iterable[CollectionPart]) -> tuple[list[Evidence], list[Gap]]
     )
 
 
+def _item_ids(parts: Iterable[CollectionPart]) -> dict[str, list[str]]:
+    """The ids that each part's items get, by its connector."""
+    ids: dict[str, list[str]] = {}
+    first = 1
+    for part in parts:
+        ids[part.connector] = [f"E{first + place}" for place in range(len(part.items))]
+        first += len(part.items)
+    return ids
+
+
+def with_item_ids(rows: pl.DataFrame, ids: Sequence[str]) -> pl.DataFrame:
+    """The rows of a part, which know their items by place, with the ids of the items."""
+    if ORIGIN not in rows.columns:
+        return rows
+    by_place = {str(place): item_id for place, item_id in enumerate(ids)}
+    origin = pl.col(ORIGIN).replace_strict(by_place, default=None, return_dtype=pl.String)
+    return rows.with_columns(origin)
+
+
+def each_once(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows without those that came twice; the first says which item it came with."""
+    told = [column for column in rows.columns if column != ORIGIN]
+    return rows.unique(told, keep="first", maintain_order=True)
+
+
 def _case_file(item: Item) -> str | None:
     if item.kind == "traces":
         return f"traces/{item.file}" if item.file else "traces"
@@ -213,7 +242,12 @@ def _case_file(item: Item) -> str | None:
 
 
 def _join(
-    table: str, parts: Sequence[CollectionPart], cases: CaseStore, case_id: str, folder: Path
+    table: str,
+    parts: Sequence[CollectionPart],
+    ids: Mapping[str, Sequence[str]],
+    cases: CaseStore,
+    case_id: str,
+    folder: Path,
 ) -> frozenset[str]:
     """Write the rows of all parts; of log lines gives the services whose lines others than a
     cluster collect."""
@@ -224,7 +258,7 @@ def _join(
         if stored is None:
             continue
         file = f"{part.connector}/{table}.parquet"
-        frame = conform(pl.read_parquet(stored), table, file)
+        frame = with_item_ids(conform(pl.read_parquet(stored), table, file), ids[part.connector])
         is_cluster = vendor_in(part.connector) == KUBERNETES.name
         (clusters if is_cluster else others).append(frame)
     logged: frozenset[str] = frozenset()
@@ -232,7 +266,7 @@ def _join(
         logged = logged_elsewhere(pl.concat(clusters), others)
     if clusters or others:
         joined = _joined(table, clusters, others, logged)
-        write_table(folder, table, joined.unique(maintain_order=True))
+        write_table(folder, table, each_once(joined))
     return logged
 
 

@@ -131,8 +131,7 @@ class ListPage:
         settings = self.site.settings
         views: list[AlertSourceView] = []
         for source in self._alert_sources:
-            missing = None if source.configured(settings) else source.missing(settings)
-            for path in source.pasted_paths(settings):
+            for path, missing in source.pasted_paths(settings).items():
                 said = (source.title, source.setup, source.example)
                 views.append(AlertSourceView(*said, path, missing))
         return views

@@ -159,7 +159,7 @@ async def _of_place(
             reason = "no samples in these windows; is the name right, and the region?"
             found.lacks("metrics", text, reason)
             continue
-        link = metrics_link(place.region, _graph(stats), window, period)
+        link = metrics_link(place.region, _graph(resource, stats), window, period)
         cut = _first_note(notes, stats)
         brought_rows = [row for of_signal in signals.values() for row in of_signal]
         item = Item("metrics", text, window, link, rows=rows, cut=cut).holding(brought_rows)
@@ -170,11 +170,23 @@ async def _of_place(
     return found, brought
 
 
-def _graph(stats: Mapping[Stat, _Wanted]) -> list[list[Any]]:
-    """As the console's page of metrics takes it."""
+def _graph(resource: Resource, stats: Mapping[Stat, _Wanted]) -> list[list[Any]]:
+    """As the console's page of metrics takes it: each metric, and each share of one in another on
+    an axis of its own."""
     lines: list[list[Any]] = []
     for one in stats.values():
-        lines.append([one.namespace, one.metric, *_flat(one.dimensions), {"stat": one.stat}])
+        shown = {"id": one.id, "stat": one.stat}
+        lines.append([one.namespace, one.metric, *_flat(one.dimensions), shown])
+    for number, template in enumerate(_templates(resource)):
+        total = _total_stat(template)
+        if total is None:
+            continue
+        part, whole = stats[_stat(template)].id, stats[total].id
+        share = f"FILL({part},0)/{whole}"
+        if template.rate:
+            share += f"/PERIOD({part})"
+        name = {"id": f"share{number}", "label": template.signal, "yAxis": "right"}
+        lines.append([{"expression": share, **name}])
     return lines
 
 

@@ -129,10 +129,11 @@ async def _of_window(
     except FaultlineError as error:
         found.lacks("spans", query, error)
         return
-    rows = found.add("spans", ())
+    rows: list[tuple[Any, ...]] = []
     for answer in answers:
         for trace in objects(answer.get("Traces")):
-            rows += found.add("spans", spans_of(trace, ours))
+            rows += spans_of(trace, ours)
+    found.add("spans", rows)
     if ids and not rows:
         found.lacks("spans", f"BatchGetTraces {place} of {asked}", _NO_SEGMENTS)
     if not ids:
@@ -145,7 +146,8 @@ async def _of_window(
         or_more = " or more" if more else ""
         cut = f"{len(ids)} of {len(summaries)}{or_more} traces"
     link = traces_link(place.region, asked, window)
-    found.items.append(Item("spans", query, window, link, rows=rows, cut=cut, details=details))
+    item = Item("spans", query, window, link, rows=len(rows), cut=cut, details=details)
+    found.items.append(item.holding(rows))
 
 
 async def _summaries(

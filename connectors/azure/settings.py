@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import SecretStr, field_validator
+from pydantic import SecretStr, field_validator, model_validator
 
 from connectors.azure.queries import LogTable
 from connectors.limits import ConnectorSettings
@@ -16,6 +16,11 @@ class AzureMonitorSettings(ConnectorSettings):
     webhook_tokens: Secrets = ()
     """Secret. Tokens that an action group's webhook may present, as `?token=...` in its address;
     separated by commas."""
+    webhook_audience: Names = ()
+    """For action groups with a secure webhook: the application whose tokens they send, by its id
+    and its Application ID URI (`api://...`). Unset: Entra's tokens are not taken."""
+    webhook_tenant_id: str | None = None
+    """The directory whose tokens these are, by its id. Unset: that of `tenant_id`."""
     workspace_id: str | None = None
     """The Log Analytics workspace's id (a GUID, "Workspace ID" on its page). Unset: Azure is not
     asked."""
@@ -49,6 +54,12 @@ class AzureMonitorSettings(ConnectorSettings):
     """Where a machine asks for its managed identity's token."""
     portal_url: Url = "https://portal.azure.com"
     """Base of links."""
+
+    @model_validator(mode="after")
+    def _knows_the_directory(self) -> AzureMonitorSettings:
+        if self.webhook_audience and not (self.webhook_tenant_id or self.tenant_id):
+            raise ValueError("webhook_audience needs webhook_tenant_id")
+        return self
 
     @field_validator("log_tables")
     @classmethod

@@ -2,6 +2,8 @@
 
 The app's host goes by the site (docs.datadoghq.com, "Getting Started with Datadog Sites");
 explorers take their state from the address: `query`, and `from_ts`/`to_ts` or `start`/`end` in ms.
+The metric explorer's graph stands behind the `#`, as the JSON of a widget packed by lz-string.
+Datadog documents that part nowhere; it is what its own address bar shows.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from analysis.vocabulary import Window
+from connectors.datadog.lz_string import packed
 
 APP_HOSTS: Mapping[str, str] = {
     "datadoghq.com": "app.datadoghq.com",
@@ -26,9 +31,10 @@ APP_HOSTS: Mapping[str, str] = {
 }
 """The app's host by site; these are the sites there are."""
 _METRIC = re.compile(
-    r"(?P<agg>[a-z0-9]{2,8}):(?P<metric>[A-Za-z][\w.]{0,300})\{(?P<scope>[^{}]{0,1000})\}"
-    r"(?:\s*by\s*\{(?P<by>[^{}]{0,200})\})?"
+    r"[a-z0-9]{2,8}:[A-Za-z][\w.]{0,300}\{[^{}]{0,1000}\}(?:\s*by\s*\{[^{}]{0,200}\})?"
+    r"(?:\.[a-z_]{1,40}\([^()]{0,200}\)){0,5}"
 )
+"""One query of a formula, with the functions that belong to it, such as `.as_count()`."""
 
 
 class AppLinks:
@@ -38,22 +44,9 @@ class AppLinks:
         self._base = f"https://{host}"
 
     def metrics(self, query: str, window: Window) -> str:
-        """The metric explorer at the first metric of a query."""
-        found = _METRIC.search(query)
-        asked: dict[str, str] = {
-            "from_ts": _ms(window.start),
-            "to_ts": _ms(window.end),
-            "live": "false",
-        }
-        if found:
-            asked |= {
-                "exp_metric": found["metric"],
-                "exp_scope": found["scope"],
-                "exp_agg": found["agg"],
-            }
-            asked |= {"exp_group": found["by"]} if found["by"] else {}
-            asked["exp_row_type"] = "metric"
-        return f"{self._base}/metric/explorer?{urlencode(asked)}"
+        """The metric explorer at the graph of a query, which may compute with several metrics."""
+        asked = {"start": _ms(window.start), "end": _ms(window.end), "paused": "true"}
+        return f"{self._base}/metric/explorer?{urlencode(asked)}#{packed(_widget(query))}"
 
     def logs(self, query: str, window: Window) -> str:
         """The log explorer."""
@@ -121,6 +114,28 @@ class AppLinks:
             "paused": "true",
         }
         return f"{self._base}{path}?{urlencode(asked)}"
+
+
+def _widget(query: str) -> str:
+    """The graph as the explorer keeps it: each metric a query with a name, and the formula."""
+    queries: list[dict[str, str]] = []
+
+    def named(metric: re.Match[str]) -> str:
+        name = f"query{len(queries) + 1}"
+        queries.append({"name": name, "data_source": "metrics", "query": metric[0]})
+        return name
+
+    formula = _METRIC.sub(named, query)
+    request = {
+        "response_format": "timeseries",
+        "queries": queries,
+        "formulas": [{"formula": formula}],
+    }
+    widget = {
+        "layout": {"x": 1, "y": 1, "width": 1, "height": 1},
+        "definition": {"type": "timeseries", "requests": [request]},
+    }
+    return msgspec.json.encode({"widget": widget, "splitConfig": None}).decode()
 
 
 def _ms(at: datetime) -> str:

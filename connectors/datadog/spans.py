@@ -105,10 +105,12 @@ async def _page(inquiry: DatadogInquiry, query: str, window: Window) -> DatadogE
     answer = await inquiry.ask(SPANS, ListAnswer, body=body)
     found = DatadogEvidence()
     entries = [table(entry.get("attributes")) for entry in answer.data or []]
-    count = found.add("spans", readable(_span(inquiry, entry) for entry in entries))
+    brought = readable(_span(inquiry, entry) for entry in entries)
+    count = found.add("spans", brought)
     cut = f"only the latest {SAMPLE} spans of the window" if answer.more else answer.warning
     link = inquiry.links.spans(query, window)
-    found.items.append(Item("spans", query, window, link, rows=count, cut=cut))
+    item = Item("spans", query, window, link, rows=count, cut=cut)
+    found.items.append(item.holding(brought))
     return found
 
 
@@ -219,10 +221,12 @@ async def _trace(inquiry: DatadogInquiry, trace_id: str) -> DatadogEvidence:
     if len(read) > MOST_SPANS_OF_A_TRACE:
         cut = f"only the first {MOST_SPANS_OF_A_TRACE} of {len(read)} spans"
     found = DatadogEvidence()
-    count = found.add("spans", read[:MOST_SPANS_OF_A_TRACE])
+    kept = read[:MOST_SPANS_OF_A_TRACE]
+    count = found.add("spans", kept)
     link = inquiry.links.trace(trace_id)
     query = f"trace {trace_id}"
-    found.items.append(Item("spans", query, inquiry.around, link, rows=count, cut=cut))
+    item = Item("spans", query, inquiry.around, link, rows=count, cut=cut)
+    found.items.append(item.holding(kept))
     return found
 
 

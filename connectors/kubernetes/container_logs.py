@@ -187,7 +187,9 @@ class LogInquiry:
         rows = [self._row(run, at, line) for at, line in lines]
         kept = [row for row in rows if self.window.start <= row.time <= self.window.end]
         self.rows += kept
-        self.items.append(self._item(run, lines, len(kept), cut))
+        # Whose log it is is known also where it holds no line.
+        item = self._item(run, lines, len(kept), cut).bringing("logs", kept)
+        self.items.append(item)
         line = telling_line([line for _, line in lines])
         if run.ended is not None and line:
             self.crashes.append(CrashLine(run, line, run.command(self.window.start)))

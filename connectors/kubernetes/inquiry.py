@@ -204,10 +204,12 @@ class ClusterInquiry:
             # Two selections may find the same pod; the first that did says whose it is.
             if (ref.namespace, name) not in self._pods:
                 new.append(pods.ObservedPod(ref.service, pod))
+        lines: list[LogRow] = []
         for one in new:
             self._pods[ref.namespace, one.pod.metadata.name] = one
             self._objects[ref.namespace, "Pod", one.pod.metadata.name] = one.service
-            self._add_logs(pods.pod_logs(one))
+            lines += self._in_window(pods.pod_logs(one))
+        self._tables["logs"] += lines
         states = pods.pod_states(new)
         self._add_states(states, link)
         item = Item(
@@ -219,13 +221,10 @@ class ClusterInquiry:
             cut=cut,
             details=_phases(new),
         )
-        self._items.append(item)
+        self._items.append(item.bringing("logs", lines))
 
-    def _add_logs(self, rows: Iterable[LogRow]) -> None:
-        """The rows that lie in the window."""
-        for row in rows:
-            if self._window.start <= row.time <= self._window.end:
-                self._tables["logs"].append(row)
+    def _in_window(self, rows: Iterable[LogRow]) -> list[LogRow]:
+        return [row for row in rows if self._window.start <= row.time <= self._window.end]
 
     def _add_states(self, states: Iterable[tuple[Any, ...]], link: str | None) -> None:
         self._tables["monitors"] += [(*state[:4], link) for state in states]
@@ -241,15 +240,16 @@ class ClusterInquiry:
         self._events_of[space] = found
         self._scalers_of[space] = scalers
         self._changes.namespace(space, scalers, found)
-        before = len(self._tables["logs"])
+        rows: list[LogRow] = []
         for event in found:
             service = events.service_of(event, self._objects)
             if service is not None:
-                self._tables["logs"] += events.log_rows(event, (service,), self._window)
-        rows = len(self._tables["logs"]) - before
+                rows += events.log_rows(event, (service,), self._window)
+        self._tables["logs"] += rows
         if query:
             link = self._link(space, "Event", "")
-            self._items.append(Item("logs", query, self._window, link, rows=rows, cut=cut))
+            item = Item("logs", query, self._window, link, rows=len(rows), cut=cut)
+            self._items.append(item.holding(rows))
 
     async def nodes(self) -> None:
         """Conditions and events of the nodes that the pods run on."""
@@ -267,33 +267,39 @@ class ClusterInquiry:
             asyncio.gather(*(self._node(name, on[name]) for name in names)),
         )
         self._node_events = found
-        rows = []
+        rows: list[LogRow] = []
         for event in found:
             rows += events.log_rows(event, on.get(event.about.name or "", ()), self._window)
         self._tables["logs"] += rows
         if query:
             item = Item("logs", query, self._window, None, rows=len(rows), cut=events_cut)
-            self._items.append(item)
-        counts = [count for count in listed if count is not None]
-        if counts:
+            self._items.append(item.holding(rows))
+        known = [one for one in listed if one is not None]
+        if known:
             query = replayed("/api/v1/nodes")
             link = self._link("", "Node", names[0])
-            item = Item("monitors", query, self._window, link, rows=sum(counts), cut=cut)
-            self._items.append(item)
+            count = sum(states for states, _ in known)
+            item = Item("monitors", query, self._window, link, rows=count, cut=cut)
+            lines = [line for _, own in known for line in own]
+            self._tables["logs"] += lines
+            self._items.append(item.bringing("logs", lines))
 
-    async def _node(self, name: str, services: list[str]) -> int | None:
+    async def _node(self, name: str, services: list[str]) -> tuple[int, list[LogRow]] | None:
+        """How many states it has, and the lines that its conditions make; None where it could not
+        be read."""
         listed = await self._list(
             "monitors", "/api/v1/nodes", Node, {"fieldSelector": f"metadata.name={name}"}
         )
         if listed is None:
             return None
         states: list[tuple[Any, ...]] = []
+        lines: list[LogRow] = []
         for node in listed[0]:
             self._nodes.append(node)
             states += pods.node_states(node, services)
-            self._add_logs(pods.node_logs(node, services))
+            lines += self._in_window(pods.node_logs(node, services))
         self._add_states(states, self._link("", "Node", name))
-        return len(states)
+        return len(states), lines
 
     def node_changes(self) -> None:
         """Nodes that joined or left; known once the pods' and the nodes' events are."""

@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import os
+import re
 import ssl
 import subprocess
 import tempfile
@@ -47,6 +48,8 @@ INSECURE = (
     "kube-root-ca.crt -o jsonpath='{.data.ca\\.crt}' | base64), and where its certificate is for "
     "another name than the address, that name into tls-server-name"
 )
+_PROXY = re.compile(r"(?:https?|socks5)://[^\s/?#]")
+"""As kubectl takes them."""
 CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
 
 
@@ -63,6 +66,7 @@ class KubeCluster(msgspec.Struct, rename="kebab"):
     certificate_authority_data: str | None = None
     insecure_skip_tls_verify: bool = False
     tls_server_name: str | None = None
+    proxy_url: str | None = None
     extensions: list[_Extension] = []
 
 
@@ -164,6 +168,9 @@ def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:
         raise SettingsError(KEY, f"the cluster of context {wanted!r} is not in {path}")
     if cluster.insecure_skip_tls_verify:
         raise SettingsError(KEY, INSECURE)
+    if cluster.proxy_url and not _PROXY.match(cluster.proxy_url):
+        # It may hold a password, so it is not said.
+        raise SettingsError(KEY, "proxy-url must begin with http://, https:// or socks5://")
     user = users.get(one.context.user, KubeUser())
     if user.exec is not None and user.exec.interactive_mode == "Always":
         raise SettingsError(KEY, f"{user.exec.command} needs a terminal, which the bot has not")
@@ -203,7 +210,7 @@ class KubeconfigAccess:
         if token is None and user.token_file:
             token = token_in(self._path(user.token_file), KEY)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return ClusterCredentials(headers, self._trust(status))
+        return ClusterCredentials(headers, self._trust(status), self._cluster.proxy_url or None)
 
     def _trust(self, status: _ExecStatus) -> ssl.SSLContext | bool:
         cluster, user = self._cluster, self._user
@@ -290,6 +297,8 @@ class KubeconfigAccess:
             info["certificate-authority-data"] = base64.b64encode(authority).decode()
         if cluster.tls_server_name:
             info["tls-server-name"] = cluster.tls_server_name
+        if cluster.proxy_url:
+            info["proxy-url"] = cluster.proxy_url
         for one in cluster.extensions:
             if one.name == CLUSTER_EXTENSION:
                 info["config"] = one.extension

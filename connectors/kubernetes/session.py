@@ -43,6 +43,8 @@ class ClusterCredentials:
 
     headers: Mapping[str, str]
     verify: ssl.SSLContext | bool
+    proxy: str | None = None
+    """The only way to the server, where that is not the environment's to say."""
 
 
 class ClusterLogin(Protocol):
@@ -110,20 +112,21 @@ class Cluster:
     async def open(self) -> AsyncIterator[Reads]:
         """The reads of one collection. Raises SettingsError."""
         credentials = await asyncio.to_thread(self._access.credentials)
-        headers, trust = credentials.headers, credentials.verify
-        whole = ReadOnlyHttp(
-            VENDOR, self._access.url, headers=headers, limits=self._limits, verify=trust
-        )
-        names = ReadOnlyHttp(
-            VENDOR,
-            self._access.url,
-            headers={**headers, "Accept": NAMES_ONLY},
-            limits=self._limits,
-            verify=trust,
-        )
+        whole = self._http(credentials, {})
+        names = self._http(credentials, {"Accept": NAMES_ONLY})
         deadline = Deadline.within(self._limits)
         async with whole.open(deadline) as objects, names.open(deadline) as metadata:
             yield Reads(objects, metadata)
+
+    def _http(self, credentials: ClusterCredentials, headers: Mapping[str, str]) -> ReadOnlyHttp:
+        return ReadOnlyHttp(
+            VENDOR,
+            self._access.url,
+            headers={**credentials.headers, **headers},
+            limits=self._limits,
+            verify=credentials.verify,
+            proxy=credentials.proxy,
+        )
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from pathlib import Path
 import polars as pl
 
 from analysis.case.folder import Case, read_case
-from analysis.case.tables import SCHEMAS, read_table
+from analysis.case.tables import ORIGIN, SCHEMAS, read_table
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert, Evidence, EvidenceKind, Scope
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.limits import Limits
 from connectors.recorded.settings import RecordedSettings
+from connectors.row_origins import KEYS
 from connectors.shared_settings import SharedSettings
 
 LIMITS = Limits(deadline_s=120, max_rows=50_000_000)
@@ -136,7 +137,12 @@ def _items(
         return
     table = tables.get(evidence.kind)
     rows = evidence.rows if evidence.rows is not None or table is None else table.height
-    yield _item(evidence, None, rows, evidence.bytes)
+    item = _item(evidence, None, rows, evidence.bytes)
+    for name in KEYS:
+        if name in tables:
+            own = tables[name].filter(pl.col(ORIGIN) == evidence.id)
+            item = item.bringing(name, own) if own.height else item
+    yield item
 
 
 def _item(evidence: Evidence, file: str | None, rows: int | None, size: int | None) -> Item:

@@ -28,6 +28,7 @@ from connectors.collection_builder import (
     split,
     trace_of,
 )
+from connectors.evidence_rows import SpanTableRow
 from connectors.grafana.links import Explore
 from connectors.grafana.settings import GrafanaSettings
 from connectors.http import HttpSession, ReadOnlyHttp
@@ -123,7 +124,7 @@ class _TempoSearch:
     window: Window
     most: int
     found: list[FoundTrace] = field(default_factory=list)
-    rows: int = 0
+    rows: list[SpanTableRow] = field(default_factory=list)
     failed: bool = False
 
     @property
@@ -316,7 +317,8 @@ class TempoConnector:
         taken = dict(list(chosen.items())[:MOST_TRACES])
         results = await asyncio.gather(*(read.trace(trace_id, window) for trace_id in taken))
         for search, result in zip(taken.values(), results, strict=True):
-            search.rows += collection.add("spans", result or [])
+            search.rows += result or []
+            collection.add("spans", result or [])
         for search in searches:
             if search.found:
                 collection.items.append(self._item(search, read, len(search.found)))
@@ -328,9 +330,9 @@ class TempoConnector:
         if found < FOUND and found > kept:
             cut = f"{kept} of {found} traces read whole"
         link = self._link(search.query, search.window)
-        return Item(
-            "spans", search.query, search.window, link, rows=search.rows, cut=read.note(cut)
-        )
+        count = len(search.rows)
+        item = Item("spans", search.query, search.window, link, rows=count, cut=read.note(cut))
+        return item.holding(search.rows)
 
     async def _own(
         self, read: WholeTraces, collection: CollectionBuilder, alert: Alert, window: Window

@@ -1,16 +1,25 @@
 """Writes the names of the settings' secrets for the Terraform module: `python -m
-infra.checks.settings_secrets`."""
+infra.checks.settings_secrets`.
+
+In the names of those that each instance of a section has for itself, `<NAME>` stands for the
+instance's name.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
+from bot.settings.settings import sections_that_repeat
 
 SET_BY_THE_MODULE = "FAULTLINE_STORE__DATABASE"
+NAME = "<NAME>"
+A_NAME = "[A-Z0-9]+(?:_[A-Z0-9]+)*"
+"""The name of an instance as it stands in variables."""
 FILE = Path(__file__).parents[1] / "terraform/settings-secrets.json"
 
 
@@ -18,6 +27,7 @@ def secret_names() -> list[str]:
     """The environment variables that hold secrets, sorted; without the one that the module itself
     sets."""
     found = []
+    several = sections_that_repeat(Settings)
     for name, field in Settings.model_fields.items():
         section = field.annotation
         if (
@@ -26,10 +36,18 @@ def secret_names() -> list[str]:
             or not issubclass(section, BaseModel)
         ):
             continue
-        found += [
-            secret_variable(name, key) for key in section.model_fields if is_secret(section, key)
-        ]
+        for key in section.model_fields:
+            if not is_secret(section, key):
+                continue
+            found.append(secret_variable(name, key))
+            if name in several:
+                found.append(secret_variable(name, key, NAME))
     return sorted(set(found) - {SET_BY_THE_MODULE})
+
+
+def is_secret_name(variable: str) -> bool:
+    """Whether a variable holds a secret, of an instance too."""
+    return any(re.fullmatch(name.replace(NAME, A_NAME), variable) for name in secret_names())
 
 
 def content() -> str:

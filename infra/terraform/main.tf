@@ -22,8 +22,18 @@ locals {
     slack_interactivity = "/slack/interactivity"
   }
 
-  # Secrets of the settings, written from them: python -m infra.checks.settings_secrets
-  known_secrets = jsondecode(file("${path.module}/settings-secrets.json"))
+  # Each Slack workspace has addresses of its own, as bot/intake/sources/slack.py has them.
+  workspace_paths = merge([
+    for name in var.slack_workspaces : {
+      "slack_events_${name}"        = "${local.paths.slack_events}/${name}"
+      "slack_interactivity_${name}" = "${local.paths.slack_interactivity}/${name}"
+    }
+  ]...)
+  intake_paths = merge(local.paths, local.workspace_paths, { changes = "/changes" })
+
+  # Secrets of the settings, written from them: python -m infra.checks.settings_secrets. `<NAME>` is an instance's name.
+  known_secrets   = jsondecode(file("${path.module}/settings-secrets.json"))
+  secret_patterns = [for name in local.known_secrets : "^${replace(name, "<NAME>", "[A-Z0-9]+(?:_[A-Z0-9]+)*")}$"]
 }
 
 module "case_store" {

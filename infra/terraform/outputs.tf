@@ -4,8 +4,8 @@ output "url" {
 }
 
 output "webhook_urls" {
-  description = "What to enter at each vendor: `pagerduty`, `alertmanager`, `datadog`, `sentry`, `sns`, `slack_events`, `slack_interactivity`."
-  value       = { for name, path in local.paths : name => "${local.base_url}${path}" }
+  description = "What to enter at each vendor: `pagerduty`, `alertmanager`, `datadog`, `sentry`, `azure_monitor`, `sns`, `slack_events`, `slack_interactivity`, the last two for each of `slack_workspaces` too (`slack_events_eu`), and `changes`."
+  value       = { for name, path in local.intake_paths : name => "${local.base_url}${path}" }
 }
 
 output "login_redirect_url" {

@@ -132,18 +132,18 @@ variable "environment" {
   type        = map(string)
   default     = {}
   validation {
-    condition     = alltrue([for name in keys(var.environment) : startswith(name, "FAULTLINE_") && name != "FAULTLINE_STORE__DATABASE" && !contains(local.known_secrets, name)])
+    condition     = alltrue([for name in keys(var.environment) : startswith(name, "FAULTLINE_") && name != "FAULTLINE_STORE__DATABASE" && !anytrue([for pattern in local.secret_patterns : can(regex(pattern, name))])])
     error_message = "environment takes FAULTLINE_... settings that are no secrets, and not the database; secrets go into `secrets` and `secret_values`."
   }
 }
 
 variable "secrets" {
-  description = "Secrets of the settings that are in use, by the names of their environment variables. FAULTLINE_SERVER__ACCESS_TOKEN opens the pages."
+  description = "Secrets of the settings that are in use, by the names of their environment variables, those of named instances too. FAULTLINE_SERVER__ACCESS_TOKEN opens the pages."
   type        = set(string)
   default     = ["FAULTLINE_SERVER__ACCESS_TOKEN"]
   validation {
-    condition     = alltrue([for name in var.secrets : contains(local.known_secrets, name)])
-    error_message = "secrets must be names from settings-secrets.json, such as FAULTLINE_SLACK__BOT_TOKEN."
+    condition     = alltrue([for name in var.secrets : anytrue([for pattern in local.secret_patterns : can(regex(pattern, name))])])
+    error_message = "secrets must be names from settings-secrets.json, such as FAULTLINE_SLACK__BOT_TOKEN, or FAULTLINE_SLACK__EU__BOT_TOKEN of a [[slack]] named eu."
   }
 }
 
@@ -168,6 +168,16 @@ variable "secret_recovery_window_days" {
   validation {
     condition     = var.secret_recovery_window_days == 0 || (var.secret_recovery_window_days >= 7 && var.secret_recovery_window_days <= 30)
     error_message = "secret_recovery_window_days must be 0, or 7 to 30."
+  }
+}
+
+variable "slack_workspaces" {
+  description = "Names of the `[[slack]]` tables of the settings: each workspace has addresses of its own."
+  type        = set(string)
+  default     = []
+  validation {
+    condition     = alltrue([for name in var.slack_workspaces : can(regex("^[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*$", name))])
+    error_message = "slack_workspaces must be names as the settings take them: letters and digits, with single - _ or . between."
   }
 }
 

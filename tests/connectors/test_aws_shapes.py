@@ -21,6 +21,7 @@ from analysis.vocabulary import Alert, Scope, Window
 from bot.settings import Settings
 from connectors.aws import CONNECTOR
 from connectors.aws import console as aws_console
+from connectors.aws.cloudwatch import _graph, _wanted
 from connectors.aws.evidence import moment
 from connectors.aws.operations import ACTIONS
 from connectors.aws.resource import Resource
@@ -186,3 +187,16 @@ def test_a_call_that_failed_changed_nothing() -> None:
     assert _row(CHECKOUT, event, WINDOW) is not None
     assert _row(CHECKOUT, event | {"CloudTrailEvent": record}, WINDOW) is None
     assert _row(CHECKOUT, event | {"EventName": "DeregisterTargets"}, WINDOW) is None
+
+
+def test_the_graph_of_a_resource_shows_its_share_of_errors() -> None:
+    place = AwsPlace(AwsAccount("own"), "eu-west-1")
+    resource = Resource("lambda", "checkout", "checkout", place)
+    lines = _graph(resource, _wanted(resource, 0, None))
+    ids = {}
+    for line in lines:
+        if len(line) > 1:
+            ids[line[1]] = line[-1]["id"]
+    (share,) = [line[0] for line in lines if len(line) == 1]
+    assert share["expression"] == f"FILL({ids['Errors']},0)/{ids['Invocations']}"
+    assert share["label"] == "error_ratio"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,8 @@ from connectors.datadog.check import PERMISSIONS
 from connectors.datadog.connector import LIMITS, MOST_GOLDEN
 from connectors.datadog.links import APP_HOSTS, AppLinks
 from connectors.datadog.logs import ERROR_LINES, LINES, PAGE
-from connectors.datadog.metrics import RESOURCES, SPLITS, _operations
+from connectors.datadog.lz_string import packed
+from connectors.datadog.metrics import RESOURCES, SPLITS, _operations, _signals
 from connectors.datadog.monitor_queries import (
     CompositeMonitor,
     MetricMonitor,
@@ -182,12 +184,48 @@ def test_links_lead_to_the_sites_app(site: str) -> None:
     explorer = urlsplit(links.metrics(f"top({query}, 10)", WINDOW))
     assert explorer.hostname == APP_HOSTS[site]
     asked = {name: found[0] for name, found in parse_qs(explorer.query).items()}
-    assert asked["exp_metric"] == "trace.http.request"
-    assert asked["exp_scope"] == "service:a,env:b"
-    assert (asked["exp_agg"], asked["exp_group"]) == ("p99", "version")
-    assert (asked["from_ts"], asked["to_ts"]) == ("1772449200000", "1772452800000")
+    assert asked == {"start": "1772449200000", "end": "1772452800000", "paused": "true"}
     assert links.trace("../x?").endswith("/apm/trace/..%2Fx%3F")
     assert "query=a%26b" in links.logs("a&b", WINDOW)
+
+
+AS_DATADOG_SHARES_IT = (
+    '{"widget":{"layout":{"x":1,"y":1,"width":1,"height":1},"definition":{"type":"timeseries",'
+    '"requests":[{"response_format":"timeseries","queries":[{"name":"query1","data_source":"metrics",'
+    '"query":"avg:kubernetes.memory.usage_pct{env:dev, cluster:cluster-7, '
+    'kube_namespace:ccs-womf-003}"}],"formulas":[{"formula":"query1"}],'
+    '"style":{"palette":"dog_classic","line_type":"solid","line_width":"normal"},'
+    '"display_type":"line"}]}},"splitConfig":null}',
+    "N4Ig7glgJg5gpgFxALlAGwIYE8D2BXJVEADxQEYAaELcqyKBAC1pEbghkcLIF8qo4AMwgA7CAgg4RKUAiwAHOChASAtnADOcAE4"
+    "RNIKtrgBHPJoQaUAbVBGN8qVoD6gnNtUZCKiOq279VKY6epbINiAiGOrKQdpYZAYgUJ4YThr42gDGSsgg6gi6mZaBZnHKGABuMM"
+    "gA1ngARjoiiJoAdOqqbliteBoY8E7ymQjAcCIVyAIVFAAEmWi9CDrI84s6ALQA7LN1jU6RvvIY2StF62A4qoLrAAw3AMw8IDwAu"
+    "lSu7niYoeEfql8YGKleLPN4gDRyNA5UBHKEIJbKKA4GBOeYYDQaCCZRJoURwJxyRTKdK4qA4vFOehMZQiNweNDPfgQeyYLAEhQ5"
+    "EC45qgnh8cHyXEIADCUmEMBQIi+aB4QA",
+)
+"""A graph, and the part behind the `#` of the link that Datadog itself made of it (from a public
+page of 2026)."""
+
+
+def test_an_error_ratio_links_to_the_graph_of_the_ratio() -> None:
+    graph, shared = AS_DATADOG_SHARES_IT
+    assert packed(graph) == shared
+    (ratio,) = [one for one in _signals("a", "web", "service:a", set()) if one.unit == "ratio"]
+    explorer = urlsplit(AppLinks("app.datadoghq.com").metrics(ratio.query, WINDOW))
+    hits, errors = (f"sum:trace.web.{name}{{service:a}}.as_count()" for name in ("hits", "errors"))
+    queries = [
+        {"name": f"query{number}", "data_source": "metrics", "query": query}
+        for number, query in enumerate((errors, hits), start=1)
+    ]
+    request = {
+        "response_format": "timeseries",
+        "queries": queries,
+        "formulas": [{"formula": "default_zero(query1) / query2"}],
+    }
+    widget = json.loads(graph)["widget"]
+    widget["definition"]["requests"] = [request]
+    assert explorer.fragment == packed(
+        json.dumps({"widget": widget, "splitConfig": None}, separators=(",", ":"))
+    )
 
 
 def test_the_page_names_scopes_signals_and_limits_as_they_are() -> None:

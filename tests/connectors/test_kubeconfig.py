@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -22,6 +23,7 @@ from analysis.errors import SettingsError
 from bot.settings import Settings
 from connectors.base import Check
 from connectors.kubernetes import CONNECTOR
+from tests.connectors.connect_proxy import ConnectProxy
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import kubernetes as stand_in
 from tests.own_certificates import OwnAuthority, OwnCertificate
@@ -87,6 +89,7 @@ def kubeconfig(
     server: LocalServer,
     authority: OwnAuthority,
     user: dict[str, Any],
+    /,
     **of_cluster: Any,
 ) -> Path:
     """A file with two contexts, of which the current one leads nowhere."""
@@ -152,6 +155,36 @@ def test_the_certificate_may_be_for_the_name_that_the_file_gives(
         assert not strange.ok
         assert "its certificate is not trusted" in strange.line
     assert authorizations(server) == {f"Bearer {stand_in.TOKEN}"}
+
+
+def test_a_cluster_behind_a_proxy_is_asked_through_it(
+    api: LocalServer, authority: OwnAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The proxy of the file is for this cluster, whatever holds for other addresses.
+    monkeypatch.setenv("NO_PROXY", "*")
+    port = urlsplit(api.url).port
+    proxy = ConnectProxy(("127.0.0.1", port or 0))
+    far = {"server": "https://api.shop.example.com", "proxy-url": proxy.url}
+    far |= {"tls-server-name": "127.0.0.1"}
+    user = {"token": stand_in.TOKEN}
+    check = checked(kubeconfig(tmp_path, api, authority, user, **far))
+    proxy.close()
+    assert check.ok, check.line
+    assert set(proxy.connected) == {"api.shop.example.com:443"}
+    assert authorizations(api) == {f"Bearer {stand_in.TOKEN}"}
+
+
+def test_a_proxy_may_be_one_of_socks_and_nothing_else(
+    api: LocalServer, authority: OwnAuthority, tmp_path: Path
+) -> None:
+    given = {"token": stand_in.TOKEN}
+    socks = kubeconfig(tmp_path, api, authority, given, **{"proxy-url": "socks5://127.0.0.1:9"})
+    assert not checked(socks).ok
+    assert api.asked == []
+    other = kubeconfig(tmp_path, api, authority, given, **{"proxy-url": "ftp://user:hush@host"})
+    with pytest.raises(SettingsError, match="proxy-url must begin with") as refused:
+        checked(other)
+    assert "hush" not in str(refused.value)
 
 
 def test_a_name_that_the_certificate_is_not_for_is_refused(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
+import json
 import ssl
 import subprocess
 import sys
@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -18,20 +19,32 @@ from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from connectors.environment_trust import proxy_of_environment
 from connectors.registry import CONNECTORS
+from tests.connectors.connect_proxy import ConnectProxy
 from tests.connectors.test_read_only import aws_credentials, stand_in
 from tests.own_certificates import OwnAuthority
 
 HOST = "api.vendor.example"
 NOT_ASKED = ("recorded", "traces")
 """Neither speaks to a vendor's API."""
-ASK_SLACK = f"""
+ASK_SLACK = """
 import asyncio
+import sys
+from bot.intake.slack_socket import start_socket_mode
 from bot.answer.targets.slack.posts import slack_client
-from connectors.slack.settings import SlackSettings
+from bot.settings import Settings
 
-settings = SlackSettings(bot_token="xoxb-1", api_url="https://{HOST}/api")
-asyncio.run(slack_client(settings).auth_test())
+async def ask(host):
+    slack = {"bot_token": "xoxb-1", "app_token": "xapp-1", "api_url": f"https://{host}/api"}
+    settings = Settings.model_validate({"slack": slack})
+    await slack_client(settings.slack).auth_test()
+    socket = await start_socket_mode(settings, None)
+    await asyncio.to_thread(sys.stdin.readline)
+    await socket.close_async()
+
+for host in sys.argv[1:]:
+    asyncio.run(ask(host))
 """
+"""The Web API, and Socket Mode until a line comes, of one host after the other."""
 NOT_SET = (
     "NO_PROXY",
     "ALL_PROXY",
@@ -43,37 +56,42 @@ NOT_SET = (
 
 
 class SecretVendor:
-    """A server with TLS that answers everything with an empty object, and a proxy (RFC 9110,
-    CONNECT) that leads to it whatever host is asked for."""
+    """A server with TLS that answers everything with `answer`, and a proxy that leads to it."""
 
     def __init__(self, folder: Path) -> None:
         authority = OwnAuthority(folder)
         self.ca = authority.cert
-        own = authority.issue("vendor", HOST, f"*.{HOST}")
+        own = authority.issue("vendor", HOST, f"*.{HOST}", "localhost")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(own.cert, own.key)
+        self.answer = "{}"
+        """`HOST` in it becomes the host that was asked."""
         self.hosts: list[str] = []
-        self.connected: list[str] = []
+        self.paths: SimpleQueue[str] = SimpleQueue()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._answering())
         self._server.socket = context.wrap_socket(
             self._server.socket, server_side=True, do_handshake_on_connect=False
         )
-        self._proxy = ThreadingHTTPServer(("127.0.0.1", 0), self._connecting())
-        for one in (self._server, self._proxy):
-            one.daemon_threads = True
-            one.block_on_close = False
-            threading.Thread(target=one.serve_forever, args=(0.02,), daemon=True).start()
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self.proxy = ConnectProxy(("127.0.0.1", self.port))
 
     @property
-    def proxy(self) -> str:
-        """The proxy's address."""
-        return f"http://127.0.0.1:{self._proxy.server_address[1]}"
+    def connected(self) -> list[str]:
+        """The hosts that the proxy was asked for."""
+        return self.proxy.connected
+
+    @property
+    def port(self) -> int:
+        """The server's own port."""
+        return int(self._server.server_address[1])
 
     def close(self) -> None:
         """Stop both."""
-        for one in (self._proxy, self._server):
-            one.shutdown()
-            one.server_close()
+        self.proxy.close()
+        self._server.shutdown()
+        self._server.server_close()
 
     def _answering(vendor: SecretVendor) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
@@ -81,12 +99,14 @@ class SecretVendor:
 
             def do_GET(self) -> None:
                 vendor.hosts.append(self.headers.get("host", ""))
+                vendor.paths.put(self.path)
                 self.rfile.read(int(self.headers.get("content-length") or 0))
                 self.send_response(200)
                 self.send_header("content-type", "application/json")
-                self.send_header("content-length", "2")
+                answer = vendor.answer.replace(HOST, self.headers.get("host", "")).encode()
+                self.send_header("content-length", str(len(answer)))
                 self.end_headers()
-                self.wfile.write(b"{}")
+                self.wfile.write(answer)
 
             do_POST = do_GET
 
@@ -95,35 +115,6 @@ class SecretVendor:
 
         return Handler
 
-    def _connecting(vendor: SecretVendor) -> type[BaseHTTPRequestHandler]:
-        class Handler(BaseHTTPRequestHandler):
-            def do_CONNECT(self) -> None:
-                vendor.connected.append(self.path)
-                with socket.create_connection(vendor._server.server_address[:2]) as onward:
-                    self.send_response(200)
-                    self.end_headers()
-                    back = threading.Thread(
-                        target=_pass_on, args=(onward, self.connection), daemon=True
-                    )
-                    back.start()
-                    _pass_on(self.connection, onward)
-                    back.join(timeout=5)
-                self.close_connection = True
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
-
-        return Handler
-
-
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
-    try:
-        while data := source.recv(65_536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        return
-
 
 @pytest.fixture
 def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SecretVendor]:
@@ -131,7 +122,7 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SecretVe
     running = SecretVendor(tmp_path)
     for name in (*NOT_SET, *(name.lower() for name in NOT_SET)):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTPS_PROXY", running.proxy)
+    monkeypatch.setenv("HTTPS_PROXY", running.proxy.url)
     monkeypatch.setenv("SSL_CERT_FILE", str(running.ca))
     aws_credentials(monkeypatch)
     yield running
@@ -173,11 +164,24 @@ def test_the_proxy_is_that_of_the_environment(
     assert proxy_of_environment(f"https://{HOST}") == proxy
 
 
-def test_slacks_own_client_uses_both(vendor: SecretVendor) -> None:
+def test_slacks_clients_use_both_and_ask_hosts_of_no_proxy_directly(
+    vendor: SecretVendor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    vendor.answer = json.dumps({"ok": True, "url": f"wss://{HOST}/link"})
+    direct = f"localhost:{vendor.port}"
     # aiohttp reads its authorities when it is imported, so a process of its own is asked.
-    asked = subprocess.run([sys.executable, "-c", ASK_SLACK], check=False, capture_output=True)
-    assert vendor.connected == [f"{HOST}:443"], asked.stderr
-    assert vendor.hosts == [HOST]
+    command = [sys.executable, "-c", ASK_SLACK, HOST, direct]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as asking:
+        assert asking.stdin is not None
+        for _ in (HOST, direct):
+            paths = [vendor.paths.get(timeout=60) for _ in range(3)]
+            # The last is the handshake of a web socket.
+            assert paths == ["/api/auth.test", "/api/apps.connections.open", "/link"]
+            asking.stdin.write(b"\n")
+            asking.stdin.flush()
+    assert vendor.hosts == [HOST] * 3 + [direct] * 3
+    assert set(vendor.connected) == {f"{HOST}:443"}
 
 
 def test_the_store_of_cases_uses_both(vendor: SecretVendor) -> None:

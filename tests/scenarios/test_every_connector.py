@@ -11,11 +11,13 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import polars as pl
 import pytest
 
 from bot.intake.accepting import store_accept
@@ -44,6 +46,7 @@ REFUSING_SETS = 2
 ASKED_AGAIN = 2
 TOO_SLOW = ("time limit", "no answer within", "circuit open")
 NEXT_ATTEMPT = re.compile(r"next attempt in (\d+) s")
+SLACK = timedelta(minutes=2)
 Gaps = dict[str, str]
 """The first reason of each source that brought none of some kind."""
 
@@ -281,6 +284,41 @@ def _evidence(
     return investigation, items, gaps
 
 
+def _check_origins(
+    table: str,
+    rows: pl.DataFrame,
+    findings: list[dict[str, Any]],
+    evidence: dict[str, dict[str, Any]],
+) -> None:
+    """Each row names the query that brought it, and a finding cites those of its own rows."""
+    time_of = {"logs": "time", "spans": "start"}[table]
+    brought = rows.group_by("evidence").agg(
+        pl.col(time_of).min().alias("first"),
+        pl.col(time_of).max().alias("last"),
+        pl.col("service").first(),
+    )
+    for item_id, first, last, service in brought.iter_rows():
+        assert item_id in evidence, f"a row of {table} of {service} names no query: {item_id}"
+        item = evidence[item_id]
+        start, end = map(datetime.fromisoformat, item["window"])
+        # A trace is read whole, and clocks differ.
+        assert start - SLACK <= first <= last <= end + SLACK, item
+    for finding in findings:
+        series = finding["series"]
+        if series.get("table") != table:
+            continue
+        own = rows.filter(pl.col("service") == series["service"])
+        if "operation" in series:
+            own = own.filter(pl.col("operation") == series["operation"])
+        if "example" in finding["details"]:
+            # Lines of one template differ in their numbers.
+            words = re.split(r"\d", finding["details"]["example"])[0]
+            own = own.filter(pl.col("message").str.contains(words, literal=True))
+        cited = {one for one in finding["evidence"] if evidence[one]["kind"] == table}
+        assert not own.height or cited, finding
+        assert not own.height or cited <= set(own["evidence"]), finding
+
+
 @pytest.mark.parametrize("trigger", TRIGGERS)
 def test_an_alert_brings_evidence_from_every_connector(connected: Connected, trigger: str) -> None:
     expected = set(ASKED) - (set() if trigger == "alertmanager" else OF_JOBS)
@@ -296,6 +334,9 @@ def test_an_alert_brings_evidence_from_every_connector(connected: Connected, tri
             for cited in finding["evidence"]:
                 own = evidence[cited].get("changes") or []
                 assert finding["series"]["id"] in own, (finding["series"], evidence[cited])
+    for table in ("logs", "spans"):
+        stored = connected.file(investigation, f"{table}.parquet")
+        _check_origins(table, pl.read_parquet(io.BytesIO(stored)), findings, evidence)
     for one in evidence.values():
         if one.get("link"):
             assert urlsplit(one["link"]).scheme in ("http", "https", "s3")

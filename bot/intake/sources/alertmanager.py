@@ -10,7 +10,6 @@ ended, or was not told of for days, a notification of it starts nothing.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
@@ -28,6 +27,7 @@ from bot.intake.payload_fields import (
     Rows,
     When,
     as_url,
+    digest_of,
     json_object,
     one_line,
 )
@@ -155,7 +155,7 @@ def _links(one: AlertmanagerAlert, group: AlertmanagerNotification) -> tuple[Lin
 
 def _digest(*parts: str) -> str:
     cut = [one_line(part, 2_000) for part in parts]
-    return hashlib.sha256("\x00".join(cut).encode()).hexdigest()
+    return digest_of(*cut)
 
 
 def _read_or_refuse(body: bytes, settings: Settings, *, now: datetime) -> list[Arrival]:

@@ -1,26 +1,34 @@
 """Azure Monitor's alerts in the common alert schema: metric, log, activity log and resource health
 alerts alike.
 
-An action group signs nothing and sends no header of one's own: its token stands in the address, as
-its documentation has it, and is compared before anything is read. A firing and its end carry the
-same alert id, which is also what makes a repeated request a duplicate.
+An action group signs nothing. Its webhook has a token in the address, as its documentation has it,
+or, as "secure webhook", one of Microsoft Entra in the header; either is checked before anything is
+read. A firing and its end carry the same alert id, which is also what makes a repeated request a
+duplicate.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from analysis.kinds.watched_signals import AlertQuery, Comparison
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored, too_old
-from bot.intake.alert_source import WebhookSource, token_in_address
+from bot.intake.alert_source import (
+    Found,
+    Receive,
+    Sender,
+    WebhookRequest,
+    WebhookSource,
+    token_in_address,
+)
 from bot.intake.payload_fields import (
     Address,
     Labels,
@@ -30,16 +38,22 @@ from bot.intake.payload_fields import (
     Table,
     Text,
     When,
+    digest_of,
     filled,
     json_object,
+    number_in,
     one_line,
 )
 from bot.intake.request_body import Refused
 from bot.intake.service_names import catalogued
+from bot.intake.signatures import BadSignature
 from bot.policy.priority import HIGH, LOW, URGENT, USUAL
 from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
 from connectors.azure.settings import AzureMonitorSettings
+
+if TYPE_CHECKING:
+    from bot.intake.sources.entra_tokens import EntraTokens
 
 SOURCE = "azure_monitor"
 SCHEMA = "azureMonitorCommonAlertSchema"
@@ -176,7 +190,7 @@ def read_azure_alert(body: bytes, settings: Settings, *, now: datetime) -> Arriv
     if old is not None:
         return old
     alert = _alert(told, settings, now, is_resolved=is_resolved)
-    identity = _digest(essentials.alertId, alert.status, str(at))
+    identity = digest_of(essentials.alertId, alert.status, str(at))
     return Arrival(alert, Delivery(SOURCE, identity, at, essentials.alertId), ReplyTo())
 
 
@@ -223,7 +237,7 @@ def _labels(told: AzureNotification) -> dict[str, str]:
         "monitoring_service": essentials.monitoringService,
         "resource_id": target,
         # The same series of the same rule is the same alert; each firing has an id of its own.
-        "fingerprint": _digest(
+        "fingerprint": digest_of(
             essentials.alertRule.casefold(),
             *sorted(one.casefold() for one in essentials.alertTargetIDs),
             *(f"{name}={value}" for name, value in sorted(told.dimensions.items())),
@@ -256,17 +270,10 @@ def _query(told: AzureNotification) -> AlertQuery | None:
         namespace=first.metricNamespace or None,
         statistic=first.timeAggregation or None,
         comparison=COMPARISONS.get(first.operator),
-        threshold=_number(first.threshold),
+        threshold=number_in(first.threshold),
         window_s=_seconds(told.data.alertContext.condition.windowSize),
         dimensions=told.dimensions,
     )
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text) if len(text) <= 40 else None
-    except ValueError:
-        return None
 
 
 def _seconds(text: str) -> float | None:
@@ -278,17 +285,63 @@ def _seconds(text: str) -> float | None:
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds) or None
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+def _entra_or_token(source: WebhookSource, settings: Settings) -> Receive:
+    """Where an application is named, tokens of Entra's form are Entra's to sign; all others are
+    compared with ours."""
+    by_token = token_in_address(read_azure_alert)(source, settings)
+    by_entra: list[tuple[Sender, EntraTokens]] = []
+    for sender in source.senders(settings):
+        own = source.own_section(sender.settings)
+        if isinstance(own, AzureMonitorSettings) and own.webhook_audience:
+            # What verifies signatures is loaded only where it is used.
+            from bot.intake.sources.entra_tokens import EntraTokens
+
+            by_entra.append((sender, EntraTokens(own)))
+
+    async def receive(request: WebhookRequest) -> Found:
+        scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
+        if not by_entra or scheme.casefold() != "bearer" or token.count(".") != 2:
+            return await by_token(request)
+        sender = await _signed_for(by_entra, token.strip())
+        body = await request.read()
+        return sender.placed(read_azure_alert(body, sender.settings, now=datetime.now(UTC)))
+
+    return receive
 
 
-ALERT_SOURCE = WebhookSource(
+async def _signed_for(senders: Sequence[tuple[Sender, EntraTokens]], token: str) -> Sender:
+    """Whose application a token is for. Raises BadSignature, NotAccepted."""
+    refusals: list[BadSignature] = []
+    for sender, tokens in senders:
+        try:
+            await tokens.verify(token)
+        except BadSignature as error:
+            refusals.append(error)
+        else:
+            return sender
+    raise refusals[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureMonitorSource(WebhookSource):
+    """Action groups, which prove who they are by a token of ours or by one of Entra's."""
+
+    def missing(self, settings: Settings) -> str | None:
+        """Nothing where Entra's tokens are taken."""
+        for one in settings.each(self.section):
+            own = self.own_section(one)
+            if isinstance(own, AzureMonitorSettings) and own.webhook_audience:
+                return None
+        return super().missing(settings)
+
+
+ALERT_SOURCE = AzureMonitorSource(
     name=SOURCE,
     title="Azure Monitor action groups",
     setup="An action group with a webhook in the common alert schema, to",
     example="{url}?token=YOUR_TOKEN",
     settings=AzureMonitorSettings,
     required=("webhook_tokens",),
-    receive=token_in_address(read_azure_alert),
+    receive=_entra_or_token,
     priority_words=SEVERITIES,
 )

@@ -28,6 +28,7 @@ from bot.intake.payload_fields import (
     When,
     filled,
     json_object,
+    number_in,
     one_line,
 )
 from bot.intake.service_names import catalogued, mentioned
@@ -261,11 +262,11 @@ def _from_message(
         metric=metric.MetricName,
         statistic=statistic,
         dimensions=metric.Dimensions,
-        threshold=_number(trigger.Threshold),
+        threshold=number_in(trigger.Threshold),
         observed=_observed(message.NewStateReason),
         comparison=trigger.ComparisonOperator,
-        period_s=_number(trigger.Period),
-        periods=_number(trigger.EvaluationPeriods),
+        period_s=number_in(trigger.Period),
+        periods=number_in(trigger.EvaluationPeriods),
     )
 
 
@@ -305,8 +306,8 @@ def _from_event(event: CloudWatchAlarmEvent, region: str, now: datetime) -> Alar
         metric=measured.metric.name,
         statistic=measured.stat,
         dimensions=measured.metric.dimensions,
-        threshold=_number(one_line(data.get("threshold"))),
-        observed=_number(last),
+        threshold=number_in(one_line(data.get("threshold"))),
+        observed=number_in(last),
     )
 
 
@@ -373,12 +374,4 @@ def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> 
 
 def _observed(reason: str) -> float | None:
     found = _OBSERVED.search(reason[:1_000])
-    return _number(found[1]) if found else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text[:40])
-    except ValueError:
-        return None
-    return value if abs(value) < 1e300 else None
+    return number_in(found[1]) if found else None

@@ -8,7 +8,6 @@ monitor's recovery, starts nothing.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from bot.intake.payload_fields import (
     Table,
     Text,
     as_labels,
+    digest_of,
     filled,
     in_utc,
     json_object,
@@ -159,7 +159,7 @@ def _delivery_id(webhook: DatadogWebhook, alert: Alert, now: datetime) -> str:
     at = webhook.date.isoformat() if webhook.date else ""
     if not (webhook.id or own.cycle_key or at):
         at = f"slot {int(now.timestamp() // RETRY_SLOT_S)}"
-    return _digest(webhook.id, own.cycle_key, own.transition, alert.labels["fingerprint"], at)
+    return digest_of(webhook.id, own.cycle_key, own.transition, alert.labels["fingerprint"], at)
 
 
 def _alert(webhook: DatadogWebhook, settings: Settings, now: datetime) -> Alert:
@@ -203,7 +203,7 @@ def _labels(webhook: DatadogWebhook) -> dict[str, str]:
         tags["service"] = webhook.service
     named = {
         "monitor_id": own.id,
-        "fingerprint": _digest(own.id, own.aggreg_key or own.scope)[:16],
+        "fingerprint": digest_of(own.id, own.aggreg_key or own.scope)[:16],
         "query": own.query,
         "monitor_type": webhook.event_type.removesuffix("_monitor"),
         "transition": own.transition,
@@ -223,10 +223,6 @@ def _tags(listed: str) -> dict[str, str]:
         if mark and key and value:
             tags[key] = value
     return tags
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\x00".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
 def template() -> str:

@@ -17,7 +17,16 @@ from pydantic import Field, SecretStr
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored, too_old
 from bot.intake.alert_source import WebhookSource, signed_body
-from bot.intake.payload_fields import Address, Line, Payload, Table, When, filled, json_object
+from bot.intake.payload_fields import (
+    Address,
+    Line,
+    Payload,
+    Table,
+    When,
+    digest_of,
+    filled,
+    json_object,
+)
 from bot.intake.service_names import catalogued
 from bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
 from bot.policy.values import Arrival, Delivery, ReplyTo
@@ -147,7 +156,7 @@ def _delivery_id(event: PagerDutyEvent, body: bytes) -> str:
     incident = event.data
     at = event.occurred_at.isoformat() if event.occurred_at else ""
     parts = (event.id, event.event_type, incident.id, incident.incident_key, at)
-    return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+    return digest_of(*parts)
 
 
 ALERT_SOURCE = WebhookSource(

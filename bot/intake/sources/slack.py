@@ -52,10 +52,23 @@ class SlackSource(AlertSource):
             found |= _paths(one.instance_of(self.section))
         return found
 
-    def pasted_paths(self, settings: Settings) -> tuple[str, ...]:
+    def pasted_paths(self, settings: Settings) -> Mapping[str, str | None]:
         """Where each workspace sends its events; clicks are named in the app's manifest."""
-        names = [one.instance_of(self.section) for one in settings.each(self.section)]
-        return tuple(next(iter(_paths(name))) for name in names)
+        found: dict[str, str | None] = {}
+        for one in settings.each(self.section):
+            path = next(iter(_paths(one.instance_of(self.section))))
+            # One of Socket Mode sends nothing here.
+            found[path] = None if one.slack.app_token else self._missing_in(one)
+        return found
+
+    def _missing_in(self, settings: Settings) -> str | None:
+        """The variable of a workspace that must be set first for HTTP."""
+        for key in self.required:
+            if not getattr(settings.slack, key):
+                return secret_variable(
+                    self.section, key, settings.instance_of(self.section) or None
+                )
+        return None
 
     def configured(self, settings: Settings) -> tuple[str, ...]:
         """Events over HTTP and over Socket Mode, each where it is configured."""
@@ -79,10 +92,9 @@ class SlackSource(AlertSource):
         """Two handlers before one Bolt app. A workspace's own secrets alone open its paths."""
         workspace = settings.instance_of(self.section)
         own = settings.slack
-        if not (own.signing_secrets and own.bot_token):
-            missing = "signing_secrets" if not own.signing_secrets else "bot_token"
-            variable = secret_variable(self.section, missing, workspace or None)
-            return dict.fromkeys(_paths(workspace), not_configured(variable))
+        missing = self._missing_in(settings)
+        if missing is not None:
+            return dict.fromkeys(_paths(workspace), not_configured(missing))
         events = SlackEvents(
             settings,
             intake.accept,

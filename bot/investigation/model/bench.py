@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from analysis.case.citations import citing_own_rows
 from analysis.case.folder import Case, json_bytes, read_case, write_evidence, write_json
 from analysis.case.observations import MAX_OBSERVATIONS, OBSERVATIONS_FILE, Observations
 from analysis.case.tables import SCHEMAS, read_table, write_table
@@ -23,7 +24,7 @@ from analysis.traces.job.trace_versions import SUMMARIES, TRACES
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
 from bot.answer.finding_ids import with_kept_ids
 from bot.investigation.analyzing import analyze_case
-from bot.investigation.collecting import CollectionPart, part_of
+from bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
 from bot.runtime.threads import in_thread
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
 
@@ -115,6 +116,7 @@ class Bench:
     def observe(self, finding: Finding) -> Finding:
         """The observation with its id; one that says the same as an earlier one has that one's
         id."""
+        (finding,) = citing_own_rows([finding], self.case)
         for known in self.observations:
             if (known.subject, known.signal, known.sentence) == (
                 finding.subject,
@@ -180,12 +182,14 @@ class Bench:
         if not (self.work / "alert.json").exists():
             working_copy(self.folder, self.work)
         case = read_case(self.work)
-        for table in part.tables:
-            rows = pl.concat([read_table(self.work, table), read_table(place, table)]).unique(
-                maintain_order=True
-            )
-            write_table(self.work, table, rows)
         evidence = _appended(case.evidence, part.items, "E")
+        # An item that was known keeps its id.
+        known = {_without_id(item): item.id for item in reversed(evidence)}
+        ids = [known[_without_id(item)] for item in part.items]
+        for table in part.tables:
+            new = with_item_ids(read_table(place, table), ids)
+            rows = each_once(pl.concat([read_table(self.work, table), new]))
+            write_table(self.work, table, rows)
         gaps = _appended(case.gaps, part.gaps, "G")
         write_evidence(self.work, evidence, gaps)
         self.case = read_case(self.work)
@@ -238,15 +242,17 @@ def without_traces(collected: Collected) -> Collected:
 
 def _appended(known: Sequence[E], new: Sequence[E], letter: str) -> tuple[E, ...]:
     """The known items, then those that are not among them, with the next numbers."""
-    have = {item.model_copy(update={"id": ""}).model_dump_json() for item in known}
-    fresh = [
-        item for item in new if item.model_copy(update={"id": ""}).model_dump_json() not in have
-    ]
+    have = {_without_id(item) for item in known}
+    fresh = [item for item in new if _without_id(item) not in have]
     first = max((int(i.id[1:]) for i in known if i.id[1:].isdecimal()), default=0) + 1
     numbered = list(known)
     for n, item in enumerate(fresh, start=first):
         numbered.append(item.model_copy(update={"id": f"{letter}{n}"}))
     return tuple(numbered)
+
+
+def _without_id(item: Evidence | Gap) -> str:
+    return item.model_copy(update={"id": ""}).model_dump_json()
 
 
 async def in_a_thread(function: Callable[[Path], Any], folder: Path) -> Any:

@@ -1,49 +1,38 @@
-"""The login provider: its discovery document, its keys as they change, and the exchange of a code
-for somebody."""
+"""The login provider: its discovery document, its keys, and the exchange of a code for somebody."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, RSAKey
 
 from analysis.errors import ConnectorError
+from bot.runtime.published_keys import KeySet, PublishedKeys
 from bot.settings.login import LoginSettings
 from bot.store.visitors import ProviderIdentity
 from bot.web.oidc.attempt import Attempt
 from bot.web.oidc.person import groups_of, person_of
 from bot.web.oidc.provider_http import VENDOR, get, post
 from bot.web.oidc.signed_tokens import (
-    MIN_RSA_BITS,
     Ended,
     ExpectedClaims,
     check_id_token,
     check_logout_token,
-    key_id,
-    signed_claims,
 )
 
 KEPT_S = 3600.0
-"""The discovery document and the keys are read again after so long: a key that was withdrawn counts
-no longer."""
+"""The discovery document is read again after so long."""
 TROUBLE_S = 2.0
 """A provider that does not answer is not asked again for so long: those who wait for it do not wait
 one by one."""
-REREADS, REREAD_WITHIN_S = 6, 60.0
-"""An unknown key makes the keys be read at once, as after a rotation, but not more often than
-so."""
-MAX_KEYS = 100
 MAX_REMEMBERED = 1_000
 """Logout tokens that were used already; each is refused as stale anyway a few minutes later."""
 AUTHORIZATION_OPTIONS = {"response_type": "code", "code_challenge_method": "S256"}
-Key = RSAKey | ECKey
 
 
 class _Discovery(msgspec.Struct):
@@ -58,10 +47,6 @@ class _Discovery(msgspec.Struct):
         default_factory=lambda: ["client_secret_basic"]
     )
     authorization_response_iss_parameter_supported: bool = False
-
-
-class _Keys(msgspec.Struct):
-    keys: list[dict[str, Any]]
 
 
 class _Tokens(msgspec.Struct):
@@ -80,8 +65,7 @@ class Provider:
         self._client_id = login.client_id
         self._document: tuple[float, _Discovery] | None = None
         self._trouble: tuple[float, ConnectorError] | None = None
-        self._keys: tuple[float, list[Key]] | None = None
-        self._rereads: deque[float] = deque(maxlen=REREADS)
+        self._keys = PublishedKeys(VENDOR, self._published)
         self._used: OrderedDict[str, None] = OrderedDict()
         self._reading = asyncio.Lock()
 
@@ -112,7 +96,7 @@ class Provider:
         """Whom the code stands for."""
         document = await self._discovery()
         tokens = await self._exchange(document, code, attempt, redirect_uri)
-        claims = await self._verified(tokens.id_token)
+        claims = await self._keys.claims(tokens.id_token)
         expected = ExpectedClaims(document.issuer, self._client_id)
         subject = check_id_token(
             claims, expected, nonce=attempt.nonce, access_token=tokens.access_token, now=time.time()
@@ -124,7 +108,7 @@ class Provider:
     async def ended(self, logout_token: str) -> tuple[str, Ended]:
         """The issuer, and what it says has ended. A token is taken once."""
         document = await self._discovery()
-        claims = await self._verified(logout_token)
+        claims = await self._keys.claims(logout_token)
         what, name = check_logout_token(
             claims, ExpectedClaims(document.issuer, self._client_id), now=time.time()
         )
@@ -138,8 +122,8 @@ class Provider:
     async def check(self) -> str:
         """One line for `faultline check`."""
         document = await self._discovery()
-        keys = await self._read_keys(document)
-        return f"{document.issuer}, {len(keys)} key{'' if len(keys) == 1 else 's'}"
+        keys = await self._keys.refreshed()
+        return f"{document.issuer}, {keys} key{'' if keys == 1 else 's'}"
 
     async def _exchange(
         self, document: _Discovery, code: str, attempt: Attempt, redirect_uri: str
@@ -203,65 +187,6 @@ class Provider:
             ):
                 raise ConnectorError(VENDOR, "discovery", "names an address without https")
 
-    async def _verified(self, token: str) -> Mapping[str, Any]:
-        """The claims of a token that one of the provider's keys signed."""
-        wanted = key_id(token)
+    async def _published(self) -> KeySet:
         document = await self._discovery()
-        key = await self._key(document, wanted)
-        return signed_claims(token, key)
-
-    async def _key(self, document: _Discovery, wanted: str | None) -> Key:
-        async with self._reading:
-            fresh = self._keys is not None and time.monotonic() - self._keys[0] <= KEPT_S
-            keys = (
-                self._keys[1]
-                if self._keys is not None and fresh
-                else await self._read_keys(document)
-            )
-            found = _chosen(keys, wanted)
-            if found is None and fresh and self._may_reread():
-                found = _chosen(await self._read_keys(document), wanted)
-        if found is None:
-            raise ConnectorError(
-                VENDOR, "token", "is signed with a key that the provider does not publish"
-            )
-        return found
-
-    def _may_reread(self) -> bool:
-        now = time.monotonic()
-        if len(self._rereads) == REREADS and now - self._rereads[0] < REREAD_WITHIN_S:
-            return False
-        self._rereads.append(now)
-        return True
-
-    async def _read_keys(self, document: _Discovery) -> list[Key]:
-        published = await get("keys", document.jwks_uri, _Keys)
-        keys = [key for entry in published.keys[:MAX_KEYS] if (key := _imported(entry)) is not None]
-        if not keys:
-            raise ConnectorError(
-                VENDOR, "keys", "holds no key that could sign (RSA of 2048 bits, or EC)"
-            )
-        self._keys = (time.monotonic(), keys)
-        return keys
-
-
-def _imported(entry: dict[str, Any]) -> Key | None:
-    """A key for signatures; None for others, weak ones, and what cannot be read: the rest of the
-    set stands."""
-    if entry.get("use", "sig") != "sig":
-        return None
-    try:
-        if entry.get("kty") == "RSA":
-            long_enough = len(entry["n"]) * 6 >= MIN_RSA_BITS
-            key = RSAKey.import_key(entry) if long_enough else None
-            return key if key is not None and key.public_key.key_size >= MIN_RSA_BITS else None
-        return ECKey.import_key(entry) if entry.get("kty") == "EC" else None
-    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def _chosen(keys: list[Key], wanted: str | None) -> Key | None:
-    """The key of this name; a token that names none is checked with the only one that there is."""
-    if wanted is None:
-        return keys[0] if len(keys) == 1 else None
-    return next((key for key in keys if key.kid == wanted), None)
+        return await get("keys", document.jwks_uri, KeySet)

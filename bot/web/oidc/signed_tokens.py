@@ -1,8 +1,7 @@
-"""Tokens that the provider signed: the signature by joserfc, then each claim that says whom and
-what it is for.
+"""Tokens that the provider signed: each claim that says whom and what they are for.
 
 Sources: OpenID Connect Core 1.0 section 3.1.3.7 (ID token), Back-Channel Logout 1.0 section 2.6
-(logout token), RFC 8725 (algorithms are ours to choose, never the token's).
+(logout token).
 """
 
 from __future__ import annotations
@@ -15,27 +14,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
-from joserfc import jws, jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, RSAKey
-from joserfc.jws import JWSRegistry
 
 from analysis.errors import ConnectorError
 from bot.web.oidc.provider_http import VENDOR
 
-ALGORITHMS = ("RS256", "PS256", "ES256")
-"""All of SHA-256, which `at_hash` follows. None that a public key could be misused with as a shared
-secret."""
 SKEW_S = 120
 """Clocks of provider and bot may differ by so much."""
 FRESH_S = 600
 """A token is issued for the login that asked for it: one that is older was meant for another."""
-MIN_RSA_BITS = 2048
-"""RFC 7518 section 3.3."""
 MAX_SUBJECT = 255
 """OpenID Connect Core section 2, `sub`."""
-UNREADABLE = (JoseError, ValueError, TypeError, AttributeError, KeyError, RecursionError)
-"""What reading a crafted token may end with."""
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 T = TypeVar("T")
 
@@ -77,36 +65,6 @@ class Ended:
 
     subject: str | None
     provider_session: str | None
-
-
-class _Registry(JWSRegistry):
-    """Headers may hold certificates and fields of other standards; what is marked critical is still
-    refused."""
-
-    max_header_length = 8_192
-
-
-def key_id(token: str) -> str | None:
-    """The `kid` that the token names. Raises ConnectorError for what is no token, or is signed in
-    no way of ours."""
-    try:
-        header = jws.extract_compact(token.encode("ascii"), registry=_registry()).protected
-    except UNREADABLE as error:
-        raise _wrong("cannot be read") from error
-    if header.get("alg") not in ALGORITHMS:
-        raise _wrong("is not signed with RS256, PS256 or ES256")
-    kid = header.get("kid")
-    if kid is not None and not isinstance(kid, str):
-        raise _wrong("cannot be read")
-    return kid
-
-
-def signed_claims(token: str, key: RSAKey | ECKey) -> Mapping[str, Any]:
-    """The claims, if this key signed them. Raises ConnectorError."""
-    try:
-        return jwt.decode(token, key, algorithms=list(ALGORITHMS), registry=_registry()).claims
-    except UNREADABLE as error:
-        raise _wrong("has a wrong signature") from error
 
 
 def check_id_token(
@@ -154,10 +112,6 @@ def check_logout_token(
     if not found.sub and not found.sid:
         raise _wrong("names neither a subject nor a session")
     return Ended(found.sub or None, found.sid or None), found.jti
-
-
-def _registry() -> JWSRegistry:
-    return _Registry(algorithms=list(ALGORITHMS), strict_check_header=False)
 
 
 def _check_audience(issuer: str, audience: str | list[str], expected: ExpectedClaims) -> None:

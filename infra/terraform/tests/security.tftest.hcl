@@ -27,7 +27,8 @@ variables {
   certificate_arn      = "arn:aws:acm:eu-west-1:123456789012:certificate/1"
   image                = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/faultline:0.1.0"
   image_repository_arn = "arn:aws:ecr:eu-west-1:123456789012:repository/faultline"
-  secrets              = ["FAULTLINE_SERVER__ACCESS_TOKEN", "FAULTLINE_SLACK__BOT_TOKEN"]
+  secrets              = ["FAULTLINE_SERVER__ACCESS_TOKEN", "FAULTLINE_SLACK__BOT_TOKEN", "FAULTLINE_SLACK__EU_1__BOT_TOKEN", "FAULTLINE_DATADOG__SHOP__API_KEY"]
+  slack_workspaces     = ["eu-1"]
   read_role_arns       = ["arn:aws:iam::210987654321:role/faultline-read"]
   alarm_topic_arns     = ["arn:aws:sns:eu-west-1:123456789012:alarms"]
 }
@@ -176,7 +177,7 @@ run "installation" {
   assert {
     condition = alltrue(flatten([for task in [aws_ecs_task_definition.server, aws_ecs_task_definition.worker] : [
       for container in jsondecode(task.container_definitions) : [
-        for variable in container.environment : !contains(local.known_secrets, variable.name)
+        for variable in container.environment : !anytrue([for pattern in local.secret_patterns : can(regex(pattern, variable.name))])
       ]
     ]]))
     error_message = "A secret must not stand in a task's definition."
@@ -226,7 +227,7 @@ run "installation" {
 
   # addresses
   assert {
-    condition     = output.webhook_urls.pagerduty == "https://faultline.example.com/webhooks/pagerduty" && length(output.webhook_urls) == 8
+    condition     = output.webhook_urls.pagerduty == "https://faultline.example.com/webhooks/pagerduty" && length(output.webhook_urls) == 11 && output.webhook_urls["slack_events_eu-1"] == "https://faultline.example.com/slack/events/eu-1" && output.webhook_urls.changes == "https://faultline.example.com/changes"
     error_message = "The addresses must be those to enter at the vendors."
   }
 }

@@ -42,6 +42,20 @@ run "wrong_values" {
   ]
 }
 
+run "wrong_values_of_instances" {
+  command = plan
+  variables {
+    environment      = { FAULTLINE_DATADOG__SHOP__API_KEY = "0123" }
+    secrets          = ["FAULTLINE_LOGIN__SHOP__CLIENT_SECRET"]
+    slack_workspaces = ["eu/1"]
+  }
+  expect_failures = [
+    var.environment,
+    var.secrets,
+    var.slack_workspaces,
+  ]
+}
+
 run "public_without_public_subnets" {
   command = plan
   variables {

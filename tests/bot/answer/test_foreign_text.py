@@ -53,7 +53,7 @@ def test_no_mention_survives_escaping() -> None:
         "https://user@evil.example/",
         "https://evil.example\\@good/",
         "https://x:99999/",
-        "https://x/" + "a" * 700,
+        "https://x/" + "a" * 1100,
         None,
         "",
     ],

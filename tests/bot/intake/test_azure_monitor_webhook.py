@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 
+from analysis.errors import SettingsError
 from bot.intake.accepting import Ignored
 from bot.intake.request_body import Refused
 from bot.intake.sources.azure_monitor import ALERT_SOURCE, read_azure_alert
+from bot.intake.sources.entra_tokens import ACTION_GROUPS
 from bot.policy.priority import HIGH, priority_of
 from bot.policy.values import Arrival
 from bot.settings import Settings
+from bot.settings.settings import settings_of
 from bot.store.store import Store
 from tests.bot.intake.conftest import serving, store_accept
+from tests.connectors.local_http import LocalServer, Reply
+from tests.rsa_keys import rsa_pem
 
 FIRED = datetime(2026, 3, 2, 12, 0, 24, tzinfo=UTC)
 NOW = FIRED + timedelta(minutes=1)
@@ -160,6 +169,15 @@ def test_fields_of_another_type_cost_the_field_and_not_the_alert() -> None:
     assert found.query is None
 
 
+@pytest.mark.parametrize("threshold", ["NaN", "Infinity", "1e400", "-1e308", "high"])
+def test_a_threshold_that_is_no_number_costs_the_threshold(threshold: str) -> None:
+    given = notification()
+    given["data"]["alertContext"]["condition"]["allOf"][0]["threshold"] = threshold
+    query = arrival(given).alert.query
+    assert query is not None
+    assert query.threshold is None
+
+
 def test_over_http_the_token_stands_in_the_address(sqlite_store: Store) -> None:
     fresh = notification(firedDateTime=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     with serving(KNOWN, store_accept(sqlite_store)) as base:
@@ -173,3 +191,93 @@ def test_over_http_the_token_stands_in_the_address(sqlite_store: Store) -> None:
         again = httpx.post(f"{path}?token=t0ken", json=fresh)
         assert again.json()["outcome"] == "duplicate"
         assert httpx.post(f"{path}?token=t0ken", json={}).status_code == 400
+
+
+TENANT = "22222222-2222-2222-2222-222222222222"
+AUDIENCE = "api://faultline"
+KEY = RSAKey.import_key(rsa_pem(0), {"kid": "first"})
+OTHER = RSAKey.import_key(rsa_pem(1), {"kid": "other"})
+VERSION_1 = f"https://sts.windows.net/{TENANT}/"
+
+
+def entra_token(key: RSAKey = KEY, **changed: Any) -> str:
+    """A token of version 1.0, as Entra gives it to action groups."""
+    now = int(time.time())
+    claims = {
+        "iss": VERSION_1,
+        "aud": AUDIENCE,
+        "exp": now + 3600,
+        "nbf": now,
+        "iat": now,
+        "appid": ACTION_GROUPS,
+        "roles": ["ActionGroupsSecureWebhook"],
+        "tid": TENANT,
+    }
+    return jwt.encode({"alg": "RS256", "kid": key.kid}, claims | changed, key)
+
+
+@pytest.fixture
+def entra() -> Iterator[LocalServer]:
+    """Microsoft Entra, which publishes one key."""
+    with LocalServer() as server:
+        keys = {"keys": [{**KEY.as_dict(private=False), "use": "sig"}]}
+        server.on(f"/{TENANT}/discovery/v2.0/keys", Reply(keys))
+        yield server
+
+
+def secured(entra: LocalServer, **more: Any) -> Settings:
+    own = {"webhook_audience": [AUDIENCE], "webhook_tenant_id": TENANT, "login_url": entra.url}
+    return Settings.model_validate({"azure_monitor": own | more})
+
+
+def answered(settings: Settings, store: Store, *tokens: str) -> list[int]:
+    """The statuses of one alert with each of the tokens."""
+    statuses = []
+    with serving(settings, store_accept(store)) as base:
+        for token in tokens:
+            sent = httpx.post(
+                f"{base}/webhooks/azure_monitor",
+                json=notification(firedDateTime=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"),
+                headers={"authorization": f"Bearer {token}"},
+            )
+            statuses.append(sent.status_code)
+    return statuses
+
+
+def test_a_token_that_entra_signed_for_us_is_taken(entra: LocalServer, sqlite_store: Store) -> None:
+    second = {"iss": f"{entra.url}/{TENANT}/v2.0", "appid": "", "azp": ACTION_GROUPS}
+    tokens = (entra_token(), entra_token(**second))
+    assert answered(secured(entra), sqlite_store, *tokens) == [202, 202]
+    # The keys are read once.
+    assert len(entra.asked) == 1
+    both = secured(entra, webhook_tokens=["t0ken"])
+    assert answered(both, sqlite_store, "t0ken", entra_token(), "other") == [202, 202, 401]
+
+
+def test_any_other_token_is_refused(entra: LocalServer, sqlite_store: Store) -> None:
+    now = int(time.time())
+    strange = [
+        entra_token(OTHER),
+        entra_token(RSAKey.import_key(rsa_pem(1), {"kid": "first"})),
+        entra_token(iss=VERSION_1.replace("2222", "3333")),
+        entra_token(aud="api://another"),
+        entra_token(exp=now - 3600),
+        entra_token(nbf=now + 3600),
+        entra_token(appid="33333333-3333-3333-3333-333333333333"),
+        entra_token(aud=[AUDIENCE], exp="never"),
+        "a.b.c",
+    ]
+    assert answered(secured(entra), sqlite_store, *strange) == [401] * len(strange)
+
+
+def test_where_entra_gives_no_keys_the_action_group_shall_send_again(
+    entra: LocalServer, sqlite_store: Store
+) -> None:
+    entra.refusal = Reply(status=503)
+    assert answered(secured(entra), sqlite_store, entra_token()) == [503]
+
+
+def test_an_application_needs_its_directory() -> None:
+    own = {"azure_monitor": {"webhook_audience": [AUDIENCE]}}
+    with pytest.raises(SettingsError, match="webhook_audience needs webhook_tenant_id"):
+        settings_of(own, {})

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from analysis.case.folder import Case, read_case
 from analysis.case.tables import SCHEMAS
 from analysis.vocabulary import Alert
 from bot.investigation.collecting import assemble, store_part
 from bot.store.case_store import CaseStore
-from connectors.base import Collected, Item
+from connectors.base import Collected, Item, for_storage
 from connectors.container_lines import LEAST_LINES, LEFT_OUT, SOURCE
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 
@@ -62,6 +63,28 @@ def test_a_rollout_that_was_reported_too_is_one_change(tmp_path: Path) -> None:
 def logged(service: str, text: str, **attributes: str) -> dict[str, Any]:
     own = {"time": ONSET, "service": service, "message": text}
     return own | {"attributes": json.dumps(attributes)}
+
+
+def test_a_line_names_the_first_query_that_brought_it(tmp_path: Path) -> None:
+    lines = table("logs", *(logged("cart", f"line {n}") for n in range(3)))
+    errors, every = lines.head(2), lines.tail(2)
+    one = Item("logs", "errors", rows=2).holding(errors)
+    other = Item("logs", "all", rows=2).holding(every.rows())
+    first = Collected({"logs": lines}, (one, other))
+    # Another source has one of the lines as well, and one that no query of its is known to hold.
+    more = table("logs", logged("cart", "line 2"), logged("cart", "line 9"))
+    second = Collected({"logs": more}, (Item("logs", "recorded", rows=2),))
+    case = assembled(tmp_path, loki=for_storage(first), datadog=for_storage(second))
+    named = dict(case.logs.select("message", "evidence").iter_rows())
+    assert named == {"line 0": "E1", "line 1": "E1", "line 2": "E2", "line 9": None}
+
+
+@pytest.mark.parametrize("held", [[("just", 1)], [(object(), {}, [1])], [(1, 2, 3), ("a",)]])
+def test_what_an_item_holds_that_is_no_row_costs_its_citations_alone(held: list[Any]) -> None:
+    lines = table("logs", logged("cart", "line 0"))
+    item = Item("logs", "all").bringing("logs", held)
+    stored = for_storage(Collected({"logs": lines}, (item,))).tables["logs"]
+    assert stored["message"].to_list() == ["line 0"]
 
 
 def test_container_lines_count_only_where_no_other_source_brought_them(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from analysis.vocabulary import Diagnosis, Impact, Report, Verdict
 from bot.intake.sources.alertmanager import read_alertmanager
 from bot.settings import Settings
+from bot.settings.settings import settings_of
 from connectors.pagerduty.settings import PagerDutySettings
 from tests.bot.web.sample_case import ALERT, FINDINGS, REPORT, write_sample_case
 from tests.bot.web.serving import Server, Site, serving
@@ -41,6 +42,25 @@ def test_the_empty_list_says_which_ways_are_set_up(server: Server, tmp_path: Pat
         page = httpx.get(site.url).text
     assert "FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS</code></span>" in page
     assert "FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS" not in page
+
+
+def test_the_empty_list_says_of_each_slack_workspace_what_is_to_be_set(
+    server: Server, tmp_path: Path
+) -> None:
+    environ = {
+        "FAULTLINE_SLACK__EU__SIGNING_SECRETS": "s",
+        "FAULTLINE_SLACK__EU__BOT_TOKEN": "xoxb-1",
+        "FAULTLINE_SLACK__US__SIGNING_SECRETS": "s",
+        "FAULTLINE_SLACK__ASIA__APP_TOKEN": "xapp-1",
+    }
+    names = ("eu", "us", "asia", "lab")
+    settings = settings_of({"slack": [{"name": name} for name in names]}, environ)
+    with serving(server, tmp_path, settings) as site:
+        page = httpx.get(site.url).text
+    assert set(re.findall(r"set <code>(FAULTLINE_SLACK__\w+)</code>", page)) == {
+        "FAULTLINE_SLACK__US__BOT_TOKEN",
+        "FAULTLINE_SLACK__LAB__SIGNING_SECRETS",
+    }
 
 
 def test_the_list_shows_the_newest_first_with_verdict_confidence_and_repeats(

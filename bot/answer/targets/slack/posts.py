@@ -17,6 +17,7 @@ from analysis.errors import ConnectorError
 from bot.answer.targets.posting import REQUEST_TIMEOUT_S
 from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
 from bot.answer.targets.slack.message import SlackMessage
+from bot.answer.targets.slack.web_client import SlackWebClient
 from connectors.named_ids import bare_id, instance_in, named_id
 from connectors.slack.settings import SlackSettings
 
@@ -68,11 +69,11 @@ class MessageRef:
         return cls(bare_id(channel), ts, instance_in(channel))
 
 
-def slack_client(settings: SlackSettings) -> AsyncWebClient:
+def slack_client(settings: SlackSettings) -> SlackWebClient:
     """The Web API client: 429 is honoured, nothing else is sent twice by itself."""
-    return AsyncWebClient(
+    return SlackWebClient(
+        settings.api_url,
         token=settings.bot_token.get_secret_value() if settings.bot_token else "",
-        base_url=settings.api_url + "/",
         timeout=REQUEST_TIMEOUT_S,
         retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=RATE_LIMIT_RETRIES)],
     )

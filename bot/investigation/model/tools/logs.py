@@ -11,7 +11,7 @@ from pydantic import Field
 from analysis.case.observations import KIND
 from analysis.case.windows import log_windows
 from analysis.kinds.finding_details import LineDetails
-from analysis.logs.counts import distinct_lines
+from analysis.logs.counts import distinct_lines, own_items
 from analysis.logs.templates import template_counts
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, plain
@@ -130,7 +130,7 @@ def _observation(bench: Bench, row: dict[str, Any]) -> Finding:
         sentence=f"{counted(n, word)} in {plain(service)} in the incident, {before} in the "
         f'baseline: "{text}".',
         numbers=numbers,
-        evidence=bench.case.evidence_ids("logs"),
+        evidence=own_items(row, bench.case.evidence_ids("logs")),
         series={"table": "logs", "service": service},
         details=LineDetails(
             template=str(row["text"])[:400], example=plain(str(row["example"]), 300)

@@ -1,0 +1,37 @@
+"""Nodes of a cluster."""
+
+from __future__ import annotations
+
+from analysis.kinds.state_fault import Depth, state_fault
+
+NODES = (
+    state_fault(
+        "node_not_ready",
+        0.97,
+        Depth.SETTING,
+        "is not ready, and what runs there with it",
+        "{object} is not ready: {value}",
+        less="{object} is not ready",
+        step="Drain {subject}, then look at its kubelet, its network and its machine.",
+        logged_as=("node_not_ready",),
+    ),
+    state_fault(
+        "node_under_pressure",
+        0.9,
+        Depth.SETTING,
+        "runs out of a resource, and what runs there with it",
+        "{object} has {value}",
+        less="{object} runs out of a resource",
+        step="Find out what uses up the resource of {subject}, and move pods off it.",
+        logged_as=("disk_pressure", "memory_pressure"),
+    ),
+    state_fault(
+        "node_cordoned",
+        0.9,
+        Depth.SETTING,
+        "takes no new pods",
+        "{object} takes no new pods: it was cordoned or tainted ({value})",
+        less="{object} takes no new pods: it was cordoned or tainted",
+        step="Find out who cordoned {subject} and why, and uncordon it if that is over.",
+    ),
+)

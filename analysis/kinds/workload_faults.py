@@ -1,0 +1,267 @@
+"""Workloads of a cluster and what they are given: starts, ends, probes, placing, quotas, volumes,
+autoscalers."""
+
+from __future__ import annotations
+
+from analysis.kinds.state_fault import Depth, state_fault
+
+STARTS = (
+    state_fault(
+        "image_unavailable",
+        0.95,
+        Depth.SETTING,
+        "cannot pull its image",
+        "{object} cannot start, because its image cannot be pulled: {value}",
+        less="{object} cannot start, because its image cannot be pulled",
+        step="Check the image name and tag of {subject}, and its right to pull from the registry.",
+        logged_as=("image_pull_failed",),
+    ),
+    state_fault(
+        "reference_missing",
+        0.95,
+        Depth.SETTING,
+        "needs a config map or a secret that is not there",
+        "{object} cannot start without {value}, which is not there",
+        less="{object} cannot start, because a config map, a secret or a key of it is not there",
+        step="Bring the missing object back, or correct its name in the pod template of {subject}.",
+        logged_as=("container_config_error", "volume_mount_failed"),
+    ),
+    state_fault(
+        "container_refused",
+        0.9,
+        Depth.SETTING,
+        "has a container that cannot be created",
+        "{object} cannot start: {value}",
+        less="{object} cannot start",
+        step="Read the container's message, and correct the pod template of {subject}.",
+        logged_as=("container_config_error",),
+    ),
+    state_fault(
+        "scaled_to_zero",
+        0.95,
+        Depth.SETTING,
+        "is scaled to no instance at all",
+        "{object} is set to run {value} instances",
+        less="{object} is set to run no instance",
+        step="Find out who set the replicas of {subject} to zero, and set them back.",
+    ),
+)
+
+ENDS = (
+    state_fault(
+        "killed_for_memory",
+        0.95,
+        Depth.INSTANCE,
+        "is killed for using more memory than it may",
+        "{object} was killed for using more memory than its limit; {value}",
+        less="{object} was killed for using more memory than its limit",
+        step="Compare the memory use of {subject} with its limit, before and after the last "
+        "rollout.",
+        logged_as=("container_out_of_memory", "host_out_of_memory", "crash_loop"),
+    ),
+    state_fault(
+        "crash_loop",
+        0.9,
+        Depth.INSTANCE,
+        "ends again and again",
+        "{object} ends again and again; {value}",
+        less="{object} ends again and again",
+        step="Read the last lines of the ended containers of {subject} (kubectl logs --previous).",
+        logged_as=("crash_loop",),
+    ),
+    state_fault(
+        "crashed",
+        0.75,
+        Depth.INSTANCE,
+        "crashed",
+        "{object} crashed: {value}",
+        less="{object} crashed",
+        step="Read the last lines of the container of {subject} that ended "
+        "(kubectl logs --previous).",
+    ),
+    state_fault(
+        "evicted",
+        0.7,
+        Depth.INSTANCE,
+        "was evicted from its node",
+        "{object} was evicted: {value}",
+        less="{object} was evicted",
+        step="Find out what its node ran out of, and what {subject} requests of it.",
+        logged_as=("pod_evicted",),
+    ),
+    state_fault(
+        "job_failed",
+        0.85,
+        Depth.INSTANCE,
+        "has a job that failed",
+        "{object} failed: {value}",
+        less="{object} failed",
+        step="Read the output of the last failed pod of the job of {subject}.",
+    ),
+)
+
+PROBES = (
+    state_fault(
+        "probe_misconfigured",
+        0.95,
+        Depth.SETTING,
+        "has a probe that its containers cannot answer",
+        "The probe of {object} asks {value}, and the containers serve {expected}",
+        less="{object} does not serve what its probe asks for",
+        step="Correct the path or port of the probe of {subject}.",
+        logged_as=("probe_failed",),
+    ),
+    state_fault(
+        "liveness_failing",
+        0.85,
+        Depth.INSTANCE,
+        "is restarted because its liveness probe fails",
+        "{object} fails its liveness or startup probe: {value}",
+        less="{object} fails its liveness or startup probe",
+        step="Find out what the probe of {subject} waits for, and whether its time is too short.",
+        logged_as=("probe_failed", "crash_loop"),
+    ),
+    state_fault(
+        "readiness_failing",
+        0.65,
+        Depth.EFFECT,
+        "is not ready to take requests",
+        "{object} fails its readiness probe: {value}",
+        less="{object} is not ready",
+        step="Find out what the readiness probe of {subject} waits for.",
+        travels=True,
+        logged_as=("probe_failed",),
+    ),
+)
+
+PLACING = (
+    state_fault(
+        "placement_impossible",
+        0.9,
+        Depth.SETTING,
+        "asks for a node that is not there",
+        "{object} cannot be placed: {value}",
+        less="No node satisfies what {object} asks for",
+        step="Compare the node selector, affinity and tolerations of {subject} with the nodes.",
+        logged_as=("pod_unschedulable",),
+    ),
+    state_fault(
+        "unschedulable",
+        0.85,
+        Depth.INSTANCE,
+        "finds no node with room for its instances",
+        "{object} cannot be placed: {value}",
+        less="{object} finds no node with room for it",
+        step="Compare what {subject} requests with what the nodes have left, and add capacity.",
+        logged_as=("pod_unschedulable",),
+    ),
+    state_fault(
+        "replicas_missing",
+        0.6,
+        Depth.EFFECT,
+        "runs fewer instances than it should",
+        "{object} has {value} of {expected} instances",
+        less="{object} has fewer instances than it should",
+        step="Read the events of {subject} and of its replica sets.",
+    ),
+    state_fault(
+        "rollout_stuck",
+        0.65,
+        Depth.EFFECT,
+        "has a rollout that does not get on",
+        "The rollout of {object} does not get on: {value}",
+        less="The rollout of {object} does not get on",
+        step="Read why the new pods of {subject} do not become ready, or roll back.",
+    ),
+)
+
+LIMITS = (
+    state_fault(
+        "quota_exceeded",
+        0.97,
+        Depth.SETTING,
+        "refuses new pods by its quota",
+        "{object} refuses new pods: {value}",
+        less="{object} refuses new pods",
+        step="Raise the quota of {subject}, or free what uses it up.",
+        logged_as=("resource_quota",),
+    ),
+    state_fault(
+        "limit_range_refused",
+        0.95,
+        Depth.SETTING,
+        "refuses pods of this size",
+        "{object} refuses pods: {value}",
+        less="{object} refuses pods of this size",
+        step="Compare the limit range of {subject} with what the pods request.",
+    ),
+    state_fault(
+        "namespace_terminating",
+        0.97,
+        Depth.SETTING,
+        "is being deleted",
+        "{object} is being deleted",
+        step="Find out who deleted {subject}, and bring its objects back elsewhere.",
+    ),
+)
+
+VOLUMES = (
+    state_fault(
+        "volume_unavailable",
+        0.95,
+        Depth.SETTING,
+        "waits for a volume",
+        "{object} is {value}",
+        less="{object} is not bound to a volume",
+        step="Check the storage class, the provisioner and the zone of the volume of {subject}.",
+        logged_as=("pod_unschedulable",),
+    ),
+    state_fault(
+        "volume_not_attached",
+        0.9,
+        Depth.SETTING,
+        "cannot attach or mount its volume",
+        "{object} cannot mount its volume: {value}",
+        less="{object} cannot mount its volume",
+        step="Find the node that still holds the volume of {subject}, and what its driver says.",
+        logged_as=("volume_mount_failed",),
+    ),
+    state_fault(
+        "volume_full",
+        0.9,
+        Depth.SETTING,
+        "has a volume that is full",
+        "{object} is full: {value}",
+        less="{object} is full",
+        step="Free space on the volume of {subject}, or make it larger.",
+    ),
+)
+
+SCALING = (
+    state_fault(
+        "autoscaler_at_maximum",
+        0.6,
+        Depth.INSTANCE,
+        "may not scale any further",
+        "{object} is at its maximum of {value} and would need more",
+        less="{object} is at its maximum and would need more",
+        step="Find out why {subject} needs more instances, and raise the maximum if that is right.",
+    ),
+    state_fault(
+        "autoscaler_blind",
+        0.6,
+        Depth.SETTING,
+        "cannot scale without its metrics",
+        "{object} cannot scale: {value}",
+        less="{object} cannot read its metrics",
+        step="Check the metrics server, and the metric that the autoscaler of {subject} names.",
+    ),
+    state_fault(
+        "disruption_blocked",
+        0.3,
+        Depth.EFFECT,
+        "may lose no further instance",
+        "{object} allows no disruption",
+        step="Find out which instances of {subject} are not healthy.",
+    ),
+)
