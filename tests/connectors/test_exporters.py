@@ -148,6 +148,7 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
         f'{POD},reason="ImagePullBackOff",job="kube-state-metrics"',
         1,
     ),
+    ("kube_job_failed", 'namespace="shop",job_name="import",condition="true"', 1),
     ("kube_node_status_condition", 'node="node-3",condition="Ready",status="true"', 0),
     ("kube_node_status_condition", 'node="node-4",condition="Ready",status="true"', 1),
     ("kube_node_status_condition", 'node="node-4",condition="DiskPressure",status="true"', 1),
@@ -208,6 +209,15 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
         15_000,
     ),
     ("rabbitmq_alarms_memory_used_watermark", 'instance="mq-0:15692",job="events-mq"', 1),
+    # Envoy as Istio's bootstrap labels it.
+    *(
+        (
+            f"envoy_cluster_membership_{name}",
+            'cluster_name="outbound|80||payments.shop.svc.cluster.local",job="istio-proxy"',
+            n,
+        )
+        for name, n in (("healthy", 1), ("total", 2))
+    ),
     # HikariCP by Micrometer.
     ("hikaricp_connections_active", 'application="x",job="billing",pool="main"', 10),
     ("hikaricp_connections_max", 'application="x",job="billing",pool="main"', 10),
@@ -223,6 +233,7 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
 FACTS = {
     ("Deployment", "cart", "replicas_missing", "cart", None),
     ("Container", "cart", "image_unavailable", "cart", "ImagePullBackOff"),
+    ("Job", "import", "job_failed", "import", None),
     ("Node", "node-3", "node_not_ready", None, "its kubelet reports it unready or not at all"),
     ("Node", "node-4", "node_under_pressure", None, "the condition DiskPressure"),
     ("Node", "vm-7", "node_under_pressure", "cart", "95 % of its memory in use"),
@@ -276,6 +287,14 @@ def test_a_level_beyond_its_threshold_is_a_fact_though_nothing_changed(
     levels: RunningPrometheus, tmp_path: Path
 ) -> None:
     assert facts_of(levels, tmp_path) == FACTS
+
+
+def test_members_of_a_cluster_are_those_of_its_service(
+    levels: RunningPrometheus, tmp_path: Path
+) -> None:
+    request = request_for(tmp_path, services=("cart",))
+    found = asyncio.run(PrometheusConnector(levels.url).collect(request))
+    assert "healthy_members_ratio" in signals_of(found, "payments")
 
 
 def test_since_when_is_told_only_where_it_is_known(
@@ -337,7 +356,7 @@ def test_time_that_is_up_is_one_gap_for_each_exporter(
     connector = PrometheusConnector(levels.url)
     found = asyncio.run(connector.collect(request_for(tmp_path, services=("cart",))))
     gaps = [one.query for one in found.missing if one.reason == "no answer within 0 s"]
-    assert "kube-state-metrics: 8 signals" in gaps
+    assert "kube-state-metrics: 9 signals" in gaps
     assert len(gaps) == len({query.partition(":")[0] for query in gaps})
     # The alerts and the services' own metrics were asked all the same.
     assert not [one for one in found.missing if one.kind == "monitors"]
