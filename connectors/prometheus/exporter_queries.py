@@ -33,7 +33,7 @@ from connectors.prometheus.scrape_intervals import (
     period_s,
     slowest_interval,
 )
-from connectors.prometheus.series import PrometheusSelection, PrometheusSeries
+from connectors.prometheus.series import PrometheusSelection, PrometheusSeries, subject_of
 from connectors.prometheus.templates import PromTemplate
 
 MOST_OWNERS = 50
@@ -292,7 +292,11 @@ class _Together:
             return
         # Only what is there of all windows counts: one without its baseline would seem new.
         for one, own in zip(self.answers, found, strict=True):
-            one.asked.step_s, one.asked.series = every_s, own
+            one.asked.step_s = every_s
+            # A sum over series that lack the label is nobody's.
+            one.asked.series = [
+                series for series in own if subject_of(series.metric, one.asked.query)
+            ]
 
     async def _refused(
         self, api: PrometheusApi, spans: Sequence[Window], error: FaultlineError
