@@ -39,8 +39,8 @@ def debian_root(package: str, *needed: str) -> Path:
     return root
 
 
-def _cannot(reason: str) -> NoReturn:
-    """In CI a missing program is a failure: a skipped test would hide it."""
+def unavailable(reason: str) -> NoReturn:
+    """Skip the test. In CI a missing program is a failure: a skipped test would hide it."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -52,7 +52,7 @@ def _fetch(packages: list[str]) -> None:
     package = packages[0]
     for tool in ("apt-get", "dpkg"):
         if shutil.which(tool) is None:
-            _cannot(f"{package} is not on PATH and there is no {tool} to fetch it with")
+            unavailable(f"{package} is not on PATH and there is no {tool} to fetch it with")
     work = TOOLS / f"{package}.part"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -62,7 +62,7 @@ def _fetch(packages: list[str]) -> None:
         (work / "root").rename(TOOLS / package)
         shutil.rmtree(work)
         return
-    _cannot(f"{package} is not on PATH and could not be downloaded")
+    unavailable(f"{package} is not on PATH and could not be downloaded")
 
 
 def _with_own_lists(packages: list[str], work: Path) -> bool:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +23,7 @@ from connectors.base import Collected, Request
 from connectors.prometheus.connector import PrometheusConnector
 from connectors.prometheus.exporter_metrics import built_in
 from tests.connectors.conftest import free_port
-from tests.debian_tools import debian_binary, debian_root
+from tests.debian_tools import debian_binary, debian_root, unavailable
 
 SCRAPES = 6
 """A rate is taken over four scrapes, and a fact holds at two points."""
@@ -121,6 +122,15 @@ def debian_program(package: str, path: str = "", *needed: str) -> Path:
     """A program of a Debian package, by default that of the package's name, unpacked with the
     packages it needs."""
     return debian_root(package, *needed) / (path or f"usr/bin/{package}")
+
+
+def wheel_program(name: str) -> Path:
+    """A program that a wheel among the tools of development brings, on machines that it is built
+    for."""
+    program = Path(sys.executable).with_name(name)
+    if not program.exists():
+        unavailable(f"no wheel brings {name} to this machine")
+    return program
 
 
 def collected_lately(url: str, folder: Path) -> Collected:

@@ -289,32 +289,28 @@ def test_a_level_beyond_its_threshold_is_a_fact_though_nothing_changed(
     assert facts_of(levels, tmp_path) == FACTS
 
 
-def test_members_of_a_cluster_are_those_of_its_service(
-    levels: RunningPrometheus, tmp_path: Path
-) -> None:
-    request = request_for(tmp_path, services=("cart",))
-    found = asyncio.run(PrometheusConnector(levels.url).collect(request))
-    assert "healthy_members_ratio" in signals_of(found, "payments")
+@pytest.fixture(scope="module")
+def of_cart(levels: RunningPrometheus, tmp_path_factory: pytest.TempPathFactory) -> Collected:
+    """What an investigation of cart brings of it."""
+    request = request_for(tmp_path_factory.mktemp("cart"), services=("cart",))
+    return asyncio.run(PrometheusConnector(levels.url).collect(request))
 
 
-def test_since_when_is_told_only_where_it_is_known(
-    levels: RunningPrometheus, tmp_path: Path
-) -> None:
-    request = request_for(tmp_path, services=("cart",))
-    states = asyncio.run(PrometheusConnector(levels.url).collect(request)).tables["states"]
+def test_members_of_a_cluster_are_those_of_its_service(of_cart: Collected) -> None:
+    assert "healthy_members_ratio" in signals_of(of_cart, "payments")
+
+
+def test_since_when_is_told_only_where_it_is_known(of_cart: Collected) -> None:
+    states = of_cart.tables["states"]
     known = states.filter(pl.col("since").is_not_null())
     [(name, since)] = known.select("name", "since").iter_rows()
     assert name == "billing-tls"
     assert abs(since - (ALERT_AT - timedelta(seconds=600))) < timedelta(seconds=5)
 
 
-def test_each_fact_links_the_graph_of_its_own_query(
-    levels: RunningPrometheus, tmp_path: Path
-) -> None:
-    request = request_for(tmp_path, services=("cart",))
-    found = asyncio.run(PrometheusConnector(levels.url).collect(request))
-    shown = {item.query: item.link for item in found.items if item.kind == "states"}
-    for query in found.tables["states"]["query"]:
+def test_each_fact_links_the_graph_of_its_own_query(of_cart: Collected) -> None:
+    shown = {item.query: item.link for item in of_cart.items if item.kind == "states"}
+    for query in of_cart.tables["states"]["query"]:
         [expression] = parse_qs(urlsplit(shown[query] or "").query)["g0.expr"]
         assert expression == query
         assert MARK not in query

