@@ -15,6 +15,7 @@ from analysis.case.alert_place import place_labels
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.prometheus.exporter_metrics import ExporterMetric
+from connectors.prometheus.false_zeros import drop_zeros_before_gaps
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.joined_queries import by_mark, chunks, marked, marked_series
 from connectors.prometheus.promql import (
@@ -286,6 +287,7 @@ class _Together:
                 every_s = step(span, max(self.every_s, span.seconds / points))
                 answer = await api.range(marked(self.texts), span, every_s)
                 for number, series in enumerate(by_mark(answer.data.result, len(found))):
+                    drop_zeros_before_gaps(self.texts[number], series, every_s)
                     found[number] += series
         except FaultlineError as error:
             await self._refused(api, spans, error)

@@ -61,6 +61,16 @@ def counters() -> OpenMetrics:
     return series
 
 
+def interrupted() -> OpenMetrics:
+    """Requests that nobody counted for some minutes of the incident."""
+    series = OpenMetrics()
+    for n, t in enumerate(range(AT_S - 3 * 3600 + 7, AT_S + 60, 60)):
+        if not BORN_S < t < RISES_S:
+            labels = 'http_route="/",service_name="search"'
+            series.add("http_server_request_duration_seconds_count", "counter", labels, 60 * n, t)
+    return series
+
+
 def lately() -> OpenMetrics:
     """Requests of the last minutes."""
     series = OpenMetrics()
@@ -68,6 +78,12 @@ def lately() -> OpenMetrics:
     for t in range(now - 600, now, 15):
         series.add("http_requests_total", "counter", 'service="checkout",code="200"', t, t)
     return series
+
+
+def recorded() -> str:
+    """All samples of the incident."""
+    parts = (open_metrics(), counters().finished(), interrupted().finished())
+    return "".join(part.removesuffix("# EOF\n") for part in parts) + "# EOF\n"
 
 
 def in_milliseconds(samples: str) -> str:
@@ -88,7 +104,7 @@ def victoria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
         url = f"http://127.0.0.1:{port}"
         running.until_answers(f"{url}/health")
-        for samples in (open_metrics(), counters().finished(), lately().finished()):
+        for samples in (recorded(), lately().finished()):
             text = in_milliseconds(samples)
             httpx.post(f"{url}/api/v1/import/prometheus", content=text).raise_for_status()
         httpx.get(f"{url}/internal/force_flush").raise_for_status()
@@ -99,8 +115,7 @@ def victoria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Collected:
     """What comes of Prometheus."""
     folder = tmp_path_factory.mktemp("prometheus")
-    first, _, _ = open_metrics().partition("# EOF")
-    with running_prometheus(folder, first + counters().finished()) as running:
+    with running_prometheus(folder, recorded()) as running:
         return collected_from(running.url, folder)
 
 
@@ -140,6 +155,13 @@ def test_what_begins_in_the_incident_has_not_been_killed_or_restarted_in_it(
     states = found.tables["states"].select(columns)
     assert set(states.iter_rows()) == set(expected.tables["states"].select(columns).iter_rows())
     assert set(states["name"]) == {"old"}
+
+
+def test_a_gap_does_not_begin_with_a_rate_of_zero(found: Collected) -> None:
+    """MetricsQL takes the sample before a range into account, also where the range holds none."""
+    of_search = pl.col("service") == "search", pl.col("signal") == "request_rate"
+    rates = found.tables["metrics"].filter(*of_search)["value"]
+    assert rates.to_list() == pytest.approx([1.0] * rates.len())
 
 
 def test_the_same_alerts_are_active(found: Collected, expected: Collected) -> None:
