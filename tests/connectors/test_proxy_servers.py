@@ -55,6 +55,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 Scraped("edge-exporter", nginx_metrics),
                 Scraped("envoy", envoy_metrics, "/stats/prometheus"),
                 Scraped("traefik", traefik_metrics),
+                # Whoever is behind them has metrics of its own, whichever.
+                Scraped("carts", nginx_metrics),
+                Scraped("orders", nginx_metrics),
             )
 
 
@@ -270,6 +273,11 @@ def test_members_that_do_not_answer_and_requests_that_wait_are_seen(collected: C
     assert latest(collected, "search", "pending_requests") == HELD - 1
     assert latest(collected, "stock", "availability") == 0
     assert latest(collected, "edge", "active_connections") >= 1
+
+
+def test_each_proxy_calls_whom_it_leads_to(collected: Collected) -> None:
+    calls = collected.tables["topology"].select("caller", "callee")
+    assert set(calls.iter_rows()) == {("envoy", "carts"), ("traefik", "orders")}
 
 
 def test_a_certificate_that_expires_soon_is_named(collected: Collected) -> None:
