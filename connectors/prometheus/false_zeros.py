@@ -45,7 +45,9 @@ def _without_zeros(values: Sequence[_Point], step_s: float) -> list[_Point]:
 
 def _drop_last_zeros(kept: list[_Point]) -> None:
     zeros = 0
-    while zeros < len(kept) and _is_zero(kept[-1 - zeros][1]):
+    for _, text in reversed(kept[-MOST - 1 :]):
+        if not _is_zero(text):
+            break
         zeros += 1
     # More of them are real, and so are those that follow nothing else.
     if 0 < zeros <= MOST and zeros < len(kept):

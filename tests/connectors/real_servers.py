@@ -29,7 +29,7 @@ SCRAPES = 6
 """A rate is taken over four scrapes, and a fact holds at two points."""
 WINDOW = timedelta(seconds=12)
 """How often is scraped is counted in thirds of it, each of which should be full."""
-START_S = 60.0
+START_S = 120.0
 END_S = 20.0
 POLL_S = 0.05
 
