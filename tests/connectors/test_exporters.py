@@ -22,6 +22,7 @@ from connectors.base import Collected
 from connectors.prometheus.connector import PrometheusConnector
 from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
 from connectors.prometheus.joined_queries import LONGEST_QUERY, MARK
+from connectors.prometheus.request_metrics import SOURCES
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
@@ -414,3 +415,12 @@ def test_every_entry_of_the_file_is_sound(one: ExporterMetric) -> None:
         assert classify(one.signal) is not SignalClass.OTHER
     if one.fact:
         assert one.source
+
+
+@pytest.mark.parametrize("exporter", ["Envoy", "Traefik"])
+def test_what_is_behind_a_proxy_has_one_name_in_all_its_metrics(exporter: str) -> None:
+    """Requests are known by another table."""
+    prefix = f"{exporter.lower()}_"
+    expected = {one.name_pattern for one in SOURCES if one.counter.startswith(prefix)}
+    of_services = (one for one in built_in() if one.exporter == exporter and one.owner == "service")
+    assert {one.name_pattern for one in of_services} == expected
