@@ -22,44 +22,50 @@ def debian_binary(package: str, path_in_package: str) -> Path:
     found = shutil.which(Path(path_in_package).name)
     if found:
         return Path(found)
-    program = TOOLS / package / path_in_package.lstrip("/")
-    TOOLS.mkdir(exist_ok=True)
-    with (TOOLS / f"{package}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            _fetch(package)
+    program = debian_root(package) / path_in_package.lstrip("/")
     if not program.exists():
         pytest.fail(f"the Debian package {package} holds no {path_in_package}")
     return program
 
 
-def _cannot(reason: str) -> NoReturn:
-    """In CI a missing program is a failure: a skipped test would hide it."""
+def debian_root(package: str, *needed: str) -> Path:
+    """A folder in which the package lies unpacked as below /, together with those it needs."""
+    root = TOOLS / package
+    TOOLS.mkdir(exist_ok=True)
+    with (TOOLS / f"{package}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            _fetch([package, *needed])
+    return root
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip the test. In CI a missing program is a failure: a skipped test would hide it."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
 
 
-def _fetch(package: str) -> None:
+def _fetch(packages: list[str]) -> None:
     """Download and unpack beside the final place, then rename, so that what is there is always
     whole."""
+    package = packages[0]
     for tool in ("apt-get", "dpkg"):
         if shutil.which(tool) is None:
-            _cannot(f"{package} is not on PATH and there is no {tool} to fetch it with")
+            unavailable(f"{package} is not on PATH and there is no {tool} to fetch it with")
     work = TOOLS / f"{package}.part"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    if _apt("download", package, options=[], cwd=work) or _with_own_lists(package, work):
-        (archive,) = work.glob("*.deb")
-        _run(["dpkg", "-x", archive.name, "root"], cwd=work)
-        shutil.rmtree(TOOLS / package, ignore_errors=True)
+    if _apt("download", *packages, options=[], cwd=work) or _with_own_lists(packages, work):
+        for archive in work.glob("*.deb"):
+            _run(["dpkg", "-x", archive.name, "root"], cwd=work)
         (work / "root").rename(TOOLS / package)
         shutil.rmtree(work)
         return
-    _cannot(f"{package} is not on PATH and could not be downloaded")
+    unavailable(f"{package} is not on PATH and could not be downloaded")
 
 
-def _with_own_lists(package: str, work: Path) -> bool:
+def _with_own_lists(packages: list[str], work: Path) -> bool:
     """The same with package lists of our own, for machines whose lists are empty or may not be
     written."""
     state, cache = TOOLS / "apt" / "state", TOOLS / "apt" / "cache"
@@ -71,7 +77,7 @@ def _with_own_lists(package: str, work: Path) -> bool:
     with (TOOLS / "apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return _apt("update", options=options, cwd=work) and _apt(
-            "download", package, options=options, cwd=work
+            "download", *packages, options=options, cwd=work
         )
 
 

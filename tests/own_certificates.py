@@ -48,11 +48,11 @@ class OwnAuthority:
         self.cert = folder / "ca.pem"
         self.cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, *hosts: str) -> OwnCertificate:
+    def issue(self, name: str, *hosts: str, days: int = 30) -> OwnCertificate:
         """A certificate for these names and addresses, or for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = self._begun(subject, key.public_key())
+        builder = self._begun(subject, key.public_key(), days)
         alternatives = [_alternative(host) for host in hosts or (name,)]
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         made = builder.sign(self._key, hashes.SHA256())
@@ -67,7 +67,9 @@ class OwnAuthority:
         )
         return files
 
-    def _begun(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _begun(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int = 30
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
@@ -76,7 +78,7 @@ class OwnAuthority:
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=30))
+            .not_valid_after(now + datetime.timedelta(days=days))
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
                 critical=False,

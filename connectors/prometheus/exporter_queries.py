@@ -15,6 +15,7 @@ from analysis.case.alert_place import place_labels
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
 from connectors.prometheus.exporter_metrics import ExporterMetric
+from connectors.prometheus.false_zeros import drop_zeros_before_gaps
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.joined_queries import by_mark, chunks, marked, marked_series
 from connectors.prometheus.promql import (
@@ -33,7 +34,7 @@ from connectors.prometheus.scrape_intervals import (
     period_s,
     slowest_interval,
 )
-from connectors.prometheus.series import PrometheusSelection, PrometheusSeries
+from connectors.prometheus.series import PrometheusSelection, PrometheusSeries, subject_of
 from connectors.prometheus.templates import PromTemplate
 
 MOST_OWNERS = 50
@@ -286,13 +287,18 @@ class _Together:
                 every_s = step(span, max(self.every_s, span.seconds / points))
                 answer = await api.range(marked(self.texts), span, every_s)
                 for number, series in enumerate(by_mark(answer.data.result, len(found))):
+                    drop_zeros_before_gaps(self.texts[number], series, every_s)
                     found[number] += series
         except FaultlineError as error:
             await self._refused(api, spans, error)
             return
         # Only what is there of all windows counts: one without its baseline would seem new.
         for one, own in zip(self.answers, found, strict=True):
-            one.asked.step_s, one.asked.series = every_s, own
+            one.asked.step_s = every_s
+            # A sum over series that lack the label is nobody's.
+            one.asked.series = [
+                series for series in own if subject_of(series.metric, one.asked.query)
+            ]
 
     async def _refused(
         self, api: PrometheusApi, spans: Sequence[Window], error: FaultlineError

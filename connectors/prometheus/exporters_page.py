@@ -53,7 +53,24 @@ Prometheus servers an instance has its own: `[[prometheus]]`, then `[[prometheus
 it.
 
 ## What is known
+
+"Tested against" says which real programs the tests read; versions are those of Debian 12 and of
+PyPI. The other exporters are known by their documentation and source.
 """
+TESTED_AGAINST = {
+    "node_exporter": "node_exporter 1.5",
+    "postgres_exporter": "postgres_exporter 0.11 with its example queries, PostgreSQL 18",
+    "mysqld_exporter": "mysqld_exporter 0.14, MariaDB 10.11 and a replica of it",
+    "redis_exporter": "redis_exporter 1.45, Redis 6.2",
+    "RabbitMQ": "RabbitMQ 3.10: `/metrics`, `/metrics/per-object` and `/metrics/detailed`",
+    "nginx-prometheus-exporter": "nginx-prometheus-exporter 0.11, nginx 1.22",
+    "Traefik": "Traefik 3.7",
+    "Envoy": "Envoy 1.40",
+    "blackbox_exporter": "blackbox_exporter 0.23, without TLS",
+    "scrape": "Prometheus 2.42, VictoriaMetrics 1.79",
+    "process": "Prometheus 2.42, VictoriaMetrics 1.79",
+}
+"""What of the exporters' servers is in Debian or in a wheel, so that tests can start it."""
 
 
 def page() -> str:
@@ -62,6 +79,8 @@ def page() -> str:
     parts = [_HEAD]
     for exporter in dict.fromkeys(one.exporter for one in entries):
         parts.append(f"\n### {exporter}\n\n")
+        if exporter in TESTED_AGAINST:
+            parts.append(f"Tested against {TESTED_AGAINST[exporter]}.\n\n")
         parts.append("| signal | from | of a | beyond | source |\n|---|---|---|---|---|\n")
         parts += _rows(one for one in entries if one.exporter == exporter)
     return "".join(parts)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Scope, Window
+from connectors.prometheus.false_zeros import drop_zeros_before_gaps
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.series import PrometheusSelection
 
@@ -44,6 +45,7 @@ async def _ask(
         except FaultlineError as error:
             asked.failed = str(error)
             return
+        drop_zeros_before_gaps(asked.query.promql, answer.data.result, asked.step_s)
         asked.series += answer.data.result
         if answer.warnings:
             asked.cut = f"the server says: {'; '.join(answer.warnings)[:160]}"

@@ -46,7 +46,9 @@ def test_every_default_query_is_documented() -> None:
 
 def test_the_page_of_exporters_is_that_of_the_data_file() -> None:
     assert exporters_page.PAGE.read_text() == exporters_page.page()
-    count = len({one.exporter for one in built_in()})
+    known = {one.exporter for one in built_in()}
+    assert set(exporters_page.TESTED_AGAINST) <= known
+    count = len(known)
     assert f"[{count} exporters](exporters.md)" in page("prometheus")
     assert f"more than {exporter_queries.MOST_OWNERS} nodes" in exporters_page.page()
 

