@@ -18,6 +18,7 @@ from bot.answer.message_updates import MessageUpdates
 from bot.answer.targets.target_type import reply_targets
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
+from bot.investigation import analyzing
 from bot.investigation.reading_traces import TraceReading
 from bot.investigation.reported_changes import ReportedChangesConnector
 from bot.investigation.steps import InvestigationSteps
@@ -70,7 +71,7 @@ def run_worker(
     if supervised_by is not None:
         die_with_parent(supervised_by)
     os.nice(settings.worker.niceness)
-    open_nursery()
+    open_nursery(analyzing.load)
     configure_logging(settings.telemetry, "worker")
     scratch = Scratch()
     store = open_store(settings, migrated=supervised_by is not None)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
+from bot.runtime import garbage
 from bot.runtime.process_life import call_yourself, die_with_parent
 
 NAME = "nursery"
@@ -59,7 +60,9 @@ class Nursery:
     one of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, load: Callable[[], None] | None = None) -> None:
+        """`load` imports what its forks need and this process does not; it is called in the
+        nursery, before the first fork."""
         parent = os.getpid()
         self._asking = threading.Lock()
         self._socket, theirs = socket.socketpair()
@@ -71,7 +74,7 @@ class Nursery:
         if self.pid == 0:
             self._line.close()
             self._socket.close()
-            _keep(theirs, parent)
+            _keep(theirs, parent, load)
         theirs.close()
 
     def start(
@@ -104,10 +107,10 @@ class Nursery:
 _own: Nursery | None = None
 
 
-def open_nursery() -> Nursery:
+def open_nursery(load: Callable[[], None] | None = None) -> Nursery:
     """From now on this process has one; call it before anything starts a thread."""
     global _own  # noqa: PLW0603
-    _own = Nursery()
+    _own = Nursery(load)
     return _own
 
 
@@ -124,21 +127,36 @@ def own_nursery() -> Nursery | None:
     return _own
 
 
-def _keep(asked: socket.socket, parent: int) -> NoReturn:
+def _keep(asked: socket.socket, parent: int, load: Callable[[], None] | None) -> NoReturn:
     """The life of the nursery, until the other end of its socket is closed."""
-    call_yourself(NAME)
-    die_with_parent(parent)
-    # They may reach all processes of a service, and its first decides when the others end.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, _forget_the_ended)
+    try:
+        call_yourself(NAME)
+        die_with_parent(parent)
+        # They may reach all processes of a service, and its first decides when the others end.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, _forget_the_ended)
+        _fork_all(asked, load)
+    except (EOFError, OSError):
+        pass
+    # The edge of the process: an error must not be taken for one of its parent's.
+    except BaseException:  # noqa: BLE001
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def _fork_all(asked: socket.socket, load: Callable[[], None] | None) -> None:
     line = Connection(os.dup(asked.fileno()))
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            life, arguments, count = line.recv()
-            _, descriptors, _, _ = socket.recv_fds(asked, 1, max(count, 1))
-            _fork(asked, line, life, arguments, descriptors)
-    os._exit(0)
+    request = line.recv()
+    if load is not None:
+        with garbage.loading():
+            load()
+    while True:
+        life, arguments, count = request
+        _, descriptors, _, _ = socket.recv_fds(asked, 1, max(count, 1))
+        _fork(asked, line, life, arguments, descriptors)
+        request = line.recv()
 
 
 def _fork(

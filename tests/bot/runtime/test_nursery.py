@@ -110,6 +110,39 @@ def test_a_pool_begins_its_processes_there_until_it_was_killed(
     pool.close()
 
 
+LOADED: list[int] = []
+
+
+def load() -> None:
+    LOADED.append(os.getpid())
+
+
+def tell_loaded(answer: int) -> None:
+    Connection(answer).send(LOADED)
+
+
+def test_what_its_forks_need_is_loaded_in_the_nursery_once() -> None:
+    one = Nursery(load)
+    ours, theirs = Pipe()
+    for _ in range(2):
+        one.start(tell_loaded, descriptors=[theirs.fileno()])
+        assert ours.recv() == [one.pid]
+    one.close()
+    assert LOADED == []
+
+
+def test_one_that_cannot_load_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    one = Nursery(broken)
+    with pytest.raises(OSError):
+        one.start(time.sleep, 600)
+    one.close()
+    assert "cannot be imported" in capfd.readouterr().err
+
+
+def broken() -> None:
+    raise ImportError("cannot be imported")
+
+
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, os.getcwd())
