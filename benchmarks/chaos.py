@@ -89,12 +89,16 @@ class Plan:
     quiet_s: float = QUIET_S
     faults: bool = True
     """Whether anything but processes is broken."""
+    thrifty: bool = False
+    """Whether the bot's processes are spared their imports, and workers look for work each
+    second."""
 
 
 def run_turmoil(plan: Plan, directory: Path) -> Ran:
     """Break, heal, and compare the books."""
     seed, happened = f"{plan.seed} {plan.engine}", Happened()
-    with running_world(plan.engine, directory, seed) as world, ExitStack() as stack:
+    running = running_world(plan.engine, directory, seed, thrifty=plan.thrifty)
+    with running as world, ExitStack() as stack:
         began = time.monotonic()
         senders = Senders(world.urls, world.pagerduty, seed)
         stack.callback(senders.stop.set)

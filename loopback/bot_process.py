@@ -41,8 +41,11 @@ def child_pids(pid: int) -> list[int]:
 
 def worker_of(server_pid: int) -> int | None:
     """The worker that a server keeps beside itself, if it runs just now; a server has other
-    children too."""
-    for child in child_pids(server_pid):
+    children too, and its nursery has some."""
+    children = child_pids(server_pid)
+    for child in children.copy():
+        children += child_pids(child)
+    for child in children:
         with contextlib.suppress(OSError):
             # A fork of the server calls itself so, a program has the command's name from the start.
             process = Path(f"/proc/{child}")

@@ -16,8 +16,17 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from analysis.analyzers import MODULES
+
 COMMAND_LINE = "bot.cli.main"
-LOADED = ("bot.processes.server", "bot.processes.worker", COMMAND_LINE)
+LOADED = (
+    "bot.processes.server",
+    "bot.processes.worker",
+    COMMAND_LINE,
+    "bot.answer.charts",
+    "analysis.diagnosis",
+    *MODULES,
+)
 
 
 class PreloadedProgram:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from bot.runtime import garbage
 from tests.shared_tls import share_default_context
 
 # What speaks with databases is imported by the fixtures: loading it takes longer than the tests
@@ -49,6 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Collect garbage again, among the objects that tests make; every test is imported by now."""
     gc.freeze()
+    garbage.look_rarely()
     gc.enable()
     share_default_context()
 

@@ -1,4 +1,5 @@
-/* The wall clock of one process, ahead by the seconds that a file holds; the monotonic clock stays. LD_PRELOAD it. */
+/* The wall clock of one process, ahead by the seconds that a file holds; the monotonic clock stays. LD_PRELOAD it.
+   The file may be named later: a fork is told its own. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@ __attribute__((constructor)) static void begin(void) {
 int clock_gettime(clockid_t id, struct timespec *now) {
   static int (*real)(clockid_t, struct timespec *);
   if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+  if (!ahead) begin();
   int failed = real(id, now);
   if (!failed && ahead && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) now->tv_sec += *ahead;
   return failed;

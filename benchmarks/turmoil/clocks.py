@@ -27,7 +27,12 @@ class Clocks:
         if self.why_not:
             return {}
         self.move(name, 0)
-        return {"LD_PRELOAD": str(self._library), "TURMOIL_CLOCK": str(self._file(name))}
+        return {**self.preload, "TURMOIL_CLOCK": str(self._file(name))}
+
+    @property
+    def preload(self) -> dict[str, str]:
+        """For a process whose forks get clocks."""
+        return {} if self.why_not else {"LD_PRELOAD": str(self._library)}
 
     def move(self, name: str, seconds: int) -> None:
         """From now on the clock is so much ahead; negative: behind. A process that starts keeps

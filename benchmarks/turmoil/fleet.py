@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from analysis.errors import FaultlineError
+from benchmarks.turmoil.cradle import Cradle, CradledProgram
 from bot.settings import ENV_PREFIX
 from loopback.bot_process import worker_of
 
@@ -35,10 +36,10 @@ class Member:
     """One process: a web process when it has a port, else a worker."""
 
     name: str
-    command: Sequence[str]
+    arguments: Sequence[str]
     environ: Mapping[str, str]
     port: int | None = None
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | CradledProgram | None = None
     starts_at: float = 0.0
     struck: bool = False
     started_at: float = 0.0
@@ -65,13 +66,14 @@ class Member:
 
 
 class Fleet:
-    """All processes of one run."""
+    """All processes of one run; with a cradle they are its forks."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, cradle: Cradle | None = None) -> None:
         self.members: dict[str, Member] = {}
         self.start_s = 1.0
         """How long the web process that was started last took until it answered."""
         self._directory = directory
+        self._cradle = cradle
         self._lock = threading.RLock()
         self._ending = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
@@ -86,8 +88,7 @@ class Fleet:
         """One more, not started yet."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
         own = {f"{ENV_PREFIX}SERVER__PORT": str(port)} if port else {}
-        command = [sys.executable, "-m", "bot.cli.main", *arguments]
-        self.members[name] = Member(name, command, {**inherited, **environ, **own}, port)
+        self.members[name] = Member(name, arguments, {**inherited, **environ, **own}, port)
 
     @property
     def servers(self) -> list[Member]:
@@ -136,7 +137,7 @@ class Fleet:
 
     def targets(self) -> list[str]:
         """What `strike` takes: all processes, and workers beside web processes."""
-        beside = [f"{m.name}:worker" for m in self.servers if "--no-worker" not in m.command]
+        beside = [f"{m.name}:worker" for m in self.servers if "--no-worker" not in m.arguments]
         return [*self.members, *beside]
 
     def stop(self) -> None:
@@ -185,9 +186,14 @@ class Fleet:
     def _start(self, member: Member) -> None:
         member.struck = member.ready = False
         member.started_at = time.monotonic()
-        with (self._directory / f"{member.name}.log").open("ab") as log:
+        path = self._directory / f"{member.name}.log"
+        if self._cradle is not None:
+            arguments = list(member.arguments)
+            member.process = self._cradle.start(arguments, member.environ, self._directory, path)
+            return
+        with path.open("ab") as log:
             member.process = subprocess.Popen(
-                member.command,
+                [sys.executable, "-m", "bot.cli.main", *member.arguments],
                 env=dict(member.environ),
                 cwd=self._directory,
                 stdout=log,

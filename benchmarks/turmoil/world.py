@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from benchmarks.turmoil.certificates import make_certificates
 from benchmarks.turmoil.clocks import Clocks
+from benchmarks.turmoil.cradle import Cradle
 from benchmarks.turmoil.databases import Database, Postgres, SqliteFiles
 from benchmarks.turmoil.disks import Disk
 from benchmarks.turmoil.fleet import Fleet
@@ -78,9 +79,10 @@ class World:
 
 @contextmanager
 def running_world(
-    engine: EngineName, directory: Path, seed: str, **environ: str
+    engine: EngineName, directory: Path, seed: str, *, thrifty: bool = False, **environ: str
 ) -> Iterator[World]:
-    """Start everything; stop all of it at the end."""
+    """Start everything; stop all of it at the end. `thrifty` spares the bot's processes their
+    imports, and lets workers look for work each second."""
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         slack, pagerduty = LoopbackSlack(channels={CHANNEL: "incidents"}), LoopbackPagerDuty()
@@ -105,13 +107,17 @@ def running_world(
         database: Database = SqliteFiles(disk.directory) if engine == "sqlite" else Postgres()
         stack.callback(database.close)
         clocks = Clocks(directory / "clocks")
-        settings = _settings(directory, named, tables) | {
-            "SSL_CERT_FILE": str(lines.certificates.authority)
-        }
-        settings |= {"REQUESTS_CA_BUNDLE": str(lines.certificates.authority), **environ}
+        authority = str(lines.certificates.authority)
+        trust = {"SSL_CERT_FILE": authority, "REQUESTS_CA_BUNDLE": authority}
+        settings = {**_settings(directory, named, tables), **trust, **environ}
         if database.setting:
             settings["FAULTLINE_STORE__DATABASE"] = database.setting
-        fleet = _fleet(engine, directory, settings, clocks, lines)
+        cradle = None
+        if thrifty:
+            cradle = Cradle({**trust, **clocks.preload})
+            stack.callback(cradle.close)
+            settings["FAULTLINE_WORKER__POLLING_INTERVAL_S"] = "1"
+        fleet = _fleet(engine, directory, settings, clocks, lines, cradle)
         stack.callback(fleet.stop)
         fleet.start()
         connected = connect(database.url)
@@ -131,13 +137,18 @@ def running_world(
 
 
 def _fleet(
-    engine: EngineName, directory: Path, settings: Mapping[str, str], clocks: Clocks, lines: Lines
+    engine: EngineName,
+    directory: Path,
+    settings: Mapping[str, str],
+    clocks: Clocks,
+    lines: Lines,
+    cradle: Cradle | None,
 ) -> Fleet:
     """On SQLite one web process with its own worker; on PostgreSQL two web processes and two
     workers."""
     logs = directory / "logs"
     logs.mkdir(exist_ok=True)
-    fleet = Fleet(logs)
+    fleet = Fleet(logs, cradle)
     alone = engine == "sqlite"
     for name in ("web-1",) if alone else ("web-1", "web-2"):
         environ = {**settings, **clocks.environ(name)}

@@ -1,6 +1,7 @@
 """What an investigation runs in the process pool: analysis and ranking, and the chart.
 
-These functions import late: the pool's processes pay for it, and not the one that asks.
+These functions import late: not whoever asks pays for it, but the processes of the pool, or the
+nursery that forks them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,14 @@ from analysis.case.alert_place import place_of
 from analysis.case.calls import MOST_WRITTEN, CallList
 from analysis.case.folder import read_case, read_diagnosis
 from analysis.vocabulary import Diagnosis
+
+
+def load() -> None:
+    """Import what these functions need."""
+    import bot.answer.charts  # noqa: F401
+    from analysis.analyzers import analyzers
+
+    analyzers()
 
 
 def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:

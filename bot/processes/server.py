@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import socket
 import sys
 import tempfile
@@ -36,6 +37,7 @@ from bot.processes.worker_process import ForkedWorker
 from bot.runtime.arrivals import ArrivalWatch
 from bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from bot.runtime.logs import configure_logging
+from bot.runtime.nursery import close_nursery, open_nursery
 from bot.runtime.scratch import Scratch
 from bot.runtime.threads import in_thread
 from bot.settings import Settings
@@ -166,26 +168,23 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     the like."""
     configure_logging(settings.telemetry, "web")
     _refuse_what_cannot_work(settings)
-    if not with_worker:
-        with Scratch():
-            _serve(settings, [])
-        return
     # Before anything here starts a thread.
-    first = ForkedWorker(partial(_work, settings))
-    supervisor = Supervisor(config, grace_s=settings.worker.grace_s, first=first)
+    fork = partial(ForkedWorker, open_nursery(), _work, settings)
+    supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=fork)
     try:
         with Scratch():
-            _serve(settings, [supervisor])
+            _serve(settings, [supervisor] if with_worker else [])
     finally:
         supervisor.stop()
+        close_nursery()
 
 
-def _work(settings: Settings, server: int, ready_fd: int) -> None:
-    """The first worker's life, in a fork of the server."""
+def _work(settings: Settings, ready_fd: int) -> None:
+    """A worker's life, in a fork of the server's nursery."""
     from bot.processes.worker import run_worker
 
     try:
-        run_worker(settings, supervised_by=server, ready_fd=ready_fd)
+        run_worker(settings, supervised_by=os.getppid(), ready_fd=ready_fd)
     except FaultlineError as error:
         sys.stderr.write(f"faultline: {error}\n")
         raise SystemExit(1) from error

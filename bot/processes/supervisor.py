@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
-from bot.processes.worker_process import ForkedWorker, SpawnedWorker, WorkerProcess
+from bot.processes.worker_process import SpawnedWorker, WorkerProcess
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.components import STOP_DEADLINE_S
 
@@ -30,9 +32,14 @@ class Supervisor(BackgroundLoop):
     """
 
     def __init__(
-        self, config: Path | None, *, grace_s: float = 0.0, first: ForkedWorker | None = None
+        self,
+        config: Path | None,
+        *,
+        grace_s: float = 0.0,
+        fork: Callable[[], WorkerProcess] | None = None,
     ) -> None:
-        """`first` waits to be the first worker; those after it are started as programs."""
+        """`fork` starts a worker, or raises OSError: then, and without it, one is started as a
+        program."""
         super().__init__(
             "supervisor",
             every_s=RESTART_WAIT_S[0],
@@ -49,7 +56,7 @@ class Supervisor(BackgroundLoop):
         ]
         if config is not None:
             self._command += ["--config", str(config)]
-        self._first = first
+        self._fork = fork
         self._worker: WorkerProcess | None = None
         self._starting = threading.Lock()
 
@@ -68,12 +75,9 @@ class Supervisor(BackgroundLoop):
         self.stop_soon()
         # No worker is started once this lock was held, as `stopping` is set.
         with self._starting:
-            worker, first = self._worker, self._first
-            self._first = None
+            worker = self._worker
         if worker is not None:
             worker.end(self._end_within_s)
-        if first is not None:
-            first.abandon()
         super().stop()
 
     def _run_worker(self) -> bool:
@@ -86,9 +90,7 @@ class Supervisor(BackgroundLoop):
         return worker.wait()
 
     def _start_worker(self) -> WorkerProcess:
-        first = self._first
-        if first is None:
-            return SpawnedWorker(self._command)
-        self._first = None
-        first.begin()
-        return first
+        if self._fork is not None:
+            with contextlib.suppress(OSError):
+                return self._fork()
+        return SpawnedWorker(self._command)

@@ -18,6 +18,7 @@ from bot.answer.message_updates import MessageUpdates
 from bot.answer.targets.target_type import reply_targets
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
+from bot.investigation import analyzing
 from bot.investigation.reading_traces import TraceReading
 from bot.investigation.reported_changes import ReportedChangesConnector
 from bot.investigation.steps import InvestigationSteps
@@ -37,6 +38,7 @@ from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.runtime.components import Component, Components, FunctionComponent
 from bot.runtime.heartbeat import HEARTBEAT
 from bot.runtime.logs import configure_logging
+from bot.runtime.nursery import open_nursery
 from bot.runtime.process_life import (
     WORKER_NAME,
     call_yourself,
@@ -65,11 +67,12 @@ def run_worker(
 ) -> None:
     """Work until SIGTERM or SIGINT; then finish what ends soon and leave the rest to another. Ends
     the process."""
-    configure_logging(settings.telemetry, "worker")
     call_yourself(WORKER_NAME)
     if supervised_by is not None:
         die_with_parent(supervised_by)
     os.nice(settings.worker.niceness)
+    open_nursery(analyzing.load)
+    configure_logging(settings.telemetry, "worker")
     scratch = Scratch()
     store = open_store(settings, migrated=supervised_by is not None)
     migrate_engine(engine_url(settings))

@@ -9,6 +9,7 @@ Each process has a pipe of its own to this one. With a queue that all processes 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -18,13 +19,14 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded
 from bot.runtime import garbage
+from bot.runtime.nursery import ForkedChild, own_nursery
 from bot.runtime.process_life import die_with_parent
 
 A = TypeVar("A")
@@ -68,7 +70,7 @@ class PooledProcess:
         self._busy = threading.Lock()
         self._changing = threading.Lock()
         self._closed = False
-        self._process: BaseProcess | None = None
+        self._process: BaseProcess | ForkedChild | None = None
         self._pipe: Connection | None = None
         self._tasks = 0
 
@@ -115,15 +117,11 @@ class PooledProcess:
 
     def _started(self) -> Connection:
         """Start the process and wait until it is ready; gives the pipe to it."""
-        # The child imports everything anew: a fork of a process with threads may deadlock.
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, self._setup), daemon=True)
+        ours, theirs = multiprocessing.Pipe()
         with self._changing:
             if self._closed:
                 raise ProcessEndedError
-            process.start()
-            self._process = process
+            self._process = self._forked(theirs) or self._spawned(theirs)
             self._pipe = ours
         # With the only other end in the child, its death is read as the end of the pipe.
         theirs.close()
@@ -132,6 +130,24 @@ class PooledProcess:
             raise BudgetExceeded("analysis time", f"{START_DEADLINE_S:g} s to start a process")
         ours.recv()
         return ours
+
+    def _forked(self, theirs: Connection) -> ForkedChild | None:
+        """A process that has everything loaded, where this one has a nursery."""
+        nursery = own_nursery()
+        # The limit counts private memory, which of a fork is also all that the worker has loaded.
+        if nursery is None or self._setup.memory_bytes is not None:
+            return None
+        # One that was killed is no reason to analyse nothing.
+        with contextlib.suppress(OSError):
+            return nursery.start(_serve_forked, self._setup, descriptors=[theirs.fileno()])
+        return None
+
+    def _spawned(self, theirs: Connection) -> BaseProcess:
+        """A process that imports everything anew: a fork of one with threads may deadlock."""
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(target=_serve, args=(theirs, self._setup), daemon=True)
+        process.start()
+        return process
 
     def _outcome(self, pipe: Connection, deadline_s: float | None) -> tuple[bool, Any]:
         """Whether the task succeeded, and its result or its error."""
@@ -208,6 +224,10 @@ class ProcessPool:
             raise
         finally:
             self._free.append(process)
+
+
+def _serve_forked(setup: ProcessSetup, pipe: int) -> None:
+    _serve(Connection(pipe), replace(setup, parent=os.getppid()))
 
 
 def _serve(pipe: Connection, setup: ProcessSetup) -> None:

@@ -29,7 +29,14 @@ RESTED_S = 5.0
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_doubled_or_stuck(tmp_path: Path) -> None:
     plan = Plan(
-        "postgresql", seed=7, alerts=6, kills=6, minutes=0.25, settle_s=WITHIN_S, quiet_s=11.0
+        "postgresql",
+        seed=7,
+        alerts=6,
+        kills=6,
+        minutes=0.25,
+        settle_s=WITHIN_S,
+        quiet_s=11.0,
+        thrifty=True,
     )
     ran = run_turmoil(plan, tmp_path)
     assert ran.fine, "\n".join(ran_lines(ran))
@@ -38,7 +45,7 @@ def test_nothing_is_lost_doubled_or_stuck(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(1200)
 def test_a_clock_that_is_set_back_holds_no_answer_back(tmp_path: Path) -> None:
-    with running_world("sqlite", tmp_path, "clock") as world:
+    with running_world("sqlite", tmp_path, "clock", thrifty=True) as world:
         if world.clocks.why_not:
             pytest.skip(world.clocks.why_not)
         senders = Senders(world.urls, world.pagerduty, "clock")

@@ -1,0 +1,208 @@
+"""Processes that begin as forks of one in which everything is loaded.
+
+A program spends seconds of processor time on its imports, and a fork of a process with threads may
+deadlock. So a process forks a nursery while it has one thread, and asks it for the others: what
+they need is loaded once and lies in memory once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from bot.runtime import garbage
+from bot.runtime.process_life import call_yourself, die_with_parent
+
+NAME = "nursery"
+LONGEST_PID = 16
+
+
+class ForkedChild:
+    """A process that a nursery has forked. Its methods may be called from any thread."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        """`descriptor` is of the process (pidfd_open(2)): its number may be another's once it has
+        ended."""
+        self.pid = pid
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, number)
+
+    def kill(self) -> None:
+        """End it now."""
+        self.signal(signal.SIGKILL)
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for its end; says whether it has ended."""
+        ended = select.poll()
+        ended.register(self._descriptor, select.POLLIN)
+        return bool(ended.poll(None if timeout_s is None else 1000 * timeout_s))
+
+
+class Nursery:
+    """A fork of this process that forks others when it is asked to. It ends with this process, and
+    all that it forked with it.
+
+    Made while this process has one thread, because a fork copies the locks of all threads and only
+    one of them.
+    """
+
+    def __init__(self, load: Callable[[], None] | None = None) -> None:
+        """`load` imports what its forks need and this process does not; it is called in the
+        nursery, before the first fork."""
+        parent = os.getpid()
+        self._asking = threading.Lock()
+        self._socket, theirs = socket.socketpair()
+        self._line = Connection(os.dup(self._socket.fileno()))
+        # Or the fork would write what waits in them once more.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._line.close()
+            self._socket.close()
+            _keep(theirs, parent, load)
+        theirs.close()
+
+    def start(
+        self, life: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()
+    ) -> ForkedChild:
+        """A process that calls `life(*arguments, *descriptors)`, with descriptors of its own for
+        the same files, and ends with it.
+
+        Both must be importable, or packable, as for a process of `multiprocessing`. Raises OSError
+        when the nursery has ended.
+        """
+        with self._asking:
+            self._line.send((life, arguments, len(descriptors)))
+            socket.send_fds(self._socket, [b" "], descriptors)
+            pid, received, _, _ = socket.recv_fds(self._socket, LONGEST_PID, 1)
+        if not received:
+            raise ConnectionResetError("the nursery has ended")
+        return ForkedChild(int(pid), received[0])
+
+    def close(self) -> None:
+        """End it, and all that it forked."""
+        with self._asking:
+            # Also where a later fork of this process holds a copy of it.
+            self._socket.shutdown(socket.SHUT_RDWR)
+            os.waitpid(self.pid, 0)
+            self._line.close()
+            self._socket.close()
+
+
+_own: Nursery | None = None
+
+
+def open_nursery(load: Callable[[], None] | None = None) -> Nursery:
+    """From now on this process has one; call it before anything starts a thread."""
+    global _own  # noqa: PLW0603
+    _own = Nursery(load)
+    return _own
+
+
+def close_nursery() -> None:
+    """End the nursery of this process, and all that it forked."""
+    global _own
+    ended, _own = _own, None
+    if ended is not None:
+        ended.close()
+
+
+def own_nursery() -> Nursery | None:
+    """The nursery of this process; one that was itself forked has none until it opens its own."""
+    return _own
+
+
+def _keep(asked: socket.socket, parent: int, load: Callable[[], None] | None) -> NoReturn:
+    """The life of the nursery, until the other end of its socket is closed."""
+    try:
+        call_yourself(NAME)
+        die_with_parent(parent)
+        # They may reach all processes of a service, and its first decides when the others end.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, _forget_the_ended)
+        _fork_all(asked, load)
+    except (EOFError, OSError):
+        pass
+    # The edge of the process: an error must not be taken for one of its parent's.
+    except BaseException:  # noqa: BLE001
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def _fork_all(asked: socket.socket, load: Callable[[], None] | None) -> None:
+    line = Connection(os.dup(asked.fileno()))
+    request = line.recv()
+    if load is not None:
+        with garbage.loading():
+            load()
+    while True:
+        life, arguments, count = request
+        _, descriptors, _, _ = socket.recv_fds(asked, 1, max(count, 1))
+        _fork(asked, line, life, arguments, descriptors)
+        request = line.recv()
+
+
+def _fork(
+    asked: socket.socket,
+    line: Connection,
+    life: Callable[..., None],
+    arguments: Sequence[Any],
+    descriptors: Sequence[int],
+) -> None:
+    nursery = os.getpid()
+    # One that ends at once is not forgotten before its descriptor was opened.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    pid = os.fork()
+    if pid == 0:
+        line.close()
+        asked.close()
+        _live(nursery, life, [*arguments, *descriptors])
+    child = os.pidfd_open(pid)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    socket.send_fds(asked, [str(pid).encode()], [child])
+    for descriptor in (child, *descriptors):
+        os.close(descriptor)
+
+
+def _live(nursery: int, life: Callable[..., None], arguments: Sequence[Any]) -> NoReturn:
+    """The whole life of a fork: it never goes back to what the nursery was doing."""
+    status = 1
+    try:
+        die_with_parent(nursery)
+        # As in a program that has just begun: whoever works sets its own.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        life(*arguments)
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    # The edge of the process: an error must not be taken for one of the nursery's.
+    except BaseException:  # noqa: BLE001
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _forget_the_ended(*_: object) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -1,0 +1,159 @@
+"""Forks of a process that has everything loaded, made by one that has no threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from bot.runtime import nursery as nurseries
+from bot.runtime.nursery import Nursery
+from bot.runtime.process_pool import ProcessPool
+
+PATIENT_S = 60.0
+
+
+def tell(word: str, answer: int) -> None:
+    Connection(answer).send((word, os.getpid(), os.getppid()))
+
+
+def sleep(answer: int) -> None:
+    tell("sleeps", answer)
+    time.sleep(600)
+
+
+def fail(_answer: int) -> None:
+    raise ValueError("of its own")
+
+
+def parent_id(_folder: Path) -> int:
+    return os.getppid()
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    one = Nursery()
+    yield one
+    one.close()
+
+
+def test_what_it_forks_gets_arguments_and_files_and_is_its_child(nursery: Nursery) -> None:
+    ours, theirs = Pipe()
+    long = "x" * 1_000_000
+    child = nursery.start(tell, long, descriptors=[theirs.fileno()])
+    theirs.close()
+    assert ours.recv() == (long, child.pid, nursery.pid)
+    assert child.join(PATIENT_S)
+    with pytest.raises(EOFError):
+        ours.recv()
+
+
+def test_one_that_has_ended_is_waited_for_and_forgotten(nursery: Nursery) -> None:
+    ours, theirs = Pipe()
+    failed = nursery.start(fail, descriptors=[theirs.fileno()])
+    asleep = nursery.start(sleep, descriptors=[theirs.fileno()])
+    assert ours.recv()[0] == "sleeps"
+    assert failed.join(PATIENT_S)
+    assert not asleep.join(0)
+    asleep.kill()
+    assert asleep.join(PATIENT_S)
+    ends = time.monotonic() + PATIENT_S
+    while any(Path(f"/proc/{child.pid}").exists() for child in (failed, asleep)):
+        assert time.monotonic() < ends
+    asleep.kill()
+
+
+def test_a_signal_to_all_ends_no_nursery(nursery: Nursery) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(nursery.pid, number)
+    ours, theirs = Pipe()
+    nursery.start(tell, "is there", descriptors=[theirs.fileno()])
+    assert ours.recv()[0] == "is there"
+
+
+def test_one_that_was_killed_says_so_and_took_its_forks_along() -> None:
+    one = Nursery()
+    ours, theirs = Pipe()
+    asleep = one.start(sleep, descriptors=[theirs.fileno()])
+    ours.recv()
+    os.kill(one.pid, signal.SIGKILL)
+    assert asleep.join(PATIENT_S)
+    with pytest.raises(OSError):
+        one.start(tell, "nobody", descriptors=[theirs.fileno()])
+    one.close()
+
+
+def test_a_pool_begins_its_processes_there_until_it_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: Nursery
+) -> None:
+    monkeypatch.setattr(nurseries, "_own", nursery)
+    pool = ProcessPool(workers=1)
+
+    async def story() -> None:
+        assert await pool.run(parent_id, tmp_path) == nursery.pid
+        os.kill(nursery.pid, signal.SIGKILL)
+        # The process that it left may just live to do one more.
+        while (parent := await pool.run(parent_id, tmp_path)) == nursery.pid:
+            pass
+        assert parent == os.getpid()
+
+    asyncio.run(story())
+    pool.close()
+
+
+LOADED: list[int] = []
+
+
+def load() -> None:
+    LOADED.append(os.getpid())
+
+
+def tell_loaded(answer: int) -> None:
+    Connection(answer).send(LOADED)
+
+
+def test_what_its_forks_need_is_loaded_in_the_nursery_once() -> None:
+    one = Nursery(load)
+    ours, theirs = Pipe()
+    for _ in range(2):
+        one.start(tell_loaded, descriptors=[theirs.fileno()])
+        assert ours.recv() == [one.pid]
+    one.close()
+    assert LOADED == []
+
+
+def test_one_that_cannot_load_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    one = Nursery(broken)
+    with pytest.raises(OSError):
+        one.start(time.sleep, 600)
+    one.close()
+    assert "cannot be imported" in capfd.readouterr().err
+
+
+def broken() -> None:
+    raise ImportError("cannot be imported")
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, os.getcwd())
+from bot.runtime.nursery import open_nursery
+print(open_nursery().pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_ends_when_its_process_is_killed() -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED], check=False, stdout=subprocess.PIPE)
+    ends = time.monotonic() + PATIENT_S
+    while Path(f"/proc/{int(ended.stdout)}").exists():
+        assert time.monotonic() < ends
