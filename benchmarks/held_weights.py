@@ -160,8 +160,10 @@ def _is_elsewhere(module: ModuleType, constant: str) -> bool:
 def _times(value: float, factor: float) -> float:
     if isinstance(value, timedelta):
         return value * factor
-    new = min(value * factor, 1.0) if 0 <= value <= 1 else value * factor
-    return max(1, round(new)) if isinstance(value, int) else new
+    if isinstance(value, int):
+        return max(1, round(value * factor))
+    # What lies in [0, 1] is a share.
+    return min(value * factor, 1.0) if 0 <= value <= 1 else value * factor
 
 
 def modules_of(rooms: Sequence[str]) -> list[str]:

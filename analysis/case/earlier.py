@@ -98,6 +98,11 @@ class Earlier(Frozen):
     record: tuple[RecordLevel, ...] = ()
 
 
+def is_telling(judged: int) -> bool:
+    """Whether so many judged answers are enough to tell how often they were right."""
+    return judged >= MIN_JUDGED
+
+
 def level_of(confidence: float) -> int:
     """The level of ten that a confidence in [0, 1] lies in."""
     return min(9, max(0, int(10 * confidence + 1e-9)))

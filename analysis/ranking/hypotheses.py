@@ -17,13 +17,13 @@ import polars as pl
 from analysis.analyzers import fault_kind, fault_of, phrase_of
 from analysis.case.earlier import (
     KIND,
-    MIN_JUDGED,
     RECORD,
     Earlier,
     EarlierCause,
     EarlierInvestigation,
     Recalled,
     Why,
+    is_telling,
     level_of,
 )
 from analysis.case.folder import Case
@@ -312,7 +312,7 @@ def _record(earlier: Earlier, confidence: float) -> list[Finding]:
     if confidence <= 0:
         return []
     for known in earlier.record:
-        if known.level == level and known.of >= MIN_JUDGED:
+        if known.level == level and is_telling(known.of):
             finding = Finding(
                 id="",
                 kind=RECORD,

@@ -19,7 +19,6 @@ from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, plain
 
 MAX_STATES = 40
-LEAST_STRENGTH = 0.02
 MAX_QUOTE = 200
 MAX_LISTED = 12
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -33,11 +32,7 @@ def state_findings(case: Case) -> list[Finding]:
     unwell = unwell_instances(groups)
     weighed = weighed_groups(groups, case, unwell)
     weighed.sort(key=lambda one: (-one.strength, one.group.fault.name, one.group.subject))
-    found = []
-    for one in weighed[:MAX_STATES]:
-        if one.strength >= LEAST_STRENGTH:
-            found.append(_finding(case, one, unwell))
-    return found
+    return [_finding(case, one, unwell) for one in weighed[:MAX_STATES]]
 
 
 ANALYZER = Analyzer(state_findings, kinds=tuple(STATE_KINDS.values()))

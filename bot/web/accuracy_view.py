@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from analysis.case.earlier import MIN_JUDGED, level_of
+from analysis.case.earlier import is_telling, level_of
 from bot.store.judged import JudgedAnswer
 from bot.store.labels import NO_ANSWER
 from bot.web.investigation_view import VERDICTS
@@ -58,7 +58,7 @@ class Share:
     @property
     def few(self) -> bool:
         """Whether they are too few to say anything."""
-        return self.of < MIN_JUDGED
+        return not is_telling(self.of)
 
     def _ends(self) -> tuple[float, float]:
         if not self.of:

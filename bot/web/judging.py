@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analysis.case.earlier import MIN_JUDGED
+from analysis.case.earlier import is_telling
 from bot.store.labels import MAX_CAUSE, MAX_WHO, AnswerLabel, Record
 
 MAX_FIELDS = 6
@@ -24,7 +24,7 @@ class Judging:
     @property
     def tells_record(self) -> bool:
         """Whether enough answers were judged."""
-        return self.record.of >= MIN_JUDGED
+        return is_telling(self.record.of)
 
 
 @dataclass(frozen=True)

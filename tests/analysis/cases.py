@@ -65,6 +65,19 @@ def series(
     return rows
 
 
+def in_unit(rows: list[dict[str, Any]], unit: str) -> list[dict[str, Any]]:
+    """The rows of a metric with their unit."""
+    return [{**row, "unit": unit} for row in rows]
+
+
+def failing(
+    share: float = 0.05, rate: float = 20.0, before: float = 0.0005
+) -> list[dict[str, Any]]:
+    """The share of the requests of web that fail, and how many come."""
+    ratio = in_unit(series("web", "error_ratio", before, share, noise=0.001), "ratio")
+    return ratio + in_unit(series("web", "request_rate", rate, rate, noise=0), "1/s")
+
+
 def spans(
     minute: float,
     count: int,

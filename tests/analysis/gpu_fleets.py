@@ -28,6 +28,16 @@ PATTERNS = (
     "power_capped", "uneven_load", "unused_gpus", "two_models", "warm_fleet", "job_end", "restarts",
 )  # fmt: skip
 
+CALM = {
+    gs.SM_CLOCK: 1900.0,
+    gs.UTILIZATION: 100.0,
+    gs.TENSOR_ACTIVE: 0.4,
+    gs.POWER: 600.0,
+    gs.TEMPERATURE: 60.0,
+    gs.XID: 0.0,
+}
+"""What each GPU of a calm job reports."""
+
 
 @dataclass
 class SimulatedFleet:
@@ -69,6 +79,16 @@ def healthy(
     _gauges(rng, pattern, fleet, load, waits)
     _counters(rng, fleet)
     _holes(rng, pattern, fleet)
+    return fleet
+
+
+def calm(hosts: int = 2, per_host: int = 4, step_s: float = 60) -> SimulatedFleet:
+    """A small job whose GPUs are all alike and never change, to be put near a threshold."""
+    minutes = np.arange(-BEFORE, AFTER, step_s / 60)
+    gpus = [(f"node-{host}", gpu) for host in range(hosts) for gpu in range(per_host)]
+    fleet = SimulatedFleet(minutes, gpus, {}, ["NVIDIA H100 80GB HBM3"] * len(gpus))
+    for signal, value in CALM.items():
+        fleet.signals[signal] = np.full((len(gpus), len(minutes)), value)
     return fleet
 
 

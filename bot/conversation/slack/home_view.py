@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from analysis.case.earlier import MIN_JUDGED, RecordLevel
+from analysis.case.earlier import RecordLevel, is_telling
 from analysis.vocabulary import Verdict
 from bot.answer.foreign_text import one_line, safe_url
 from bot.answer.lines import percent, span_of
@@ -162,7 +162,7 @@ def _judged(record: Sequence[RecordLevel]) -> Block:
     if not of:
         return paragraph("Nobody has judged an answer yet: press Right or Wrong under one.")
     lines = [section(bold(f"{right} of {of}"), text(" judged answers were right"))]
-    levels = [level for level in sorted(record, key=lambda r: -r.level) if level.of >= MIN_JUDGED]
+    levels = [level for level in sorted(record, key=lambda r: -r.level) if is_telling(level.of)]
     items = [
         section(text(f"said {_band(level.level)}: {level.right} of {level.of} right"))
         for level in levels

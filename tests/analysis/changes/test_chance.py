@@ -70,6 +70,15 @@ def test_changes_after_the_onset_and_those_of_others_do_not_count(tmp_path: Path
     assert history.counts == {"web": 2}
 
 
+@pytest.mark.parametrize(("first_h", "hours_known"), [(-40, 40.0), (-60, 2.0)])
+def test_the_past_that_all_sources_tell_of_is_two_days(
+    tmp_path: Path, first_h: float, hours_known: float
+) -> None:
+    changes = deploys([first_h * 60, -120], "db") + deploys([-7])
+    case = write_case(tmp_path, alert=ALERT, changes=changes)
+    assert change_history(case, [], START).minutes == pytest.approx(hours_known * 60)
+
+
 def test_a_long_history_counts_for_its_own_service_alone(tmp_path: Path) -> None:
     day = 1440.0
     weekly = deploys([-day * 7 * n for n in range(1, 9)] + [-7])

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analysis.changes.nearby import nearby_changes
 from analysis.metrics.shifts import metric_shifts
 from analysis.requests.topology import read_topology
@@ -69,6 +71,28 @@ def test_each_change_that_is_ruled_out_says_why(tmp_path: Path) -> None:
     assert "documentation" in reasons["docs"]
     assert "no deploy" in reasons["unshipped"]
     assert "no harm" in reasons["old"]
+
+
+@pytest.mark.parametrize(("minute", "no_harm"), [(-49, False), (-74, True)])
+def test_that_a_change_did_no_harm_shows_after_an_hour(
+    tmp_path: Path, minute: float, *, no_harm: bool
+) -> None:
+    found = judged(tmp_path, change(minute, "api", "v2"))["v2"]
+    reason = str(found.details.written()["reason"])
+    assert ("so long it had done no harm" in reason) is no_harm
+
+
+@pytest.mark.parametrize(("minutes_earlier", "first"), [(10, "code"), (30, "bump")])
+def test_a_new_version_of_a_dependency_is_likelier_only_than_older_code(
+    tmp_path: Path, minutes_earlier: float, first: str
+) -> None:
+    code = "-total = price(basket)\n+total = quote(basket)"
+    found = judged(
+        tmp_path,
+        change(-2, "api", "bump", diff="-  acme/client v1.4.1\n+  acme/client v1.5.0"),
+        change(-2 - minutes_earlier, "api", "code", diff=code),
+    )
+    assert max(found, key=lambda name: found[name].strength) == first
 
 
 def test_a_merge_ships_with_the_next_deploy_of_the_service_it_touches(tmp_path: Path) -> None:

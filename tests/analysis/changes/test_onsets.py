@@ -18,6 +18,8 @@ def climb(
     level: Callable[[int], float],
     signal: str = "memory_rss_mb",
     seen: frozenset[str] = SEEN,
+    *,
+    first: int = -180,
 ) -> Climb | None:
     rows = [
         {
@@ -26,7 +28,7 @@ def climb(
             "signal": signal,
             "value": level(m) + 0.3 * ((m * 7) % 5 - 2),
         }
-        for m in range(-180, 30)
+        for m in range(first, 30)
     ]
     return climb_of(write_case(folder, metrics=rows), [Suspect("api", onset=START)], seen)
 
@@ -42,6 +44,35 @@ def test_what_climbs_in_all_that_is_known_began_before(tmp_path: Path) -> None:
     found = climb(tmp_path, lambda m: 300 + 4 * (m + 180))
     assert found is not None
     assert found.from_the_beginning
+
+
+@pytest.mark.parametrize(("flat", "from_the_beginning"), [(10, True), (18, False)])
+def test_a_few_flat_points_do_not_show_when_a_climb_began(
+    tmp_path: Path, flat: int, *, from_the_beginning: bool
+) -> None:
+    found = climb(tmp_path, lambda m: 300 + 4 * max(0, m + 180 - flat))
+    assert found is not None
+    assert found.from_the_beginning is from_the_beginning
+
+
+@pytest.mark.parametrize(
+    ("points", "climbing", "is_one"),
+    [(11, 6, False), (14, 6, True), (40, 3, False), (40, 5, True)],
+    ids=["few points", "enough points", "few that climb", "enough that climb"],
+)
+def test_a_climb_shows_in_enough_points(
+    tmp_path: Path, points: int, climbing: int, *, is_one: bool
+) -> None:
+    found = climb(tmp_path, lambda m: 300 + 60 * max(0, m + climbing), first=1 - points)
+    assert (found is not None) is is_one
+
+
+@pytest.mark.parametrize(("jump", "is_climb"), [(250, True), (320, False)])
+def test_what_jumps_nearly_as_far_as_it_climbs_is_a_step(
+    tmp_path: Path, jump: float, *, is_climb: bool
+) -> None:
+    found = climb(tmp_path, lambda m: 300 if m < -80 else 300 + jump + 5 * (m + 80))
+    assert (found is not None) is is_climb
 
 
 def test_free_memory_that_falls_is_a_climb_of_what_is_used(tmp_path: Path) -> None:

@@ -56,6 +56,16 @@ def test_a_path_or_title_that_names_the_service_touches_it() -> None:
     assert not touches(text, "paymentservice")
 
 
+@pytest.mark.parametrize(
+    ("service", "title", "named"),
+    [("stock", "keep the stocks apart", True), ("cart", "draw the cartography", False)],
+)
+def test_the_beginning_of_a_word_names_a_service_of_a_long_name_only(
+    service: str, title: str, *, named: bool
+) -> None:
+    assert touches(read_change_text(title, None, None), service) is named
+
+
 def test_rare_shared_words_make_a_change_relevant_and_common_ones_do_not() -> None:
     changes = [
         words_of([t])
@@ -105,6 +115,14 @@ def test_what_adds_much_that_is_new_is_no_moved_code() -> None:
     )
     assert read_change_text("t", None, moved).moves_code_only
     assert not read_change_text("t", None, grown).moves_code_only
+
+
+@pytest.mark.parametrize(
+    ("helper", "moved"), [("trim(a, b, c, limit)", True), ("trim(a, b, c, limit, roll)", False)]
+)
+def test_moved_code_may_gain_a_few_words(helper: str, *, moved: bool) -> None:
+    text = read_change_text("t", None, f"-return old(a, b, c)\n+return old({helper})")
+    assert text.moves_code_only is moved
 
 
 def test_a_change_of_staging_is_for_another_stage() -> None:

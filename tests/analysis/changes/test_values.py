@@ -43,6 +43,13 @@ def test_values_of_different_settings_are_not_compared() -> None:
     assert value_changes("", ["retries: 3"], ["colour: 7"]) == ()
 
 
+@pytest.mark.parametrize(
+    ("added", "is_same"), [("pool idle limit: 7", True), ("queue idle wait: 7", False)]
+)
+def test_a_setting_that_keeps_most_of_its_words_is_the_same(added: str, *, is_same: bool) -> None:
+    assert bool(value_changes("", ["pool idle timeout: 3"], [added])) is is_same
+
+
 def test_no_more_lines_are_compared_than_a_person_would_read() -> None:
     lines = [f"setting_{'x' * (n % 7)}: {n}" for n in range(5_000)]
     assert len(value_changes("", lines, lines[1:])) <= 100

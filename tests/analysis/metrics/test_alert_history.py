@@ -68,6 +68,15 @@ def test_a_monitor_does_not_flap(tmp_path: Path, changes: list[tuple[float, str]
     assert of_kind(write_case(tmp_path, alert=ALERT, monitors=states(changes)), FLAPPING) is None
 
 
+@pytest.mark.parametrize(("fires_for", "flap"), [(15, True), (25, False)])
+def test_an_alarm_that_still_fires_is_a_flap_until_it_lasts_twice_as_long(
+    tmp_path: Path, fires_for: float, *, flap: bool
+) -> None:
+    changes = [*flaps([-55, -40, -20], lasting=10), (30 - fires_for, "Alert")]
+    case = write_case(tmp_path, alert=ALERT, monitors=states(changes))
+    assert (of_kind(case, FLAPPING) is not None) is flap
+
+
 def test_alarms_of_other_monitors_and_of_yesterday_do_not_count(tmp_path: Path) -> None:
     rows = states(flaps([-55, -40, -20]), "web restarts") + states(
         flaps([-60 * 25, -60 * 26, -60 * 27])
@@ -125,6 +134,26 @@ def test_a_threshold_crossed_now_and_then_may_also_wait_longer(tmp_path: Path) -
     assert found is not None
     assert found.numbers["percent_of_baseline"] == 8.3
     assert "or let it wait for 2 min" in found.details.fix
+    # A tenth of the way from the usual level beyond the farthest point.
+    assert found.numbers["proposed"] == 155
+
+
+@pytest.mark.parametrize(
+    ("crossed", "in_normal_range"),
+    [
+        ([-50, -30], False),
+        ([-50, -40, -30, -20], True),
+        (range(-24, 0), False),
+        (range(-36, 0), True),
+    ],
+    ids=["rarely", "now and then", "at last", "most of the time"],
+)
+def test_a_threshold_in_the_normal_range_is_crossed_now_and_then_or_mostly(
+    tmp_path: Path, crossed: Sequence[float], *, in_normal_range: bool
+) -> None:
+    alert = {**ALERT, "threshold": 140, "observed": 150}
+    case = write_case(tmp_path, alert=alert, metrics=bumpy(100, [*crossed, 1], 150))
+    assert (of_kind(case, MIS_SET) is not None) is in_normal_range
 
 
 @pytest.mark.parametrize(
@@ -189,6 +218,17 @@ def test_a_signal_that_stopped_while_others_go_on_is_the_finding(tmp_path: Path)
     )
     assert found.onset is not None
     assert (found.onset - START).total_seconds() == 4 * 60
+
+
+@pytest.mark.parametrize(("missing_min", "is_stopped"), [(2.5, False), (3.75, True)])
+def test_minutes_without_a_point_show_that_a_fast_signal_stopped(
+    tmp_path: Path, missing_min: float, *, is_stopped: bool
+) -> None:
+    rows = series("web", "latency_ms", 100, 100, step=0.25)
+    rows = [row for row in rows if row["time"] < at(30 - missing_min)]
+    rows += series("web", "cpu_percent", 20, 20, step=0.25)
+    case = write_case(tmp_path, alert=ALERT, metrics=rows)
+    assert (of_kind(case, STOPPED) is not None) is is_stopped
 
 
 def test_a_service_of_which_nothing_comes_any_more_is_told_as_such(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from analysis.metrics.seasonality import DAY_NS, Days, same_hours
 from analysis.metrics.shifts import metric_shifts
 from tests.analysis.cases import at, write_case
 
@@ -91,3 +93,33 @@ def test_the_baseline_s_level_is_that_of_the_hours_before_not_of_other_days(tmp_
     ]
     (found,) = metric_shifts(write_case(tmp_path, metrics=metrics, scope=scope(3)))
     assert found.numbers["baseline"] == pytest.approx(20, abs=1)
+
+
+def day_before(inside: list[float], before: list[float]) -> Days:
+    """What a day shows beside ten points of which five rose by 10 sigmas; in points of five
+    minutes, of the same hour and of those before it."""
+    minutes = 5 * np.arange(-len(before), len(inside))
+    times = minutes.astype(np.int64)[None, :] * 60_000_000_000 - DAY_NS
+    window = (np.array([0]), np.array([45 * 60_000_000_000]))
+    deviations = np.array([[*before, *inside]])
+    return same_hours(times, deviations, window, np.array([10.0]), np.array([5]), np.array([10]))
+
+
+@pytest.mark.parametrize(("points", "known"), [(4, 0), (6, 1)])
+def test_a_day_of_which_half_the_points_are_missing_is_not_known(points: int, known: int) -> None:
+    found = day_before([10.0] * points, [0.0] * 24)
+    assert (int(found.known[0]), int(found.alike[0])) == (known, known)
+
+
+@pytest.mark.parametrize(
+    ("before", "alike"),
+    [
+        ([0.0] * 28 + [-4.0] * 8, 0),
+        ([0.0] * 20 + [-4.0] * 16, 1),
+        ([-4.0] * 2, 0),
+        ([-4.0] * 3, 1),
+    ],
+    ids=["lower for less than an hour", "lower for longer", "two points", "three points"],
+)
+def test_a_day_s_own_level_is_that_of_the_two_hours_before(before: list[float], alike: int) -> None:
+    assert int(day_before([3.0] * 10, before).alike[0]) == alike

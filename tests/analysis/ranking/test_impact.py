@@ -7,14 +7,13 @@ import pytest
 
 from analysis.case.folder import Case
 from analysis.metrics.alert_history import alert_history
-from analysis.metrics.failing_requests import failing_requests
 from analysis.metrics.shifts import metric_shifts
 from analysis.ranking.error_budget import error_budget, objective_of
 from analysis.ranking.impact import TWO_LINES, assess_impact
 from analysis.ranking.training_impact import training_impact
 from analysis.requests.topology import read_topology
 from analysis.vocabulary import Alert, Cause, Finding, Impact
-from tests.analysis.cases import START, logs, series, write_case
+from tests.analysis.cases import START, failing, logs, series, write_case
 
 ALERT = {"service": "web", "signal": "error_ratio"}
 
@@ -36,65 +35,10 @@ def impact_of(case: Case, culprit: str | None = None) -> Impact:
     return assess_impact(case, findings_of(case), read_topology(case), causes=causes)
 
 
-def in_unit(rows: list[dict[str, Any]], unit: str) -> list[dict[str, Any]]:
-    return [{**row, "unit": unit} for row in rows]
-
-
-def failing(
-    share: float = 0.05, rate: float = 20.0, before: float = 0.0005
-) -> list[dict[str, Any]]:
-    ratio = in_unit(series("web", "error_ratio", before, share, noise=0.001), "ratio")
-    return ratio + in_unit(series("web", "request_rate", rate, rate, noise=0), "1/s")
-
-
 def test_requests_failing_are_traffic_times_the_share_that_fails(tmp_path: Path) -> None:
     found = impact_of(write_case(tmp_path, alert=ALERT, metrics=failing()))
     assert found.numbers["failed_requests"] == pytest.approx(20 * 60 * 30 * 0.05, rel=0.02)
     assert "; about 1800 requests failed since the onset (5 %)." in found.sentence
-
-
-def test_counts_per_minute_and_availabilities_in_percent_are_understood(tmp_path: Path) -> None:
-    rows = series("web", "availability", 100, 90, noise=0) + series(
-        "web", "requests", 500, 500, noise=0
-    )
-    alert = {"service": "web", "signal": "availability"}
-    found = failing_requests(write_case(tmp_path, alert=alert, metrics=rows), "web", START)
-    assert found is not None
-    assert found.failed == pytest.approx(500 * 0.1 * 30)
-    assert found.share == pytest.approx(0.1)
-
-
-def test_error_counts_and_request_counts_give_the_same(tmp_path: Path) -> None:
-    rows = series("web", "errors", 0, 50, noise=0) + series("web", "requests", 500, 500, noise=0)
-    found = failing_requests(write_case(tmp_path, alert=ALERT, metrics=rows), "web", START)
-    assert found is not None
-    assert found.failed == pytest.approx(1500)
-    assert found.share == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        failing(share=0.0006),
-        in_unit(series("web", "availability", 1, 0.5, noise=0), "ratio"),
-        series("web", "dynamodb_write_throttle_ratio", 0.001, 0.5),
-        series("web", "latency_ms", 100, 900),
-    ],
-    ids=["no more than before", "instances, not requests", "of something else", "no share"],
-)
-def test_what_does_not_tell_of_failing_requests_gives_none(
-    tmp_path: Path, rows: list[dict[str, Any]]
-) -> None:
-    assert failing_requests(write_case(tmp_path, alert=ALERT, metrics=rows), "web", START) is None
-
-
-def test_traffic_of_successes_only_is_not_multiplied(tmp_path: Path) -> None:
-    rows = in_unit(series("web", "error_ratio", 0.0005, 0.9), "ratio") + series(
-        "web", "records_written_per_min", 100, 10
-    )
-    found = failing_requests(write_case(tmp_path, alert=ALERT, metrics=rows), "web", START)
-    assert found is not None
-    assert found.failed is None
 
 
 def test_users_are_counted_where_error_lines_name_them(tmp_path: Path) -> None:

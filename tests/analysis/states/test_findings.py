@@ -75,6 +75,19 @@ def test_a_setting_explains_what_follows_from_it(tmp_path: Path) -> None:
     assert by_subject["ads", "replicas_missing"] == (1.0, None)
 
 
+@pytest.mark.parametrize(("noted", "explained_by"), [(-9, "cart"), (-12, None)])
+def test_an_effect_may_be_noted_minutes_before_its_cause_and_no_longer(
+    tmp_path: Path, noted: float, explained_by: str | None
+) -> None:
+    rows = [
+        fact("Pod", "cart-1", "image_unavailable", 0, service="cart", place="node-1"),
+        fact("Deployment", "cart", "replicas_missing", noted, service="cart"),
+    ]
+    facts = [StateFactDetails.of(finding) for finding in found(tmp_path, rows)]
+    by = {one.fact: one.explained_by for one in facts if one is not None}
+    assert by["replicas_missing"] == explained_by
+
+
 def test_a_node_explains_its_own_pods_alone(tmp_path: Path) -> None:
     rows = [
         fact("Node", "node-7", "node_not_ready", -5, service="cart"),

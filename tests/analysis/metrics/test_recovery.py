@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from analysis.metrics.recovery import alert_state, recovered_at
+from analysis.vocabulary import Finding
+from tests.analysis.cases import START, series, write_case
+
+ALERT = {"service": "web", "signal": "latency_ms"}
+
+
+def rise(strength: float = 0.7) -> Finding:
+    """The alerting signal's rise from 100 to 200."""
+    return Finding(
+        id="F1",
+        kind="metric_shift",
+        subject="web",
+        signal="latency_ms",
+        onset=START,
+        strength=strength,
+        sentence="web latency_ms rose from 100 to 200 (2x).",
+        numbers={"baseline": 100, "incident": 200},
+        details={"class": "latency", "direction": "up", "bad": True, "recovered": False},
+    )
+
+
+@pytest.mark.parametrize(("strength", "left"), [(0.08, False), (0.12, True)])
+def test_a_weak_move_of_the_signal_does_not_leave_its_baseline(
+    tmp_path: Path, strength: float, *, left: bool
+) -> None:
+    case = write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 200))
+    assert alert_state(case, [rise(strength)]).never_left is not left
+
+
+@pytest.mark.parametrize(("afterwards", "back_after_min"), [(140, 10), (160, None)])
+def test_a_signal_is_back_when_it_is_nearer_to_its_baseline(
+    tmp_path: Path, afterwards: float, back_after_min: float | None
+) -> None:
+    rows = series("web", "latency_ms", afterwards, 200, until=10)
+    back = recovered_at(write_case(tmp_path, alert=ALERT, metrics=rows), rise())
+    expected = START + timedelta(minutes=back_after_min) if back_after_min else None
+    assert back == expected
