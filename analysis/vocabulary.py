@@ -364,11 +364,25 @@ class Diagnosis(Frozen):
     """What would separate the first two causes."""
 
 
+class Section(StrEnum):
+    """Where in an answer a sentence stands."""
+
+    HAPPENING = "happening"
+    """Who is affected, since when and how badly."""
+    WHY = "why"
+    """What shows the cause."""
+    UNSURE = "unsure"
+    """What speaks against it, or is not known."""
+    EARLIER = "earlier"
+    """What memory knows."""
+
+
 class Claim(Frozen):
     """One sentence of the report and the findings it rests on."""
 
     text: str
     findings: tuple[str, ...]
+    section: Section = Section.WHY
 
 
 class Guidance(Frozen):

@@ -90,6 +90,8 @@ class _Closed(FindingDetails):
 class MetricShiftDetails(_Closed):
     """How far a series left its baseline; the shares are in [0, 1]."""
 
+    unit: str | None = None
+    """As its vendor has it."""
     sigmas: float = 0.0
     """Size of the move in the baseline's own robust standard deviations."""
     points: int = 0

@@ -26,7 +26,9 @@ from analysis.metrics.series import LARGEST as LARGEST
 from analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
 from analysis.metrics.series import blocks_of
 from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from analysis.wording.amounts import PERCENT, Unit, amount, levels, times, unit_of
+from analysis.wording.names import signal_name, subject_name
+from analysis.wording.phrases import capitalised, plain, rounded
 
 KIND = METRIC_SHIFT.name
 MIN_SIGMAS = 3.0
@@ -186,8 +188,10 @@ def _finding(
     move = _move(compared, row)
     kind = classify(signal)
     ratio = move.ratio
-    called = f"{plain(service)} {plain(signal)}"
-    sentence, numbers = _said(f"{called} in {plain(part)}" if part else called, unit, move)
+    called = f"{signal_name(signal)} of {subject_name(service)}"
+    if part:
+        called += f" in {plain(part)}"
+    sentence, numbers = _said(called, unit_of(signal, unit, (move.before, move.after)), move)
     return Finding(
         id="",
         kind=KIND,
@@ -207,6 +211,7 @@ def _finding(
             direction=move.direction,
             bad=is_bad(kind, move.direction, headroom=is_headroom(signal)),
             recovered=_has_recovered(compared, row),
+            unit=unit or None,
             sigmas=rounded(min(float(compared.sigmas[row]), 1e6), 3),
             points=int(compared.points[row]),
             baseline_points=int(compared.baseline_points[row]),
@@ -216,26 +221,26 @@ def _finding(
     )
 
 
-def _said(called: str, unit: str, move: _Move) -> tuple[str, dict[str, float]]:
+def _said(called: str, unit: Unit, move: _Move) -> tuple[str, dict[str, float]]:
     """The sentence and the numbers in it."""
     before, after, ratio = move.before, move.after, move.ratio
     numbers = {"baseline": rounded(before), "incident": rounded(after)}
     verb = "rose" if move.direction == "up" else "fell"
-    levels = f"from {number(before)} to {number(after)}"
-    if unit:
-        levels += f" {plain(unit, 12)}"
-    text = f"{called} {verb} {levels}"
+    usual, now = levels(numbers["baseline"], numbers["incident"], unit)
+    text = f"{called} {verb} from {usual} to {now}"
     if ratio is not None and ratio >= 1.05:
         numbers["ratio"] = rounded(ratio, 3)
-        text += f" ({number(ratio, 3)}x)"
+        text += f" ({times(ratio)})"
     elif before > 0 and 0 <= after < before:
         percent = 100 * (after / before - 1)
         numbers["percent"] = rounded(percent, 3)
-        text += f" ({number(percent, 3)} %)"
+        # Of a share the change in percent would be read as points of it.
+        if unit.kind != "share":
+            text += f" ({amount(percent, PERCENT)})"
     if move.is_usual:
         numbers |= {"days_alike": move.days_alike, "days_before": move.days_known}
         text += f", as on {move.days_alike} of {move.days_known} days before at this hour"
-    return text + ".", numbers
+    return capitalised(text) + ".", numbers
 
 
 def shift_class(finding: Finding) -> SignalClass:

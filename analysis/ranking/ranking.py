@@ -23,6 +23,7 @@ from analysis.requests.topology import Topology
 from analysis.suspects.explanations import Suspect
 from analysis.suspects.victims import later
 from analysis.vocabulary import Cause, Finding, Gap
+from analysis.wording.names import change_name, subject_name
 from analysis.wording.phrases import plain
 
 MAX_CAUSES = 10
@@ -37,9 +38,7 @@ CLEAR_STRAGGLER_IS_RIGHT = 0.95
 """That a rank clearly delays all others is read from their own waiting times."""
 RIVAL = 0.5
 """A suspect with at least this much of another's score is its rival."""
-CHANGE_STEP = (
-    "Roll back {change} of {service}, or turn it off, and watch whether the signal returns."
-)
+CHANGE_STEP = "Roll back {change} of {service}, or turn it off."
 PART_STEP = "Take {kind} {names} of {{subject}} out of traffic, and compare it with the others."
 _NO_CHANGE = frozenset(cause.name for cause in WITHOUT_CHANGE)
 _RANKS = re.compile(r"ranks? \d")
@@ -238,9 +237,9 @@ def _cause(
         summary=draft.summary,
         next_step=draft.advice
         or draft.step.format(
-            subject=plain(suspect.subject),
-            change=plain(blamed.change[:40], 40) if blamed else "",
-            service=plain(change.subject) if change else "",
+            subject=subject_name(suspect.subject),
+            change=change_name(blamed.change) if blamed else "",
+            service=subject_name(change.subject) if change else "",
         ),
         findings=tuple(dict.fromkeys(finding.id for finding in cited)),
         contradicting=tuple(contradicting)[:MAX_AGAINST],

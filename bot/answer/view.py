@@ -26,12 +26,22 @@ from analysis.vocabulary import (
     Impact,
     ModelUse,
     Report,
+    Section,
     Verdict,
 )
 from bot.answer.decisive_signal import decisive_finding
+from bot.answer.writer.built_in import word
 
 HIGH, MEDIUM = 0.75, 0.5
 """Confidence from which it is called high, and medium."""
+LIKELY = 0.4
+"""And from which a cause is called likely, as the headline does."""
+HOW_SURE = (
+    (0.9, "Very likely"),
+    (HIGH, "Likely"),
+    (MEDIUM, "More likely than not"),
+    (0.0, "Possible"),
+)
 STEP_FINDINGS = 3
 """Findings that a cause's own next step cites."""
 
@@ -41,6 +51,11 @@ VERDICT_LABELS: Mapping[Verdict, str] = {
     Verdict.NO_ACTIVE_INCIDENT: "No active incident",
     Verdict.INSUFFICIENT_EVIDENCE: "Not enough evidence",
 }
+
+
+def percent(share: float) -> str:
+    """`86 %`; certainty is never claimed."""
+    return f"{min(99, max(0, round(100 * share)))} %"
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,8 @@ class AnswerView:
     claims: tuple[Claim, ...]
     """What was measured, each with the findings that show it; memory's claims are not among
     them."""
+    beside: tuple[Claim, ...]
+    """What is happening and what is not sure, said by code where a model wrote only the cause."""
     remembered: tuple[Claim, ...]
     """What memory knows of earlier investigations, tested again; no evidence."""
     said: tuple[Claim, ...]
@@ -112,6 +129,25 @@ class AnswerView:
     def verdict_label(self) -> str:
         """The verdict for people."""
         return VERDICT_LABELS[self.verdict]
+
+    @property
+    def state_label(self) -> str:
+        """The verdict in words that follow the confidence."""
+        if self.verdict is not Verdict.CAUSE_FOUND or self.confidence >= HIGH:
+            return self.verdict_label
+        return "Likely cause" if self.confidence >= LIKELY else "Possible cause"
+
+    @property
+    def how_sure(self) -> str:
+        """`Very likely (95 %)`; empty where nothing is blamed."""
+        if not self.established or self.cause is None:
+            return ""
+        word = next(word for least, word in HOW_SURE if self.confidence >= least)
+        return f"{word} ({percent(self.confidence)})"
+
+    def section(self, section: Section) -> tuple[Claim, ...]:
+        """What is said in one section of the answer; memory's claims have their own."""
+        return tuple(claim for claim in (*self.claims, *self.beside) if claim.section is section)
 
     @property
     def confidence_word(self) -> str:
@@ -172,6 +208,7 @@ def answer_view(
     causes = tuple(sorted(diagnosis.causes, key=lambda cause: cause.rank))
     findings = {found.id: found for found in diagnosis.findings}
     said = report.claims if report else ()
+    by_code = word(diagnosis, alert)
     question = diagnosis.next_query
     record = [found for found in diagnosis.findings if found.kind == RECORD]
     return AnswerView(
@@ -182,6 +219,7 @@ def answer_view(
         impact=diagnosis.impact,
         causes=causes,
         claims=tuple(claim for claim in said if not _is_memory(claim, findings)),
+        beside=_beside(said, by_code),
         remembered=tuple(claim for claim in said if _is_memory(claim, findings)),
         said=tuple(said),
         guidance=tuple(report.guidance) if report else (),
@@ -197,6 +235,16 @@ def answer_view(
         record=record[0] if record else None,
         chart=decisive_finding(diagnosis),
     )
+
+
+def _beside(said: Sequence[Claim], by_code: Report) -> tuple[Claim, ...]:
+    """The sections that a report lacks, as the built-in writer has them."""
+    has = {claim.section for claim in said}
+    wanted = {Section.HAPPENING, Section.UNSURE} - has
+    if Section.HAPPENING in has:
+        # The built-in writer wrote it: what it left out has no words.
+        return ()
+    return tuple(claim for claim in by_code.claims if claim.section in wanted)
 
 
 def _headline(alert: Alert, causes: Sequence[Cause], report: Report | None) -> str:

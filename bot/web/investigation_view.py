@@ -14,8 +14,8 @@ from typing import Literal, TypeVar
 
 from analysis.case.folder import Case, read_calls, read_case, read_diagnosis, read_report
 from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report
-from bot.answer.view import answer_view
+from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Section
+from bot.answer.view import AnswerView, answer_view
 from bot.answer.writer.earlier import is_memory
 from bot.store.store import Progress, StoredInvestigation
 from bot.web.call_map import CallMap, call_map
@@ -105,7 +105,8 @@ class InvestigationView:
     diagnosis: Diagnosis | None = None
     report: Report | None = None
     causes: tuple[CauseView, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[tuple[str, tuple[Claim, ...]], ...] = ()
+    """What is said under each heading, without headings that have nothing."""
     next_steps: tuple[Claim, ...] = ()
     timeline: Timeline | None = None
     call_map: CallMap | None = None
@@ -243,11 +244,21 @@ def _with_diagnosis(
         confidence=said.confidence,
         headline=headline,
         causes=tuple(causes),
-        claims=said.said,
+        claims=_sections(said),
         next_steps=said.next_steps,
         earlier=earlier_view(diagnosis),
         findings=tuple(findings),
     )
+
+
+def _sections(said: AnswerView) -> tuple[tuple[str, tuple[Claim, ...]], ...]:
+    sections = (
+        ("What's happening", said.section(Section.HAPPENING)),
+        ("Why" if said.established else "What was seen", said.section(Section.WHY)),
+        ("Not sure about", said.section(Section.UNSURE)),
+        ("Earlier", said.remembered),
+    )
+    return tuple((title, claims) for title, claims in sections if claims)
 
 
 def read_changes(case: Case) -> tuple[Change, ...]:

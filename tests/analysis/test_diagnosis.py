@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -9,7 +8,9 @@ import pytest
 
 from analysis.case.folder import Case, read_case
 from analysis.diagnosis import MAX_FINDINGS, diagnose
+from analysis.kinds.finding_details import MetricShiftDetails
 from analysis.vocabulary import Diagnosis, Verdict
+from analysis.wording.amounts import levels, unit_of
 from tests.analysis.cases import at, logs, series, spans, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms"}
@@ -53,15 +54,13 @@ def check(diagnosis: Diagnosis) -> None:
     assert set(diagnosis.impact.findings) <= known.keys()
     assert Diagnosis.model_validate_json(diagnosis.model_dump_json()) == diagnosis
     for finding in diagnosis.findings:
-        said = finding.sentence.replace(finding.subject, "").replace(finding.signal or "\0", "")
-        for name in (*finding.series.values(), str(finding.details.written().get("caller", "\0"))):
-            said = said.replace(name, "")
-        quoted = [
-            float(m)
-            for m in re.findall(r"(?<![\w.#/-])-?\d+(?:\.\d+)?(?![\w.#/-])", said.rstrip("."))
-        ]
         if finding.kind == "metric_shift":
-            assert set(quoted) <= set(finding.numbers.values()), finding.sentence
+            before, after = finding.numbers["baseline"], finding.numbers["incident"]
+            given = MetricShiftDetails.of(finding)
+            assert given is not None
+            unit = unit_of(finding.signal or "", given.unit, (before, after))
+            for shown in levels(before, after, unit):
+                assert shown in finding.sentence
 
 
 def test_the_cause_is_named_with_its_change_and_what_to_do(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_the_cause_is_named_with_its_change_and_what_to_do(tmp_path: Path) -> No
 
 def test_the_impact_starts_from_the_alerting_signal_and_cites_it(tmp_path: Path) -> None:
     found = diagnose(incident(tmp_path))
-    assert found.impact.sentence.startswith("web latency_ms rose from 100 to 900 (9x)")
+    assert found.impact.sentence.startswith("Latency of web rose from 100 ms to 900 ms (9x)")
     assert "api" in found.impact.services
     cited = {f.subject for f in found.findings if f.id in found.impact.findings}
     assert cited == set(found.impact.services)

@@ -42,7 +42,7 @@ def test_calm_metrics_of_others_say_nothing_about_a_service_that_was_not_seen(
 def test_an_alerting_signal_that_moved_is_never_no_incident(tmp_path: Path) -> None:
     rows = points("web", "latency_ms", {-50: 200, -30: 205, -10: 210, 10: 900})
     found = diagnose(write_case(tmp_path, alert=ALERT, metrics=rows))
-    assert found.findings[0].sentence == "web latency_ms rose from 205 to 900 (4.39x)."
+    assert found.findings[0].sentence == "Latency of web rose from 205 ms to 900 ms (4.4x)."
     assert found.verdict is Verdict.INSUFFICIENT_EVIDENCE
 
 
@@ -82,7 +82,7 @@ def test_the_restart_of_a_steady_counter_is_no_fall_of_traffic(tmp_path: Path) -
 def test_a_steady_counter_is_read_as_its_rate(tmp_path: Path) -> None:
     values = {m: 1e6 + (600 * m if m < 5 else 3000 + 2400 * (m - 5)) for m in range(-60, 30)}
     (found,) = metric_shifts(write_case(tmp_path, metrics=points("web", "requests_total", values)))
-    assert found.sentence == "web requests_total rose from 10 to 40 per second (4x)."
+    assert found.sentence == "Request rate of web rose from 10/s to 40/s (4x)."
 
 
 def test_a_gauge_with_a_counters_name_and_a_counter_that_stands_still_keep_their_level(
@@ -92,8 +92,8 @@ def test_a_gauge_with_a_counters_name_and_a_counter_that_stands_still_keep_their
     rows += series("web", "connection_count", 100, 400)
     said = [f.sentence for f in metric_shifts(write_case(tmp_path, metrics=rows))]
     assert said == [
-        "web connection_count rose from 100 to 400 (4x).",
-        "web restarts_total rose from 3 to 9 (3x).",
+        "Connection count of web rose from 100 to 400 (4x).",
+        "Restarts of web rose from 3 to 9 (3x).",
     ]
 
 

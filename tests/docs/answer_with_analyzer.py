@@ -76,7 +76,8 @@ def answer_to(case: Path) -> dict[str, Any]:
     lines = answer_lines(replayed.view, page_url="http://bot/case")
     return {
         "answer": as_json(replayed),
-        "lines": {line.label: line.text for line in lines.six},
+        "headline": lines.headline,
+        "step": lines.steps[0],
         "how": how(replayed.diagnosis.findings[0]),
         "pages": pages(replayed),
         "dropped": reworded(replayed, REWORDED),

@@ -43,7 +43,7 @@ def test_a_person_reads_what_was_answered_what_is_true_and_why(
 ) -> None:
     run_eval([cases], json_=False, workers=1)
     out = capsys.readouterr().out
-    assert "checkout p99_latency_ms rose" in out
+    assert "p99 latency of checkout rose" in out.casefold()
     assert "truth not among the causes: nothing was found about it" in out
     assert "a decoy" in out
     assert "shop-3: no label.json" in out

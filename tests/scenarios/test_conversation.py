@@ -231,7 +231,7 @@ def test_the_assistants_pane_is_a_conversation_too(story: Story) -> None:
 
     story.wait_for(lambda: bool(answered()), what="the investigation's answer in the pane")
     assert [m.thread_ts for m in answered()] == [began]
-    assert "Cause found" in json.dumps(answered()[0].blocks)
+    assert "Likely cause" in json.dumps(answered()[0].blocks)
 
 
 def answered(story: Story, investigation: str) -> SlackedMessage:
@@ -277,7 +277,7 @@ def test_from_the_alert_to_a_label_a_mute_and_a_second_answer(story: Story) -> N
     ann = SlackPerson(story.slack, story.bot.url, "slack-secret")
     investigation = story.page_out("PSTORY").json()["investigation_id"]
     answer = answered(story, investigation)
-    assert "Cause found" in answer.text
+    assert "Likely cause" in answer.text
 
     ann.click(answer, "faultline_evidence")
     evidence = modal(story, ann, "Evidence")

@@ -150,7 +150,7 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
         if not body.get("response_format"):
             return says_text("Enough.")(body)
         brought = [json.loads(line) for line in results[0].splitlines()[1:-1]]
-        queue = next(r["cite"] for r in brought if QUEUE in str(r.get("says")))
+        queue = next(r["cite"] for r in brought if "Queue length" in str(r.get("says")))
         cause = data_of(body)["causes"][0]
         return says(
             {

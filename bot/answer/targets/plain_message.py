@@ -19,7 +19,6 @@ from bot.store.store import StoredInvestigation
 
 MAX_TEXT = 20_000
 """Characters of a message; what answers say takes a tenth of it."""
-EVIDENCE_LINES = 4
 GAPS = 3
 FINE_LINES = 3
 RELATED = 10
@@ -89,18 +88,24 @@ def outcome_line(one: StoredInvestigation) -> str:
 def answer_text_lines(
     investigation: StoredInvestigation, view: AnswerView, page_url: str
 ) -> list[str]:
-    """Six lines, the main evidence, what was looked at and is fine, what could not be had."""
+    """The answer in its order, what was checked and is fine, and what could not be collected."""
     answer = answer_lines(view, page_url=page_url)
-    lines = [f"{line.label}: {line.text}" for line in answer.six]
-    lines += _listed("Evidence", [_cited(line) for line in answer.evidence[:EVIDENCE_LINES]])
-    lines += _listed("Speaks against it", [_cited(line) for line in answer.against])
-    lines += _listed("Looked at, and nothing unusual", _fine(view))
-    lines += _listed("Before", [_cited(line) for line in answer.earlier])
+    lines = [f"{answer.state}: {answer.headline}"]
+    if answer.happening:
+        lines.append(f"What's happening: {answer.happening}")
+    lines += _listed(answer.why_label, [_cited(line) for line in answer.why])
+    lines.append(f"Do next: {answer.steps[0]}")
+    lines += [f"- {step}" for step in answer.steps[1:]]
+    lines += _listed("Not sure about", [_cited(line) for line in answer.unsure])
+    if answer.confidence:
+        lines.append(f"Confidence: {answer.confidence}")
+    lines += _listed("Checked, nothing unusual", _fine(view))
+    lines += _listed("Earlier", [_cited(line) for line in answer.earlier])
     runbooks = [_with_addresses(line) for line in answer.runbooks[:RUNBOOK_LINES]]
     lines += _listed("Runbooks", runbooks)
     lines += _listed("Also part of it", _related(investigation))
     lines += _listed("What is missing", answer.missing)
-    lines += _listed("Could not be had", _gaps(answer))
+    lines += _listed("Evidence we could not collect", _gaps(answer))
     if view.model_use is not None:
         lines.append(f"Model: {model_use_line(view.model_use)}")
     return lines
@@ -117,7 +122,7 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
 
 
 def _fine(view: AnswerView) -> list[str]:
-    """Measurements of each source on which no finding rests; and changes that were ruled out.
+    """Measurements of each source on which no finding rests.
 
     What merely describes (topology, the state of the monitor that fired) is no sign that anything
     is fine.
@@ -133,7 +138,7 @@ def _fine(view: AnswerView) -> list[str]:
     lines = []
     for (source, kind), count in calm.most_common(FINE_LINES):
         lines.append(f"{sentence(source, 40)} {kind}: {count} of {every[source, kind]} answers")
-    return lines + [sentence(found.sentence, 280) for found in view.ruled_out[:FINE_LINES]]
+    return lines
 
 
 def _related(investigation: StoredInvestigation) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from analysis.analyzers import finding_kind
 from analysis.case.earlier import KIND, RECORD
 from analysis.kinds.finding_details import EarlierDetails
-from analysis.vocabulary import Claim, Diagnosis, Finding
+from analysis.vocabulary import Claim, Diagnosis, Finding, Section
 from bot.answer.writer.support import quotable
 
 
@@ -29,4 +29,5 @@ def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
 def _claim(finding: Finding, known: Mapping[str, Finding]) -> Claim:
     details = EarlierDetails.of(finding)
     ids = [i for i in details.shows_in if i in known] if details else []
-    return Claim(text=quotable(finding.sentence), findings=(finding.id, *ids))
+    cited = (finding.id, *ids)
+    return Claim(text=quotable(finding.sentence), findings=cited, section=Section.EARLIER)

@@ -25,6 +25,7 @@ from bot.answer.writer.plain_text import clipped, neutral, rendered_part
 from bot.answer.writer.support import Support, leading_cause, quotable, support_of
 
 CLAIM_LIMIT = 700
+MODEL_CLAIMS = 10
 MAX_NEXT_STEPS = 5
 
 
@@ -35,6 +36,9 @@ class Guard:
     diagnosis: Diagnosis
     alert: Alert
     links: Collection[str] = ()
+    own: frozenset[str] = frozenset()
+    """Texts of the built-in writer. They are made of the findings: what remains to be seen to is
+    what data in them could do."""
 
     def fault_of_claim(self, claim: Claim) -> str | None:
         """Why this sentence may not stand; None when it may."""
@@ -44,11 +48,15 @@ class Guard:
         unknown = [i for i in claim.findings if i not in known]
         if unknown:
             return f"cites {neutral(unknown[0], 40)}, which does not exist"
+        if claim.text in self.own:
+            return self._harm_in(claim.text, CLAIM_LIMIT)
         support = support_of(self.diagnosis, self.alert, claim.findings)
         return self._fault_of_text(claim.text, support, limit=CLAIM_LIMIT, may_hedge=True)
 
     def fault_of_headline(self, headline: str) -> str | None:
         """Why this headline may not stand; None when it may."""
+        if headline in self.own:
+            return self._harm_in(headline, HEADLINE_LIMIT)
         cause = leading_cause(self.diagnosis)
         ids = {*self.diagnosis.impact.findings, *(cause.findings if cause else ())}
         support = support_of(
@@ -70,6 +78,15 @@ class Guard:
     def _fault_of_text(
         self, text: str, support: Support, *, limit: int, may_hedge: bool
     ) -> str | None:
+        return (
+            self._harm_in(text, limit)
+            or contradicts_verdict(without_sentences(text, support), self.diagnosis, support)
+            or unsupported_wording(text, support)
+            or wrong_blame(spoken(text, support), self.diagnosis, may_hedge=may_hedge)
+        )
+
+    def _harm_in(self, text: str, limit: int) -> str | None:
+        """What no text may do, whoever wrote it."""
         if not text.strip():
             return "is empty"
         if len(text) > limit:
@@ -77,13 +94,13 @@ class Guard:
         rendered = rendered_part(text, self.links)
         if rendered:
             return f"holds {rendered}"
-        if masked(text) != text:
-            return "holds a secret"
-        return (
-            contradicts_verdict(without_sentences(text, support), self.diagnosis, support)
-            or unsupported_wording(text, support)
-            or wrong_blame(spoken(text, support), self.diagnosis, may_hedge=may_hedge)
-        )
+        return "holds a secret" if masked(text) != text else None
+
+
+def own_texts(built_in: Report) -> frozenset[str]:
+    """The texts of a report of the built-in writer."""
+    claims = (*built_in.claims, *built_in.next_steps)
+    return frozenset({built_in.headline, *(claim.text for claim in claims)})
 
 
 def keep_supported(
@@ -97,9 +114,10 @@ def keep_supported(
     """The report without what the diagnosis does not support; the built-in report when nothing is
     left of it."""
     built_in = word(diagnosis, alert, gaps)
-    guard = Guard(diagnosis, alert, links)
+    guard = Guard(diagnosis, alert, links, own_texts(built_in))
     dropped = list(report.dropped)
-    claims = _kept(report.claims, "claim", MAX_CLAIMS, guard.fault_of_claim, dropped)
+    most = MAX_CLAIMS if report.written_by == built_in.written_by else MODEL_CLAIMS
+    claims = _kept(report.claims, "claim", most, guard.fault_of_claim, dropped)
     if not claims or not _tells_the_cause(claims, diagnosis):
         if claims:
             dropped.append(
@@ -107,9 +125,8 @@ def keep_supported(
             )
         return built_in.model_copy(update={"dropped": tuple(dropped)})
     told = {i for c in claims for i in c.findings}
-    claims = (*claims, *(c for c in memory_claims(diagnosis) if c.findings[0] not in told))[
-        :MAX_CLAIMS
-    ]
+    remembered = [claim for claim in memory_claims(diagnosis) if claim.findings[0] not in told]
+    claims = (*claims, *remembered)[:MAX_CLAIMS]
     steps = _kept(report.next_steps, "next step", MAX_NEXT_STEPS, guard.fault_of_claim, dropped)
     return report.model_copy(
         update={

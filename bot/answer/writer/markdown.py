@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analysis.vocabulary import Claim, Evidence, Finding, Gap, Guidance, Verdict
+from analysis.vocabulary import Claim, Evidence, Finding, Gap, Guidance, Section
 from bot.answer.guidance import said_by
 from bot.answer.view import AnswerView
 from bot.answer.writer.markdown_text import opened, shown
 from bot.answer.writer.model_use import model_use_line
-
-VERDICTS = {
-    Verdict.CAUSE_FOUND: "cause found",
-    Verdict.RECOVERED: "recovered",
-    Verdict.NO_ACTIVE_INCIDENT: "no active incident",
-    Verdict.INSUFFICIENT_EVIDENCE: "insufficient evidence",
-}
 
 
 def to_markdown(view: AnswerView) -> str:
@@ -26,15 +19,18 @@ def to_markdown(view: AnswerView) -> str:
     parts = [
         [f"# {shown(view.headline)}"],
         _facts(view),
-        _section("What we know", (f"- {_claim(c, view)}" for c in view.said)),
-        _section("Next steps", (f"{n}. {_claim(c, view)}" for n, c in steps)),
+        _section("What's happening", _claims(view.section(Section.HAPPENING), view)),
+        _section("Why", _claims(view.section(Section.WHY), view)),
+        _section("Do next", (f"{n}. {_claim(c, view)}" for n, c in steps)),
+        _section("Not sure about", _claims(view.section(Section.UNSURE), view)),
+        _section("Earlier", _claims(view.remembered, view)),
         _section("What runbooks say", (f"- {_guidance(line)}" for line in view.guidance)),
         _section("To tell the first two causes apart", asked),
         _section("What is missing", (f"- {shown(m)}" for m in view.missing)),
         _causes(view),
         _section("Findings", (_finding(f) for f in view.named)),
         _section("Evidence", (_evidence(e) for e in view.evidence.values())),
-        _section("Gaps", (_gap(gap) for gap in view.gaps)),
+        _section("Evidence we could not collect", (_gap(gap) for gap in view.gaps)),
         _section("Removed from the report", (f"- {shown(d)}" for d in view.removed)),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
@@ -45,11 +41,15 @@ def _facts(view: AnswerView) -> list[str]:
     about = f", on {shown(alert.service)}" if alert.service else ""
     took = f" ({shown(model_use_line(view.model_use))})" if view.model_use else ""
     return [
-        f"**{VERDICTS[view.verdict]}**, confidence {view.confidence:.0%}  ",
+        f"**{view.state_label}**{f': {view.how_sure}' if view.how_sure else ''}  ",
         f"Alert: {shown(alert.title)} ({shown(alert.source)}{about}, "
         f"{alert.started_at:%Y-%m-%d %H:%M:%S} UTC)  ",
         f"Written by: {shown(view.written_by)}{took}",
     ]
+
+
+def _claims(claims: Iterable[Claim], view: AnswerView) -> Iterable[str]:
+    return (f"- {_claim(claim, view)}" for claim in claims)
 
 
 def _gap(gap: Gap) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from analysis.analyzers import fault_of, finding_kind
 from analysis.secrets.redaction import masked
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact
+from analysis.wording.names import change_name
 from analysis.wording.phrases import plain
 from bot.answer.writer.names import identifiers, without_names
 from bot.answer.writer.plain_text import neutral
@@ -136,7 +137,7 @@ def support_of(diagnosis: Diagnosis, alert: Alert, cited: Iterable[str]) -> Supp
     shown_data = [quotable(text) for text in data]
     words = folded(" ".join([*names, *sentences, *said, *shown_data, *data, alert.title]))
     own_sentences = [_FOREIGN.sub(" ", sentence) for sentence in sentences]
-    next_steps = [cause.next_step or "" for cause in reached.causes]
+    next_steps = [step for cause in reached.causes for step in _steps(cause)]
     subjects = _subjects(diagnosis)
     instants = _instants(reached, alert)
     return Support(
@@ -178,6 +179,14 @@ def _sentences(reached: _Cited, diagnosis: Diagnosis) -> list[str]:
     if reached.impact is not None:
         sentences.append(reached.impact.sentence)
     return sentences
+
+
+def _steps(cause: Cause) -> tuple[str, ...]:
+    """The cause's next step, with its change as people shorten it and whole."""
+    step = cause.next_step or ""
+    if not cause.change:
+        return (step,)
+    return step, step.replace(change_name(cause.change), cause.change)
 
 
 def _names(reached: _Cited, alert: Alert) -> list[str]:

@@ -22,7 +22,7 @@ def test_a_step_is_found_with_its_size_onset_and_uncertainty(tmp_path: Path) -> 
     assert found.onset == START + timedelta(minutes=7)
     assert found.onset_uncertainty_s == 60
     assert found.strength > 0.8
-    assert found.sentence == "api latency_ms rose from 100 to 400 (4x)."
+    assert found.sentence == "Latency of api rose from 100 ms to 400 ms (4x)."
     assert found.numbers == {"baseline": 100, "incident": 400, "ratio": 4}
     assert found.details.recovered is False
 
@@ -35,16 +35,16 @@ def test_a_part_is_told_of_where_the_whole_stays_as_it_was(tmp_path: Path) -> No
     pod = of_part(series("api", "latency_ms", 100, 400, onset=7), pod="api-1")
     other = of_part(series("api", "latency_ms", 100, 100, onset=7), pod="api-2")
     (found,) = metric_shifts(write_case(tmp_path, metrics=[*pod, *other]))
-    assert found.sentence == "api latency_ms in pod api-1 rose from 100 to 400 (4x)."
+    assert found.sentence == "Latency of api in pod api-1 rose from 100 ms to 400 ms (4x)."
     whole = series("api", "latency_ms", 100, 130, onset=7)
     (found,) = metric_shifts(write_case(tmp_path, metrics=[*pod, *whole]))
-    assert found.sentence.startswith("api latency_ms rose from 100 to 130")
+    assert found.sentence.startswith("Latency of api rose from 100 ms to 130 ms")
 
 
 def test_where_a_series_is_the_only_one_it_is_no_part(tmp_path: Path) -> None:
     rows = of_part(series("api/rank 2", "latency_ms", 100, 400, onset=7), host="trainer-0")
     (found,) = metric_shifts(write_case(tmp_path, metrics=rows))
-    assert found.sentence == "api/rank 2 latency_ms rose from 100 to 400 (4x)."
+    assert found.sentence == "Latency of api/rank 2 rose from 100 ms to 400 ms (4x)."
     assert "labels" not in found.series
 
 

@@ -121,7 +121,7 @@ def test_the_callers_of_the_first_cause_that_show_symptoms_are_counted(tmp_path:
 
 def test_without_an_alerting_service_the_entry_above_the_cause_comes_first(tmp_path: Path) -> None:
     case = write_case(tmp_path, topology=CALLS, metrics=slow("api", "web", "edge", "lonely"))
-    assert impact_of(case, "api").sentence.startswith("edge latency_ms rose")
+    assert impact_of(case, "api").sentence.startswith("Latency of edge rose")
 
 
 def test_symptoms_that_no_call_connects_with_the_cause_are_not_its_impact(tmp_path: Path) -> None:

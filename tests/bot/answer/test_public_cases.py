@@ -15,7 +15,7 @@ import pytest
 
 from bot.answer.replay import Replayed, as_json, replay
 from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import Guard
+from bot.answer.writer.guard import Guard, own_texts
 from bot.investigation.model.writing import write_report
 from bot.settings.model import ModelSettings
 from tests.analysis.test_diagnosis import check
@@ -70,5 +70,5 @@ def test_the_built_in_report_of_each_passes_unchanged(cases: list[PublicCase]) -
         written = write_report(diagnosis, found.alert, found.gaps, ModelSettings())
         assert asyncio.run(written) == report, case.name
         assert report.claims, case.name
-        guard = Guard(diagnosis, found.alert)
+        guard = Guard(diagnosis, found.alert, own=own_texts(report))
         assert guard.fault_of_headline(report.headline) is None, report.headline

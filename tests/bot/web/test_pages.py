@@ -110,7 +110,7 @@ def test_an_investigation_is_told_from_verdict_to_colophon(
         "Checkout answers 4.3 times slower",
         "20 Nov 2026, 03:08:15 UTC",
         "Roll payment back to v411.",
-        "What happened",
+        "What&#39;s happening",
         "Timeline",
         'id="F1"',
         "What could not be had",

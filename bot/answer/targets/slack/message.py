@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from analysis.vocabulary import Alert, Finding, Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
@@ -18,6 +19,7 @@ from bot.answer.lines import AnswerLines, CitedLine, Line, answer_lines, at, spa
 from bot.answer.targets.slack.blocks import (
     Block,
     bold,
+    bullets,
     context,
     emoji,
     link,
@@ -30,7 +32,7 @@ from bot.answer.targets.slack.blocks import (
 )
 from bot.answer.targets.slack.button_type import AnswerStatus, Offer
 from bot.answer.targets.slack.buttons import buttons, status_lines
-from bot.answer.view import AnswerView
+from bot.answer.view import HIGH, AnswerView
 from bot.answer.writer.model_use import model_use_line
 from bot.store.store import GroupedAlert, StoredInvestigation
 
@@ -49,9 +51,19 @@ DOTS: Mapping[Verdict, str] = {
     Verdict.NO_ACTIVE_INCIDENT: "white_circle",
     Verdict.INSUFFICIENT_EVIDENCE: "large_yellow_circle",
 }
-_DETAIL = ((5, 2, 3), (4, 1, 3), (2, 1, 2), (1, 0, 1), (0, 0, 0))
-"""Most lines of evidence, of other kinds and of gaps, in the order in which they are given up until
-a message fits. All of it stands behind the button and on the page."""
+
+
+class Detail(NamedTuple):
+    """Most lines of each kind that a message holds."""
+
+    why: int
+    others: int
+    gaps: int
+
+
+_DETAIL = (Detail(4, 3, 3), Detail(4, 1, 3), Detail(2, 1, 2), Detail(1, 0, 1), Detail(0, 0, 0))
+"""In the order in which lines are given up until a message fits. All of them stand behind the
+button and on the page."""
 RELATED = 5
 """Alerts of a storm that are listed; the others are counted."""
 
@@ -90,26 +102,25 @@ def final_message(
     *,
     status: AnswerStatus | None = None,
 ) -> SlackMessage:
-    """The answer: six lines, alerts that belong to it, buttons, evidence with links, chart, gaps,
-    who wrote it."""
+    """The answer, alerts that belong to it, chart, buttons, what is missing, who wrote it."""
     status = status or AnswerStatus()
     answer = answer_lines(view, page_url=page_url)
     footer = _written(investigation, view)
     chart_text = chart_description(view.chart) if view.chart else view.headline
     for detail in _DETAIL:
         blocks = [
-            _lines(answer.six, DOTS[view.verdict]),
+            _answer(answer, _dot(view), detail),
+            *_chart(chart_file_id, chart_text),
             *_related(investigation.related),
             *buttons(Offer(investigation, status, answered=True)),
             *status_lines(status, page_url),
-            *_evidence(answer, detail),
-            *_chart(chart_file_id, chart_text),
+            *_beside(answer, detail),
             *_gaps(answer, detail),
             context(footer, page_url),
         ]
         if size(blocks) <= MAX_BLOCKS_JSON:
             break
-    return SlackMessage(_plain(answer.six), tuple(blocks))
+    return SlackMessage(_notified(answer), tuple(blocks))
 
 
 def slack_alert_failed_message(
@@ -220,25 +231,85 @@ def _related_line(one: GroupedAlert) -> Block:
     )
 
 
-def _evidence(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
-    most, others, _ = detail
+def _dot(view: AnswerView) -> str:
+    """Red is a cause that was found; one that is only likely is yellow."""
+    if view.verdict is Verdict.CAUSE_FOUND and view.confidence < HIGH:
+        return DOTS[Verdict.INSUFFICIENT_EVIDENCE]
+    return DOTS[view.verdict]
+
+
+def _answer(answer: AnswerLines, dot: str, detail: Detail) -> Block:
+    """One screen of a phone: headline, what is happening, why, what to do, what is not sure."""
+    paragraph = [emoji(dot), bold(f" {answer.state}: "), *_bold_spoken(answer.headline)]
+    screen = _Screen(paragraph)
+    if answer.happening:
+        screen.paragraph("What's happening", answer.happening)
+    why = [_cited(line) for line in answer.why[: detail.why]]
+    screen.listed(answer.why_label, why)
+    screen.paragraph("Do next", answer.steps[0])
+    screen.listed("", [section(*spoken(step)) for step in answer.steps[1 : 1 + detail.others]])
+    unsure = [_cited(line) for line in answer.unsure[: detail.others]]
+    screen.listed("Not sure about", unsure)
+    if answer.confidence:
+        screen.paragraph("Confidence", answer.confidence)
+    return rich(*screen.parts())
+
+
+class _Screen:
+    """Paragraphs and lists one below the other. What follows a list begins a line of its own, and
+    what follows a paragraph does not."""
+
+    def __init__(self, first: list[Block]) -> None:
+        self._parts: list[Block] = []
+        self._open = first
+
+    def paragraph(self, label: str, said: str) -> None:
+        """A labelled paragraph."""
+        self._open += [bold(f"\n{label}" if self._open else label), *spoken(f"  {said}")]
+
+    def listed(self, label: str, items: list[Block]) -> None:
+        """A list below its label; nothing where it is empty."""
+        if not items:
+            return
+        if label:
+            self._open.append(bold(f"\n{label}" if self._open else label))
+        self._close()
+        self._parts.append(bullets(items))
+
+    def parts(self) -> list[Block]:
+        """All of them."""
+        self._close()
+        return self._parts
+
+    def _close(self) -> None:
+        if self._open:
+            self._parts.append(section(*self._open))
+        self._open = []
+
+
+def _bold_spoken(said: str) -> list[Block]:
+    """Bold text; what stands between backticks in a font of one width as well."""
+    shown = []
+    for part in spoken(said):
+        style = {**part.get("style", {}), "bold": True}
+        shown.append({**part, "style": style})
+    return shown
+
+
+def _beside(answer: AnswerLines, detail: Detail) -> list[Block]:
+    """What memory and runbooks know."""
     blocks: list[Block] = []
     for title, lines in (
-        ("Evidence", answer.evidence[:most]),
-        ("Speaks against it", answer.against[:others]),
-        ("Less likely", answer.alternatives[:others]),
-        ("Before", answer.earlier[:others]),
-        ("Runbooks", answer.runbooks[: 2 * others]),
+        ("Earlier", answer.earlier[: detail.others]),
+        ("Runbooks", answer.runbooks[: 2 * detail.others]),
     ):
         if lines:
             blocks.append(titled(title, [_cited(line) for line in lines]))
-    if answer.more_steps[:others]:
-        blocks.append(titled("Then", [section(text(step)) for step in answer.more_steps[:others]]))
     return blocks
 
 
-def _gaps(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
-    most = detail[2]
+def _gaps(answer: AnswerLines, detail: Detail) -> list[Block]:
+    most = detail.gaps
     blocks: list[Block] = []
     if answer.missing[:most]:
         blocks.append(titled("What is missing", [section(text(m)) for m in answer.missing[:most]]))
@@ -247,7 +318,7 @@ def _gaps(answer: AnswerLines, detail: tuple[int, int, int]) -> list[Block]:
         left_out = answer.gaps_left_out + len(answer.gaps[most:])
         if left_out:
             items.append(section(text(f"and {left_out} more, on the page")))
-        blocks.append(titled("Could not be had", items))
+        blocks.append(titled("Evidence we could not collect", items))
     return blocks
 
 
@@ -285,6 +356,12 @@ def _cited(line: CitedLine) -> Block:
 
 def _plain(lines: Sequence[Line]) -> str:
     return _cut_escaped("\n".join(f"{line.label}: {line.text}" for line in lines))
+
+
+def _notified(answer: AnswerLines) -> str:
+    """What a notification shows, and a client without blocks."""
+    lines = [f"{answer.state}: {answer.headline}", answer.happening, f"Do next: {answer.steps[0]}"]
+    return _cut_escaped("\n".join(line for line in lines if line))
 
 
 def _plain_of(block: Block) -> str:

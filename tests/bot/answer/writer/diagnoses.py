@@ -40,6 +40,7 @@ LATENCY = finding(
     numbers={"baseline": 213.7, "incident": 3828.0, "ratio": 17.9},
     effect=17.91,
     effect_unit="x",
+    details={"class": "latency", "direction": "up", "bad": True},
 )
 DEPLOY = finding(
     "F2",
@@ -49,7 +50,12 @@ DEPLOY = finding(
     signal="deploy",
     onset=ONSET - timedelta(seconds=198),
     numbers={"minutes": 3.3},
-    details={"change": SHA, "title": "feat: load prices per line item", "reason": None},
+    details={
+        "change": SHA,
+        "change_kind": "deploy",
+        "title": "feat: load prices per line item",
+        "reason": None,
+    },
 )
 FRONTEND = finding(
     "F3",
@@ -58,6 +64,7 @@ FRONTEND = finding(
     signal="error_ratio",
     numbers={"baseline": 0.002, "incident": 0.38, "ratio": 190.0},
     onset=ONSET + timedelta(seconds=30),
+    details={"class": "errors", "direction": "up", "bad": True},
 )
 TRAFFIC = finding(
     "F4",
@@ -66,6 +73,7 @@ TRAFFIC = finding(
     signal="requests",
     numbers={"baseline": 110.0, "incident": 20.0, "percent": -81.8},
     strength=0.5,
+    details={"class": "traffic", "direction": "down", "bad": True},
 )
 CART = finding(
     "F5",
@@ -76,6 +84,7 @@ CART = finding(
     signal="latency",
     numbers={"incident_ms": 584.2, "baseline_ms": 9.483, "ratio": 61.6},
     strength=0.4,
+    details={"class": "latency", "caller": "checkoutservice", "callee": "cartservice"},
 )
 LOG = finding(
     "F6",
@@ -87,6 +96,7 @@ LOG = finding(
     numbers={"lines": 40.0, "quoted_1": 7.0, "quoted_2": 503.0},
     details={
         "is_error": True,
+        "lines": 40,
         "example": "slow request: PlaceOrder took 4120ms after 7 tries, code 503",
     },
 )
@@ -105,8 +115,7 @@ DIAGNOSIS = Diagnosis(
             onset=ONSET,
             summary="checkoutservice became slow, and nothing it calls explains it: "
             f"{LATENCY.sentence} {DEPLOY.sentence}",
-            next_step=f"Roll back {SHA} of checkoutservice, or turn it off, and watch whether the "
-            f"signal returns.",
+            next_step=f"Roll back {SHA[:7]} of checkoutservice, or turn it off.",
             findings=("F1", "F2", "F6"),
             contradicting=("F4",),
         ),

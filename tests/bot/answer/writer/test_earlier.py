@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.case.earlier import KIND, RECORD
-from analysis.vocabulary import Claim, Diagnosis, Finding, Report, Verdict
+from analysis.vocabulary import Claim, Diagnosis, Finding, Report, Section, Verdict
 from bot.answer.writer.built_in import MAX_CLAIMS, word
 from bot.answer.writer.guard import keep_supported
 from bot.answer.writer.payload import payload
@@ -50,8 +50,8 @@ def test_it_is_told_last_with_the_findings_that_show_it_again() -> None:
     report = keep_supported(word(diagnosis, ALERT, ()), diagnosis, ALERT)
     assert report.dropped == ()
     assert report.claims[-2:] == (
-        Claim(text=SAID, findings=("F90", "F2")),
-        Claim(text=RECORDED.sentence, findings=("F91",)),
+        Claim(text=SAID, findings=("F90", "F2"), section=Section.EARLIER),
+        Claim(text=RECORDED.sentence, findings=("F91",), section=Section.EARLIER),
     )
     assert report.claims[:-2] == word(DIAGNOSIS, ALERT, ()).claims
 

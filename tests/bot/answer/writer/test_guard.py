@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from analysis.vocabulary import Claim, Diagnosis, Report, Verdict
 from analysis.wording.phrases import number
 from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import Guard, keep_supported
+from bot.answer.writer.guard import Guard, keep_supported, own_texts
 from tests.bot.answer.writer.diagnoses import (
     ALERT,
     DIAGNOSIS,
@@ -191,9 +191,10 @@ def test_a_headline_that_is_not_supported_falls_back(headline: str, reason: str 
 )
 def test_a_headline_must_say_the_verdict(verdict: Verdict) -> None:
     diagnosis = with_verdict(verdict)
-    guard = Guard(diagnosis, ALERT)
+    built_in = word(diagnosis, ALERT, ())
+    guard = Guard(diagnosis, ALERT, own=own_texts(built_in))
     assert guard.fault_of_headline("checkoutservice is slow after deploy 559e94c") is not None
-    assert guard.fault_of_headline(word(diagnosis, ALERT, ()).headline) is None
+    assert guard.fault_of_headline(built_in.headline) is None
 
 
 @pytest.mark.parametrize("verdict", [Verdict.NO_ACTIVE_INCIDENT, Verdict.INSUFFICIENT_EVIDENCE])

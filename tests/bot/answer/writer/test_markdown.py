@@ -33,17 +33,19 @@ def test_the_document_holds_the_whole_answer_in_reading_order() -> None:
     )
     text = to_markdown(answer_view(ALERT, DIAGNOSIS, report, gaps=GAPS, evidence=EVIDENCE))
     sections = [
-        "# frontend",
-        "## What we know",
-        "## Next steps",
+        "# Deploy",
+        "## What's happening",
+        "## Why",
+        "## Do next",
+        "## Not sure about",
         "## Causes",
         "## Findings",
         "## Evidence",
-        "## Gaps",
+        "## Evidence we could not collect",
     ]
     places = [text.index(s) for s in [*sections, "## Removed from the report"]]
     assert places == sorted(places)
-    assert "**cause found**, confidence 62%" in text
+    assert "**Likely cause**: More likely than not (62 %)" in text
     assert "[F1](#f1)" in text
     assert (
         '<a id="f1"></a>**F1** checkoutservice http\\_server\\_duration\\_p99\\_ms rose from 213.7'

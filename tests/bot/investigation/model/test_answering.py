@@ -50,7 +50,7 @@ def test_a_new_query_brings_findings_and_leaves_the_case_as_it_is(case: Path) ->
 
     def answer(body: dict[str, Any]) -> Any:
         (cite,) = [
-            r["cite"] for r in rows(results(server)[0]) if "queue_depth" in str(r.get("says"))
+            r["cite"] for r in rows(results(server)[0]) if "Queue length" in str(r.get("says"))
         ]
         return says({"claims": [{"text": "cart queue_depth rose.", "findings": [cite]}]})(body)
 

@@ -118,7 +118,7 @@ def test_new_evidence_is_collected_analysed_and_can_be_cited(case: Path) -> None
 
     def report(body: dict[str, Any]) -> Any:
         brought = rows(results(server)[0])
-        ids.extend(r["cite"] for r in brought if r.get("cite") and "queue_depth" in r["says"])
+        ids.extend(r["cite"] for r in brought if r.get("cite") and "Queue length" in r["says"])
         claim = {"text": "cart queue_depth rose.", "findings": ids}
         return says(good_report(case, claim))(body)
 

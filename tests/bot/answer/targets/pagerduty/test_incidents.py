@@ -245,7 +245,7 @@ def test_the_note_says_what_was_looked_at_and_is_fine_and_which_alerts_are_part_
     lines = text.splitlines()
     assert any(
         line.startswith("- ") and "answers" in line
-        for line in lines[lines.index("Looked at, and nothing unusual:") :]
+        for line in lines[lines.index("Checked, nothing unusual:") :]
     )
     assert "- symptom 3 (checkout calls payments, 2 min apart)" in lines
     assert "- and 2 more alerts" in lines

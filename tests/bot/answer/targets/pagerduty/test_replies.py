@@ -52,7 +52,7 @@ def an_answer(headline: str = "payments v2 breaks checkout") -> Answer:
     return Answer(a_diagnosis(), a_report(headline=headline), some_evidence(), [a_gap()], None)
 
 
-def test_the_note_holds_six_lines_the_evidence_the_page_and_the_marker() -> None:
+def test_the_note_holds_the_answer_the_page_and_the_marker() -> None:
     text = note_text(
         an_investigation(),
         answer_view(
@@ -65,12 +65,16 @@ def test_the_note_holds_six_lines_the_evidence_the_page_and_the_marker() -> None
         PAGE,
     )
     lines = text.splitlines()
-    assert [line.split(":")[0] for line in lines[:6]] == [
-        "Cause found", "Cause", "Impact", "Since", "Do", "Confidence",
-    ]  # fmt: skip
-    assert (
-        "- The error ratio of payments rose 31x right after v2 [F1, F2, datadog metrics]" in lines
-    )
+    assert lines[:8] == [
+        "Cause found: payments v2 breaks checkout",
+        "What's happening: It began at 10:14 UTC, 7 min before the alert",
+        "Why:",
+        "- The error ratio of payments rose 31x right after v2 [graph, finding]",
+        "Do next: Roll back v2 of payments",
+        "Not sure about:",
+        "- Against it: db latency did not move [finding]",
+        "Confidence: Likely (86 %)",
+    ]
     assert lines[-2:] == [f"Details: {PAGE}", "Faultline 20260914-102100-ab12cd"]
 
 

@@ -47,7 +47,7 @@ def test_the_terminal_shows_every_line_of_the_message() -> None:
     for said in (
         "Cause found",
         "payments v2 breaks checkout",
-        "Do  Roll back v2",
+        "Do next  Roll back v2",
         "• The error ratio",
         "[chart]",
         "41 s",
@@ -62,7 +62,7 @@ def test_text_with_rich_markup_is_shown_as_it_is() -> None:
 def test_the_page_shows_the_chart_and_needs_nothing_from_outside() -> None:
     page = to_html(a_message(), {"F000000001": b"png"}, time="10:21")
     assert 'src="data:image/png;base64,cG5n"' in page
-    assert f'href="{PAGE}#F1"' in page
+    assert f'href="{PAGE}#F2"' in page
     assert not re.search(r'(src|href)="(?!data:|https://)', page)
     assert "<script" not in page
 

@@ -1,0 +1,177 @@
+"""What people call signals and services: "p99 latency", not `http_server_duration_p99_ms`.
+
+A name that says no more than its family does gets the family's word; of any other its own words
+stay, without what only tells the unit or the protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from analysis.kinds.signals import SignalClass, classify, is_headroom
+from analysis.wording.phrases import plain
+
+LONGEST = 60
+SHORT_COMMIT = 7
+_FAMILIES: Mapping[SignalClass, str] = {
+    SignalClass.LATENCY: "latency",
+    SignalClass.ERRORS: "error rate",
+    SignalClass.AVAILABILITY: "availability",
+    SignalClass.RESTARTS: "restarts",
+    SignalClass.QUEUE: "queue length",
+    SignalClass.CPU: "CPU use",
+    SignalClass.MEMORY: "memory use",
+    SignalClass.DISK: "disk use",
+    SignalClass.NETWORK: "network traffic",
+    SignalClass.TRAFFIC: "request rate",
+    SignalClass.HIT_RATIO: "cache hit ratio",
+    SignalClass.CONNECTIONS: "connections in use",
+    SignalClass.LOSS: "loss",
+}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_GENERIC = _words(
+    """
+    http https grpc rpc server client request requests response responses time times duration
+    durations seconds second sec ms milliseconds us ns total count rate ratio percent pct per
+    usage used use utilization utilisation util sum bucket value current bytes byte container
+    process system target service app application latency lat error errors err failed failure
+    failures availability success cpu cpum mem memory queue length depth traffic rps qps hit
+    hits cache gets get connections connection active number quantile mean avg average max
+    maximum min minimum median elapsed trace traces span spans metrics calls call code target
+    of
+    """
+)
+"""Words that tell the family, the protocol, the unit or the statistic, and no more."""
+_UNIT_WORDS = _words(
+    """
+    s seconds second sec ms milliseconds us ns percent pct total bytes mb gb mib gib lps
+    """
+)
+_PROTOCOL = _words(
+    """
+    http https grpc rpc trace server client kube k8s kubernetes
+    """
+)
+"""Words that tell where a metric was taken, and nothing of what it is."""
+_STATISTICS: Mapping[str, str] = {
+    "mean": "mean",
+    "avg": "mean",
+    "average": "mean",
+    "max": "highest",
+    "maximum": "highest",
+    "min": "lowest",
+    "minimum": "lowest",
+    "median": "p50",
+}
+_SHORT: Mapping[str, str] = {
+    "syswrite": "disk writes",
+    "sysread": "disk reads",
+    "netrx": "received network traffic",
+    "nettx": "sent network traffic",
+    "netreceive": "received network traffic",
+    "nettransmit": "sent network traffic",
+    "step_time": "time per step",
+    "step_time_ms": "time per step",
+    "mfu": "model FLOPs utilization (MFU)",
+    "ttft": "time to first token",
+}
+"""Abbreviations of exporters that no rule could spell out."""
+_ACRONYMS = _words(
+    """
+    cpu gpu http https grpc db sql api tcp udp tls ssl dns ip jvm gc oom io iops nccl ecc pcie
+    sm rds sqs ebs nat hbm id
+    """
+)
+_QUANTILE = re.compile(
+    r"(?:(?<![a-z])p|lat|latency_?|quantile_?|(?<=_))(50|75|90|95|98|99|999)(?:p|th)?(?=_|$)"
+)
+_PER_TIME = re.compile(r"_per_(?:sec|second|min|minute|hour)s?(?=_|$)")
+_CODE = re.compile(r"(?:^|_)([45](?:xx|\d\d))(?=_|$)")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_COMMIT = re.compile(r"[0-9a-f]{10,64}")
+_GRPC = re.compile(r"^/?(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*/(?P<method>[A-Za-z_]\w*)\.?$")
+_OF_VENDOR = re.compile(r"^(?P<name>.+?)_(?P<kind>[A-Z][A-Za-z]*(?:::[A-Za-z][A-Za-z0-9]*)+)$")
+
+
+@lru_cache(maxsize=4096)
+def signal_name(signal: str) -> str:
+    """The signal in words, to be used as "{service}'s {name}" or "{name} of {service}"."""
+    said = re.sub(r"[.\-/ ]+", "_", _CAMEL.sub("_", signal)).lower().strip("_")
+    known = _SHORT.get(said)
+    if known is not None:
+        return known
+    family = classify(signal)
+    said = _PER_TIME.sub("", said)
+    statistic = _statistic(said)
+    own = _own_words(said)
+    if own or family not in _FAMILIES:
+        return plain(f"{statistic} {own or said.replace('_', ' ')}".strip(), LONGEST)
+    return plain(f"{statistic} {_family_name(signal, said, family)}".strip(), LONGEST)
+
+
+@lru_cache(maxsize=4096)
+def subject_name(subject: str) -> str:
+    """A service, rank, node or queue as people name it: what a vendor adds to tell its kind stands
+    in parentheses."""
+    shown = plain(subject, LONGEST + 20)
+    found = _OF_VENDOR.match(shown)
+    if found is None:
+        return shown
+    parts = [part for part in found["kind"].split("::") if part not in ("AWS", "Azure", "GCP")]
+    words = [" ".join(_CAMEL.split(part)) for part in dict.fromkeys(parts)]
+    return f"{found['name']} ({' '.join(words)})" if words else found["name"]
+
+
+@lru_cache(maxsize=4096)
+def operation_name(operation: str) -> str:
+    """A method or route as people name it: of `package.Service/Method` the method."""
+    shown = plain(operation, LONGEST)
+    method = _GRPC.match(shown)
+    return method["method"] if method else shown
+
+
+def change_name(change: str) -> str:
+    """A commit by its first characters, as git shortens it; any other id whole."""
+    return change[:SHORT_COMMIT] if _COMMIT.fullmatch(change) else plain(change, 40)
+
+
+def _statistic(said: str) -> str:
+    quantile = _QUANTILE.search(said)
+    if quantile is not None:
+        number = quantile[1]
+        return "p99.9" if number == "999" else f"p{number}"
+    found = [_STATISTICS[word] for word in said.split("_") if word in _STATISTICS]
+    return found[0] if found else ""
+
+
+def _family_name(signal: str, said: str, family: SignalClass) -> str:
+    code = _CODE.search(said)
+    if family is SignalClass.ERRORS and code is not None:
+        return f"rate of {code[1]} responses"
+    if is_headroom(signal):
+        return f"free {_FAMILIES[family].removesuffix(' use')}"
+    if family is SignalClass.LATENCY and "client" in said:
+        return "latency seen by callers"
+    return _FAMILIES[family]
+
+
+def _own_words(said: str) -> str:
+    """The words that say more than the family does; empty where there are none."""
+    words = [word for word in _QUANTILE.sub("", said).split("_") if word]
+    telling = [word for word in words if word not in _GENERIC and word not in _PROTOCOL]
+    telling = [word for word in telling if not re.fullmatch(r"\d+|[45]xx", word)]
+    if not any(len(word) > 2 or word in _ACRONYMS for word in telling):
+        return ""
+    dropped = _UNIT_WORDS | _PROTOCOL | _STATISTICS.keys()
+    return " ".join(_spelled(word) for word in words if word not in dropped)
+
+
+def _spelled(word: str) -> str:
+    return word.upper() if word in _ACRONYMS else word

@@ -1,0 +1,131 @@
+"""The first sentence of an answer: what is wrong, because of what, with the number that matters.
+
+How sure it sounds follows the confidence: a cause that may be another one is "probably" it.
+"""
+
+from __future__ import annotations
+
+from analysis.analyzers import finding_kind
+from analysis.phrasing.clauses import Statement, Tense, brief, statement
+from analysis.phrasing.phrase import NOTHING, Phrase, joined, name, say
+from analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
+from bot.answer.writer.plain_text import clipped
+from bot.answer.writer.story import Story, change_called
+from bot.answer.writer.support import quotable
+
+HEADLINE_LIMIT = 200
+SURE = 0.75
+LIKELY = 0.4
+"""From here on a cause is "probably" it, below it "may" be."""
+NO_INCIDENT = "No active incident"
+CANNOT_TELL = "I can't tell yet"
+
+
+def headline(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
+    """The headline of any verdict, at most 200 characters."""
+    match diagnosis.verdict:
+        case Verdict.NO_ACTIVE_INCIDENT:
+            return clipped(f"{NO_INCIDENT}: {_why_none(diagnosis, alert)}", HEADLINE_LIMIT)
+        case Verdict.INSUFFICIENT_EVIDENCE:
+            return clipped(_cannot_tell(story, alert), HEADLINE_LIMIT)
+        case Verdict.RECOVERED:
+            return _shortened(_told(story, alert, Tense.OVER), "Over: ")
+    return _shortened(_told(story, alert, Tense.NOW))
+
+
+def _shortened(forms: list[Phrase], before: str = "") -> str:
+    """The fullest form that fits."""
+    shown = [before + quotable(form.sentence if not before else str(form)) for form in forms]
+    for text in shown:
+        if len(text) <= HEADLINE_LIMIT:
+            return text if text.endswith(".") else f"{text}."
+    return clipped(shown[-1], HEADLINE_LIMIT)
+
+
+def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
+    """Forms of the headline, the fullest first."""
+    if story.cause is None:
+        return [_effect(story, alert, tense)]
+    if story.change is not None:
+        return _by_change(story, story.change, tense)
+    effect = _effect(story, alert, tense)
+    if story.mechanism is None:
+        unknown = "{effect}; the evidence doesn't show why"
+        return [say(unknown, effect=effect), effect]
+    said = statement(story.mechanism, known=_names_it(story, story.mechanism))
+    why = said.short(tense)
+    shorter = brief(story.mechanism) or _culprit(story)
+    if story.effect is None:
+        forms = [said.clause(tense), why, shorter]
+        if said.verb is None and said.shorter is not None:
+            forms.insert(0, say("{why}: {what}", why=why, what=said.clause(tense)))
+        return forms
+    because = _hedged(story, "because", "probably because", "possibly because")
+    return [
+        say("{effect} {because} {why}", effect=effect, because=because, why=why),
+        say("{effect} {because} {why}", effect=effect, because=because, why=shorter),
+        effect,
+    ]
+
+
+def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
+    felt = story.effect or story.mechanism
+    own = felt is not None and change.subject == felt.subject
+    called = change_called(change, with_service=not own)
+    if felt is None:
+        return [say("{change} is to blame", change=called)]
+    said = statement(felt)
+    what = said.caused
+    if what is None:
+        since = say("{what} since {change}", what=said.clause(tense), change=called)
+        return [since, said.clause(tense)]
+    adverb = _hedged(story, "", "probably ", "may have ")
+    done = say("{change} {adverb}{what}", change=called, adverb=adverb, what=what)
+    forms = [done]
+    if story.mechanism is not None and story.mechanism.id != felt.id:
+        known = _names_it(story, story.mechanism)
+        why = statement(story.mechanism, known=known).short(tense)
+        forms.insert(0, say("{done}: {why}", done=done, why=why))
+    return forms
+
+
+def _names_it(story: Story, mechanism: Finding) -> bool:
+    """Whether the sentence has named the mechanism's subject by then."""
+    return story.effect is not None and story.effect.subject == mechanism.subject
+
+
+def _hedged(story: Story, sure: str, likely: str, possible: str) -> str:
+    confidence = story.cause.confidence if story.cause else 0.0
+    if confidence >= SURE:
+        return sure
+    return likely if confidence >= LIKELY else possible
+
+
+def _culprit(story: Story) -> Phrase:
+    return say("{who}", who=name(story.cause.subject)) if story.cause else NOTHING
+
+
+def _effect(story: Story, alert: Alert, tense: Tense) -> Phrase:
+    """What somebody notices; where nothing was measured, what the alert says."""
+    if story.effect is None:
+        return say("{title}", title=quotable(alert.title))
+    return statement(story.effect).clause(tense)
+
+
+def _cannot_tell(story: Story, alert: Alert) -> str:
+    if story.effect is None:
+        return f"{CANNOT_TELL} what is wrong: {quotable(alert.title).rstrip('.')}."
+    said: Statement = statement(story.effect)
+    return joined([say(f"{CANNOT_TELL} why"), said.clause()], " ").sentence
+
+
+def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:
+    explaining = [one for one in diagnosis.findings if _explains_alert(one)]
+    if explaining:
+        strongest = max(explaining, key=lambda one: one.strength)
+        return str(statement(strongest).clause())
+    return f"nothing behind “{quotable(alert.title)}” has left its usual range."
+
+
+def _explains_alert(finding: Finding) -> bool:
+    return finding_kind(finding.kind).explains_alert

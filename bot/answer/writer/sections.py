@@ -1,0 +1,301 @@
+"""What stands below the headline: who is affected since when, what shows the cause, what to do, and
+what is not sure. Nothing is said twice.
+
+Victims are named as affected and are no evidence. What shows the cause is two to four lines about
+the culprit, the decisive one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from analysis.analyzers import cause_kinds, fault_of, finding_kind
+from analysis.changes.nearby import NEAR
+from analysis.kinds.finding_details import ChangeDetails
+from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, PART_CONTRAST, PLACE_CONTRAST
+from analysis.kinds.signals import SignalClass
+from analysis.phrasing.clauses import Tense, possessive, statement
+from analysis.phrasing.phrase import Part, Phrase, clock, listed, name, quote, say
+from analysis.vocabulary import (
+    Alert,
+    Cause,
+    Claim,
+    Diagnosis,
+    Finding,
+    Section,
+    Verdict,
+)
+from analysis.wording.amounts import amount
+from analysis.wording.names import change_name, signal_name, subject_name
+from analysis.wording.phrases import counted
+from bot.answer.writer.headline import SURE
+from bot.answer.writer.story import Story, began, change_called, tells_nothing
+from bot.answer.writer.support import quotable
+
+MOST_EVIDENCE = 4
+_ABOUT_OTHERS = frozenset({PART_CONTRAST.name, PLACE_CONTRAST.name, *cause_kinds()})
+"""Kinds of findings that are evidence for a culprit although another subject is theirs."""
+MOST_AGAINST = 2
+NAMED = 4
+CITED = 6
+"""Findings cited by one sentence at most: more links than that nobody follows at night."""
+AT_ONCE_S = 45
+"""An onset so near to the alert is not told apart from it."""
+
+
+def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
+    """Since when, how much fails, and who else is affected."""
+    claims = []
+    cited = diagnosis.impact.findings[:CITED]
+    since = _since(diagnosis, alert)
+    if since and cited:
+        claims.append(_claim(since, Section.HAPPENING, cited[:1]))
+    failed = _failed(diagnosis)
+    if failed and cited:
+        claims.append(_claim(failed, Section.HAPPENING, cited[:1]))
+    affected = _affected(story, diagnosis)
+    if affected is not None:
+        claims.append(affected)
+    return claims
+
+
+def why(story: Story, diagnosis: Diagnosis) -> list[Claim]:
+    """Evidence about the culprit, each line with its figures."""
+    if story.cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return []
+    evidence = _evidence(story, diagnosis)[:MOST_EVIDENCE]
+    return [_shown(finding, story) for finding in evidence]
+
+
+def seen(finding: Finding) -> Claim:
+    """A finding by itself, where none is blamed."""
+    return _claim(statement(finding).clause(), Section.WHY, (finding.id,))
+
+
+def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
+    """What speaks against the cause, and which other one is possible."""
+    cause = story.cause
+    if cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return []
+    known = {finding.id: finding for finding in diagnosis.findings}
+    claims = []
+    checked = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
+    for one in cause.contradicting:
+        finding = known.get(one)
+        if finding is None or finding in checked:
+            continue
+        against = say("Against it: {what}", what=statement(finding).clause())
+        claims.append(_claim(against, Section.UNSURE, (finding.id,)))
+    claims = claims[:MOST_AGAINST]
+    claims += _other_candidate(cause, diagnosis, known)
+    if checked:
+        claims.append(_checked(checked))
+    return claims
+
+
+def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
+    """What to do, and how to see that it worked."""
+    if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return _fixes_of_the_alert(diagnosis)[:2]
+    established = diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+    if not established or story.cause is None or not story.cause.next_step:
+        return []
+    step = _closed(quotable(story.cause.next_step))
+    done = _when_it_worked(story)
+    text = f"{step} {done}" if done else step
+    claims = [Claim(text=text, findings=_cited(story.cause, diagnosis))]
+    if diagnosis.confidence < SURE:
+        claims += _step_of_the_second(story.cause, diagnosis, step)
+    return claims
+
+
+def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
+    onset = began(diagnosis)
+    if onset is None:
+        return None
+    seconds = (alert.started_at - onset).total_seconds()
+    if abs(seconds) < AT_ONCE_S:
+        return say("It began at {time} UTC, when the alert fired", time=clock(onset))
+    minutes = round(abs(seconds) / 60)
+    apart = f"{minutes} min" if minutes else f"{abs(seconds):.0f} s"
+    side = "before" if seconds > 0 else "after"
+    return say(
+        "It began at {time} UTC, {apart} {side} the alert",
+        time=clock(onset),
+        apart=apart,
+        side=side,
+    )
+
+
+def _failed(diagnosis: Diagnosis) -> Phrase | None:
+    numbers = diagnosis.impact.numbers
+    failed, percent = numbers.get("failed_requests"), numbers.get("failed_percent")
+    if failed is None or percent is None:
+        return None
+    text = f"About {amount(failed)} requests have failed since ({percent:.2g} %)"
+    users = numbers.get("users")
+    if users is not None:
+        text += f", of {counted(int(users), 'user')} by name"
+    return say("{text}", text=text)
+
+
+def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
+    """The services beside the effect's and the culprit's, in one sentence, with one figure."""
+    told = {one.subject for one in (story.effect, story.mechanism) if one is not None}
+    if story.cause is not None:
+        told.add(story.cause.subject)
+    known = {finding.id: finding for finding in diagnosis.findings}
+    others: dict[str, Finding] = {}
+    for one in diagnosis.impact.findings:
+        finding = known.get(one)
+        if finding is not None and finding.subject not in told and fault_of(finding) is not None:
+            others.setdefault(finding.subject, finding)
+    if not others:
+        return None
+    ids = tuple(finding.id for finding in others.values())[:CITED]
+    first, *rest = others.values()
+    said = statement(first).clause()
+    if not rest:
+        return _claim(say("Also affected: {what}", what=said), Section.HAPPENING, ids)
+    names = listed([name(finding.subject) for finding in rest], most=NAMED)
+    text = say("Also affected: {names}; {what}", names=names, what=said)
+    return _claim(text, Section.HAPPENING, ids)
+
+
+def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
+    """The findings about the culprit: what is wrong with it, the change, then others that say
+    something new."""
+    cause = story.cause
+    if cause is None:
+        return []
+    known = {finding.id: finding for finding in diagnosis.findings}
+    cited = [known[one] for one in cause.findings if one in known]
+    first = [one for one in (story.mechanism, story.change) if one is not None]
+    seen = {_topic(one) for one in first}
+    if story.effect is not None:
+        seen.add(_topic(story.effect))
+    rest = [one for one in cited if _is_evidence(one, story)]
+    rest.sort(key=lambda one: -one.strength)
+    for finding in rest:
+        if _topic(finding) not in seen:
+            seen.add(_topic(finding))
+            first.append(finding)
+    return first
+
+
+def _is_evidence(finding: Finding, story: Story) -> bool:
+    if tells_nothing(finding) or finding_kind(finding.kind).is_memory:
+        return False
+    if finding.kind in (CHANGE_RULED_OUT.name, NEAR) or story.cause is None:
+        return False
+    own = finding.subject == story.cause.subject
+    return own or finding_kind(finding.kind).name in _ABOUT_OTHERS
+
+
+def _topic(finding: Finding) -> tuple[str, str]:
+    """Findings of one topic say the same in other numbers: the p90 and the p99 of one latency."""
+    if finding.details.signal_class not in (None, SignalClass.OTHER.value):
+        return finding.subject, f"{finding.kind} {finding.details.signal_class}"
+    return finding.subject, f"{finding.kind} {finding.signal}"
+
+
+def _shown(finding: Finding, story: Story) -> Claim:
+    if story.change is not None and finding.id == story.change.id:
+        return _claim(_change(finding, story), Section.WHY, (finding.id,))
+    return _claim(statement(finding).clause(), Section.WHY, (finding.id,))
+
+
+def _change(change: Finding, story: Story) -> Phrase:
+    """The change with its title, and how far before the onset it came."""
+    details = ChangeDetails.of(change)
+    title = (details.title or "").strip() if details else ""
+    called = change_called(change, with_service=True)
+    if title:
+        called = say("{change} is {title}", change=called, title=quote(title, change))
+    distance = change.numbers.get("minutes"), change.numbers.get("seconds")
+    if distance[0] is None and distance[1] is None:
+        return called
+    size = f"{distance[0]:.2g} min" if distance[0] is not None else f"{distance[1]:.0f} s"
+    if not (distance[0] or distance[1]):
+        return say("{change}; it came as the trouble began", change=called)
+    side = "after" if change.effect is not None and change.effect < 0 else "before"
+    return say("{change}; it came {size} {side} the onset", change=called, size=size, side=side)
+
+
+def _other_candidate(
+    cause: Cause, diagnosis: Diagnosis, known: dict[str, Finding]
+) -> Iterable[Claim]:
+    """The second cause, where the first is not sure."""
+    others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
+    if cause.confidence >= SURE or not others:
+        return
+    second = others[0]
+    lead = next((known[one] for one in second.findings if one in known), None)
+    if lead is not None:
+        text = say(
+            "It may also be {who}: {what}", who=name(second.subject), what=statement(lead).clause()
+        )
+        yield _claim(text, Section.UNSURE, second.findings[:CITED])
+
+
+def _checked(changes: Sequence[Finding]) -> Claim:
+    """Changes that were looked at and are no explanation."""
+    ids = []
+    for one in changes:
+        details = ChangeDetails.of(one)
+        if details is not None and details.change:
+            ids.append(Part(change_name(details.change), "name", one.id))
+    many = "is" if len(ids) == 1 else "are"
+    text = say(
+        "Also checked, and {many} not the cause: {ids}", many=many, ids=listed(ids, most=NAMED)
+    )
+    return _claim(text, Section.UNSURE, tuple(one.id for one in changes[:CITED]))
+
+
+def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
+    claims = []
+    for finding in diagnosis.findings:
+        fix = finding.details.fix
+        if fix and finding_kind(finding.kind).explains_alert:
+            claims.append(Claim(text=_closed(quotable(fix)), findings=(finding.id,)))
+    return claims
+
+
+def _when_it_worked(story: Story) -> str:
+    """How to see that the step helped: the effect's figure goes back to what it was."""
+    effect = story.effect
+    if effect is None or "baseline" not in effect.numbers:
+        return ""
+    said = statement(effect)
+    usual = next((part for part in said.clause(Tense.NOW).parts if part.number == "baseline"), None)
+    if usual is None:
+        return ""
+    return f"It worked when {_measure(effect)} is back near {usual.text}."
+
+
+def _measure(effect: Finding) -> str:
+    return f"{possessive(subject_name(effect.subject))} {signal_name(effect.signal or '')}"
+
+
+def _step_of_the_second(cause: Cause, diagnosis: Diagnosis, first: str) -> list[Claim]:
+    others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
+    for second in others[:1]:
+        text = _closed(quotable(second.next_step or ""))
+        if second.next_step and text != first:
+            cited = _cited(second, diagnosis)
+            return [Claim(text=f"If that is not it: {text}", findings=cited)] if cited else []
+    return []
+
+
+def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:
+    known = {finding.id for finding in diagnosis.findings}
+    return tuple(one for one in cause.findings if one in known)[:CITED]
+
+
+def _claim(text: Phrase, section: Section, findings: Sequence[str]) -> Claim:
+    ids = dict.fromkeys([*findings, *text.findings])
+    return Claim(text=quotable(text.sentence), findings=tuple(ids), section=section)
+
+
+def _closed(text: str) -> str:
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."

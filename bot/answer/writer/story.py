@@ -1,0 +1,135 @@
+"""What an answer is about: the effect that somebody notices, what brings it about, and the change
+behind that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from analysis.analyzers import fault_of, finding_kind
+from analysis.changes.nearby import NEAR
+from analysis.kinds.fault_kinds import RESTARTS
+from analysis.kinds.finding_details import ChangeDetails, LogLineDetails, change_named
+from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
+from analysis.phrasing.phrase import Part, Phrase, clock, name, say
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from analysis.wording.names import change_name
+
+_KINDS = {
+    "config": "config change",
+    "flag": "flag",
+    "scale": "scaling",
+    "merge": "merge",
+    "migration": "migration",
+}
+
+
+@dataclass(frozen=True)
+class Story:
+    """The findings that an answer is told by."""
+
+    cause: Cause | None
+    effect: Finding | None
+    """What somebody outside of the culprit notices."""
+    mechanism: Finding | None
+    """What is wrong with the culprit, where that is more than the effect."""
+    change: Finding | None
+
+    @property
+    def is_own_effect(self) -> bool:
+        """Whether the culprit is what is noticed."""
+        return (
+            self.cause is not None
+            and self.effect is not None
+            and self.cause.subject == self.effect.subject
+        )
+
+
+def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
+    """The story of the first cause."""
+    cause = min(diagnosis.causes, key=lambda one: one.rank, default=None)
+    known = {finding.id: finding for finding in diagnosis.findings}
+    effect = _effect(diagnosis, known, alert)
+    if cause is None:
+        return Story(None, effect, None, None)
+    cited = [known[one] for one in cause.findings if one in known]
+    change = next((one for one in cited if _is_blamed(one, cause)), None)
+    return Story(cause, effect, _mechanism(cited, cause, effect), change)
+
+
+def change_called(change: Finding, *, with_service: bool) -> Phrase:
+    """A change by its kind, short id, service and time: "deploy 559e94c of checkout (14:59)"."""
+    details = ChangeDetails.of(change)
+    kind = (details.change_kind if details else None) or change.signal or "change"
+    given = (details.change if details else "") or ""
+    time = say(" ({time} UTC)", time=clock(change.onset)) if change.onset else ""
+    return say(
+        "{kind} {id}{service}{time}",
+        kind=_KINDS.get(kind, kind),
+        id=Part(change_name(given), "name", change.id),
+        service=say(" of {it}", it=name(change.subject)) if with_service else "",
+        time=time,
+    )
+
+
+def tells_nothing(finding: Finding) -> bool:
+    """Whether it is a log line that is merely new, rarer or missing: no reader learns from it why
+    something fails."""
+    details = LogLineDetails.of(finding)
+    return details is not None and not details.is_error
+
+
+def began(diagnosis: Diagnosis) -> datetime | None:
+    """When the effect began, else the cause: one onset for every rendering."""
+    first = min(diagnosis.causes, key=lambda cause: cause.rank, default=None)
+    return diagnosis.impact.since or (first.onset if first else None)
+
+
+def _effect(diagnosis: Diagnosis, known: dict[str, Finding], alert: Alert) -> Finding | None:
+    """The first symptom of the impact: what leads it, or else one of the alerting service."""
+    for place, one in enumerate(diagnosis.impact.findings):
+        finding = known.get(one)
+        if finding is None or not _is_noticed(finding):
+            continue
+        if place == 0 or finding.subject == alert.service:
+            return finding
+    return None
+
+
+def _is_noticed(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    return fault is not None and (fault.is_symptom or fault.name == RESTARTS.name)
+
+
+def _is_blamed(finding: Finding, cause: Cause) -> bool:
+    return finding.kind == NEAR and bool(cause.change) and change_named(finding) == cause.change
+
+
+def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Finding | None:
+    """The leading finding about the culprit, unless that is the effect: then its strongest that
+    says more than a symptom."""
+    about = [one for one in cited if one.subject == cause.subject and _may_explain(one)]
+    if not about:
+        return None
+    lead = about[0]
+    if effect is None or not _says_the_same(lead, effect):
+        return lead
+    others = [one for one in about if not _is_symptom(one) and not tells_nothing(one)]
+    return max(others, key=lambda one: one.strength, default=None)
+
+
+def _may_explain(finding: Finding) -> bool:
+    kind = finding_kind(finding.kind)
+    return finding.kind not in (NEAR, CHANGE_RULED_OUT.name) and not kind.is_memory
+
+
+def _is_symptom(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    return fault is None or fault.is_symptom
+
+
+def _says_the_same(one: Finding, other: Finding) -> bool:
+    """Whether both are symptoms of one service."""
+    if one.id == other.id or one.sentence == other.sentence:
+        return True
+    return one.subject == other.subject and _is_symptom(one) and _is_symptom(other)
