@@ -128,7 +128,7 @@ def _add(path: Path, name: str, rows: pl.DataFrame) -> None:
         return
     if table_file(path, name) is not None:
         before = getattr(read_case(path), name)
-        rows = pl.concat([before, rows.select(before.columns)])
+        rows = pl.concat([before, rows], how="diagonal").select(before.columns)
     write_table(path, name, rows)
 
 

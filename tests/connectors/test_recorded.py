@@ -133,7 +133,9 @@ def test_public_cases_come_back_row_for_row(shared: Path, tmp_path: Path) -> Non
         connector, request = collect(case.path, tmp_path / name)
         collected = asyncio.run(collect_one(connector, request))
         for table in SCHEMAS:
-            recorded: pl.DataFrame = getattr(case, table).select(SCHEMAS[table].columns)
+            recorded: pl.DataFrame = getattr(case, table)
+            columns = [one for one in SCHEMAS[table].columns if one in recorded.columns]
+            recorded = recorded.select(columns)
             assert collected.tables.get(table, recorded.clear()).equals(recorded)
         assert len(collected.items) == len(case.evidence)
         assert request.scope == case.scope

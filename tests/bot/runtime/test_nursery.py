@@ -73,6 +73,10 @@ def test_one_that_has_ended_is_waited_for_and_forgotten(nursery: Nursery) -> Non
 
 
 def test_a_signal_to_all_ends_no_nursery(nursery: Nursery) -> None:
+    # What it has started once shows that it has come as far as to ignore them.
+    mine, its = Pipe()
+    nursery.start(tell, "is ready", descriptors=[its.fileno()])
+    assert mine.recv()[0] == "is ready"
     for number in (signal.SIGTERM, signal.SIGINT):
         os.kill(nursery.pid, number)
     ours, theirs = Pipe()
@@ -136,7 +140,12 @@ def test_one_that_cannot_load_has_ended(capfd: pytest.CaptureFixture[str]) -> No
     with pytest.raises(OSError):
         one.start(time.sleep, 600)
     one.close()
-    assert "cannot be imported" in capfd.readouterr().err
+    said, until = "", time.monotonic() + PATIENT_S
+    while "cannot be imported" not in said:
+        # The nursery writes why while it ends, which nobody waits for.
+        assert time.monotonic() < until
+        said += capfd.readouterr().err
+        time.sleep(0.01)
 
 
 def broken() -> None:
