@@ -65,7 +65,7 @@ from analysis.wording.amounts import (
     times,
     unit_of,
 )
-from analysis.wording.names import operation_name, signal_name, subject_name
+from analysis.wording.names import operation_name, signal_name, step_name, subject_name
 from analysis.wording.phrases import counted
 
 USED_UP = 0.9
@@ -155,6 +155,7 @@ class Voice:
     before."""
 
     def __init__(self, subject: str, *, known: bool = False) -> None:
+        self.known = known
         self.who: Slot = "it" if known else name(subject)
         self.whose: Slot = "its" if known else Part(possessive(subject_name(subject)), "name")
 
@@ -398,7 +399,7 @@ def _path_ended(finding: Finding, voice: Voice) -> Statement | None:
     what = say(
         "{whose} {operation} requests", whose=voice.whose, operation=operation_name(operation)
     )
-    step = quote(operation_name(details.event), finding)
+    step = quote(step_name(details.event), finding)
     if percent <= GONE and before >= ALWAYS:
         return Statement(what, Verb("no longer reach", "did not reach", "miss"), Phrase((step,)))
     some = say("only {percent} of {what}", percent=measured(finding, "percent", PERCENT), what=what)
@@ -428,7 +429,8 @@ def _logged(finding: Finding, voice: Voice) -> Statement | None:
 def _said_by_log(meaning: str, voice: Voice, often: Phrase) -> Statement:
     """What is known to be wrong, a whole clause, with the log as its witness."""
     witness = say("({whose} log says so in {often})", whose=voice.whose, often=often)
-    return Statement(say("{it}", it=meaning), Verb("", "", ""), witness, NOTHING)
+    shorter = NOTHING if voice.known else say("(says the log of {who})", who=voice.who)
+    return Statement(say("{it}", it=meaning), Verb("", "", ""), witness, shorter)
 
 
 def _critical_path(finding: Finding, voice: Voice) -> Statement | None:

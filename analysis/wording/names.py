@@ -95,6 +95,10 @@ _QUANTILE = re.compile(
 _PER_TIME = re.compile(r"_per_(?:sec|second|min|minute|hour)s?(?=_|$)")
 _CODE = re.compile(r"(?:^|_)([45](?:xx|\d\d))(?=_|$)")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CALL = re.compile(r"^call to (?P<callee>\S+) (?P<operation>.+)$")
+_CALL = re.compile(r"^call to (?P<callee>\S+) (?P<operation>.+)$")
+_LINE = re.compile(r"^line (?P<text>.+?)(?: at \S+)?$")
+_NO_WORD = re.compile(r"\*|TRACE|DEBUG|INFO|WARN|ERROR|(?:Trace|Span|Request)ID:?", re.IGNORECASE)
 _COMMIT = re.compile(r"[0-9a-f]{10,64}")
 _GRPC = re.compile(r"^/?(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*/(?P<method>[A-Za-z_]\w*)\.?$")
 _OF_VENDOR = re.compile(r"^(?P<name>.+?)_(?P<kind>[A-Z][A-Za-z]*(?:::[A-Za-z][A-Za-z0-9]*)+)$")
@@ -135,6 +139,18 @@ def operation_name(operation: str) -> str:
     shown = plain(operation, LONGEST)
     method = _GRPC.match(shown)
     return method["method"] if method else shown
+
+
+def step_name(event: str) -> str:
+    """A step of a request: of a log line its own words, of a call the operation."""
+    call = _CALL.match(event)
+    if call is not None:
+        return f"{subject_name(call['callee'])} {operation_name(call['operation'])}"
+    line = _LINE.match(event)
+    if line is None:
+        return operation_name(event)
+    words = [word for word in line["text"].split() if not _NO_WORD.fullmatch(word)]
+    return plain(" ".join(words), LONGEST)
 
 
 def change_name(change: str) -> str:
