@@ -188,11 +188,16 @@ def _as_found(finding: Finding, voice: Voice) -> Statement:
     return Statement(own_sentence(finding), None, shorter=short)
 
 
-def brief(finding: Finding) -> Phrase | None:
+def brief(finding: Finding) -> Phrase:
     """The same in a few words without figures, where a whole clause is too long."""
     fault = fault_of(finding)
-    words = _BRIEF.get(fault.name) if fault is not None else None
-    return say(words, who=name(finding.subject)) if words else None
+    who = name(finding.subject)
+    if fault is None:
+        return say("something is wrong with {who}", who=who)
+    words = _BRIEF.get(fault.name)
+    if words is None:
+        return say("{who} {does}", who=who, does=fault.description)
+    return say(words, who=who)
 
 
 def own_sentence(finding: Finding) -> Phrase:
@@ -545,7 +550,7 @@ _BRIEF: Mapping[str, str] = {
     NETWORK.name: "the network to {who} is slow",
     CALLERS_FAIL.name: "calls to {who} fail",
     FAN_OUT.name: "{who} makes more calls per request",
-    RESOURCE.name: "{who} needs more of a resource",
+    RESOURCE.name: "{who} uses more CPU, memory or disk than before",
     PLACE.name: "{who} is in trouble",
     SPAN_ERRORS.name: "{who} fails",
     ERRORS.name: "{who} fails",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from analysis.secrets.redaction import masked
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import Unit, amount
 from analysis.wording.names import subject_name
@@ -94,8 +95,9 @@ def measured(finding: Finding, number: str, unit: Unit) -> Part:
 
 
 def quote(text: str, finding: Finding) -> Part:
-    """Foreign text between quotation marks, on one line and cut."""
-    inside = plain(text, QUOTED).replace("“", '"').replace("”", '"')
+    """Foreign text between quotation marks, on one line and cut. Secrets are hidden first: half of
+    one could no longer be told from other text."""
+    inside = plain(masked(text), QUOTED).replace("“", '"').replace("”", '"')
     return Part(f"“{inside}”", "quote", finding.id)
 
 

@@ -124,6 +124,8 @@ LARGE_RATIO = 1000.0
 NEAR_ALL = 5.0
 """Percent that are missing to 100, below which they are what is of interest."""
 MOST_DIGITS = 6
+LEAST_PLAIN, MOST_PLAIN = 1e-6, 1e12
+"""Outside of these a number is written with its power of ten."""
 
 
 def unit_of(signal: str, unit: str | None, seen: Sequence[float] = ()) -> Unit:
@@ -224,6 +226,8 @@ def _digits(value: float, digits: int) -> str:
     """That many significant digits, but all of those before the point; no trailing zeros."""
     if value == 0:
         return "0"
+    if not LEAST_PLAIN <= abs(value) < MOST_PLAIN:
+        return f"{value:.{digits}g}"
     return _stripped(f"{value:,.{_decimals(value, digits)}f}")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from analysis.analyzers import finding_kind
 from analysis.phrasing.clauses import Statement, Tense, brief, statement
-from analysis.phrasing.phrase import NOTHING, Phrase, joined, name, say
+from analysis.phrasing.phrase import Phrase, joined, say
 from analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
 from bot.answer.writer.plain_text import clipped
 from bot.answer.writer.story import Story, change_called
@@ -54,7 +54,7 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
         return [say(unknown, effect=effect), effect]
     said = statement(story.mechanism, known=_names_it(story, story.mechanism))
     why = said.short(tense)
-    shorter = brief(story.mechanism) or _culprit(story)
+    shorter = brief(story.mechanism)
     if story.effect is None:
         forms = [said.clause(tense), why, shorter]
         if said.verb is None and said.shorter is not None:
@@ -99,10 +99,6 @@ def _hedged(story: Story, sure: str, likely: str, possible: str) -> str:
     if confidence >= SURE:
         return sure
     return likely if confidence >= LIKELY else possible
-
-
-def _culprit(story: Story) -> Phrase:
-    return say("{who}", who=name(story.cause.subject)) if story.cause else NOTHING
 
 
 def _effect(story: Story, alert: Alert, tense: Tense) -> Phrase:

@@ -25,7 +25,7 @@ from analysis.vocabulary import (
     Section,
     Verdict,
 )
-from analysis.wording.amounts import amount
+from analysis.wording.amounts import PERCENT, SECONDS, amount
 from analysis.wording.names import change_name, signal_name, subject_name
 from analysis.wording.phrases import counted
 from bot.answer.writer.headline import SURE
@@ -86,7 +86,9 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
             continue
         against = say("Against it: {what}", what=statement(finding).clause())
         claims.append(_claim(against, Section.UNSURE, (finding.id,)))
-    claims = claims[:MOST_AGAINST]
+    # Where no cause is named there is nothing to be against.
+    named = diagnosis.verdict is not Verdict.INSUFFICIENT_EVIDENCE
+    claims = claims[:MOST_AGAINST] if named else []
     claims += _other_candidate(cause, diagnosis, known)
     if checked:
         claims.append(_checked(checked))
@@ -116,13 +118,13 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
     seconds = (alert.started_at - onset).total_seconds()
     if abs(seconds) < AT_ONCE_S:
         return say("It began at {time} UTC, when the alert fired", time=clock(onset))
-    minutes = round(abs(seconds) / 60)
-    apart = f"{minutes} min" if minutes else f"{abs(seconds):.0f} s"
+    day = "" if onset.date() == alert.started_at.date() else f" on {onset.day} {onset:%b}"
     side = "before" if seconds > 0 else "after"
     return say(
-        "It began at {time} UTC, {apart} {side} the alert",
+        "It began at {time} UTC{day}, {apart} {side} the alert",
         time=clock(onset),
-        apart=apart,
+        day=day,
+        apart=amount(abs(seconds), SECONDS),
         side=side,
     )
 
@@ -132,7 +134,7 @@ def _failed(diagnosis: Diagnosis) -> Phrase | None:
     failed, percent = numbers.get("failed_requests"), numbers.get("failed_percent")
     if failed is None or percent is None:
         return None
-    text = f"About {amount(failed)} requests have failed since ({percent:.2g} %)"
+    text = f"About {amount(failed)} requests have failed since ({amount(percent, PERCENT)})"
     users = numbers.get("users")
     if users is not None:
         text += f", of {counted(int(users), 'user')} by name"
@@ -201,23 +203,24 @@ def _topic(finding: Finding) -> tuple[str, str]:
 
 def _shown(finding: Finding, story: Story) -> Claim:
     if story.change is not None and finding.id == story.change.id:
-        return _claim(_change(finding, story), Section.WHY, (finding.id,))
+        return _claim(_change(finding), Section.WHY, (finding.id,))
     return _claim(statement(finding).clause(), Section.WHY, (finding.id,))
 
 
-def _change(change: Finding, story: Story) -> Phrase:
+def _change(change: Finding) -> Phrase:
     """The change with its title, and how far before the onset it came."""
     details = ChangeDetails.of(change)
     title = (details.title or "").strip() if details else ""
     called = change_called(change, with_service=True)
     if title:
         called = say("{change} is {title}", change=called, title=quote(title, change))
-    distance = change.numbers.get("minutes"), change.numbers.get("seconds")
-    if distance[0] is None and distance[1] is None:
+    minutes, seconds = change.numbers.get("minutes"), change.numbers.get("seconds")
+    if minutes is None and seconds is None:
         return called
-    size = f"{distance[0]:.2g} min" if distance[0] is not None else f"{distance[1]:.0f} s"
-    if not (distance[0] or distance[1]):
+    apart_s = 60 * minutes if minutes is not None else seconds or 0.0
+    if not apart_s:
         return say("{change}; it came as the trouble began", change=called)
+    size = amount(apart_s, SECONDS)
     side = "after" if change.effect is not None and change.effect < 0 else "before"
     return say("{change}; it came {size} {side} the onset", change=called, size=size, side=side)
 
@@ -233,7 +236,7 @@ def _other_candidate(
     lead = next((known[one] for one in second.findings if one in known), None)
     if lead is not None:
         text = say(
-            "It may also be {who}: {what}", who=name(second.subject), what=statement(lead).clause()
+            "It may be {who}: {what}", who=name(second.subject), what=statement(lead).clause()
         )
         yield _claim(text, Section.UNSURE, second.findings[:CITED])
 
@@ -270,7 +273,7 @@ def _when_it_worked(story: Story) -> str:
     usual = next((part for part in said.clause(Tense.NOW).parts if part.number == "baseline"), None)
     if usual is None:
         return ""
-    return f"It worked when {_measure(effect)} is back near {usual.text}."
+    return f"It worked if {_measure(effect)} returns to about {usual.text}."
 
 
 def _measure(effect: Finding) -> str:

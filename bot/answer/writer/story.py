@@ -35,15 +35,6 @@ class Story:
     """What is wrong with the culprit, where that is more than the effect."""
     change: Finding | None
 
-    @property
-    def is_own_effect(self) -> bool:
-        """Whether the culprit is what is noticed."""
-        return (
-            self.cause is not None
-            and self.effect is not None
-            and self.cause.subject == self.effect.subject
-        )
-
 
 def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     """The story of the first cause."""
