@@ -75,7 +75,8 @@ def test_the_report_tells_effect_cause_contradiction_and_runner_up_in_that_order
 def test_next_steps_are_the_causes_own() -> None:
     steps = [s.text for s in word(DIAGNOSIS, ALERT, GAPS).next_steps]
     assert steps[0] == (
-        f"{DIAGNOSIS.causes[0].next_step} It worked if frontend's error rate returns to about 0.2 %."
+        f"{DIAGNOSIS.causes[0].next_step} "
+        "It worked if frontend's error rate returns to about 0.2 %."
     )
     assert (
         steps[1]
