@@ -241,6 +241,8 @@ class RecoveryDetails(_Closed):
 class AlertHistoryDetails(_Closed):
     """What the alert's own past says; which of these is set depends on the kind."""
 
+    unit: str | None = None
+    """Of the alerting signal, as its vendor has it."""
     usual_minutes: float | None = None
     runs: int | None = None
     others_of_service: int | None = None

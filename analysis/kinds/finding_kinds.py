@@ -291,6 +291,13 @@ USUAL_MOVE = FindingKind(
     explains_alert=True,
     always_kept=True,
 )
+ALERT_IN_RANGE = FindingKind(
+    "alert_in_range",
+    how="The alerting signal's level in the window against the range of its quiet past",
+    details=AlertHistoryDetails,
+    tables=("metrics",),
+    always_kept=True,
+)
 SIGNAL_STOPPED = FindingKind(
     "signal_stopped",
     how="Usual steps that are missing at the end while other series go on",
@@ -454,6 +461,7 @@ BUILT_IN: tuple[FindingKind, ...] = (
     ALERT_FLAPPING,
     THRESHOLD_IN_NORMAL_RANGE,
     USUAL_MOVE,
+    ALERT_IN_RANGE,
     SIGNAL_STOPPED,
     SIGNAL_RECOVERED,
     CHANGE_NEAR,

@@ -24,6 +24,7 @@ from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metrics.recovery import recoveries
 from analysis.metrics.shifts import MIN_BASELINE_POINTS
 from analysis.metrics.usual_moves import usual_moves
+from analysis.metrics.usual_range import usual_range
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, number, plain, rounded
 
@@ -71,6 +72,7 @@ def alert_history(case: Case, findings: Sequence[Finding] = ()) -> list[Finding]
         *_stopped(case),
         *_usual_move(case, findings),
         *recoveries(case, findings),
+        *usual_range(case, findings),
     ]
 
 

@@ -130,7 +130,7 @@ def threshold_findings(case: Case) -> list[Finding]:
         numbers=numbers,
         evidence=case.evidence_ids("metrics"),
         series={"table": "metrics", "service": service, "signal": signal},
-        details=AlertHistoryDetails(fix=fix + ".", runs=reading.runs),
+        details=AlertHistoryDetails(fix=fix + ".", runs=reading.runs, unit=reading.unit),
     )
     return [finding]
 

@@ -69,7 +69,7 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
             continue
         if (finding.id or finding.sentence) in usual:
             continue
-        if _is_about_the_alert(finding, case.alert):
+        if is_about_alert(finding, case.alert):
             about.append(finding)
         if shift_class(finding) in SYMPTOMS and finding.strength >= PERSISTS:
             symptoms = recovered if finding.details.recovered else persisting
@@ -83,9 +83,11 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
     )
 
 
-def _is_about_the_alert(finding: Finding, alert: Alert) -> bool:
+def is_about_alert(finding: Finding, alert: Alert) -> bool:
+    """Whether a finding says that the alerting signal left its baseline."""
     same = finding.subject == alert.service and finding.signal == alert.signal
-    return same and finding.strength >= LEFT
+    moved = finding.kind == METRIC_SHIFT and finding.details.bad
+    return bool(moved) and same and finding.strength >= LEFT
 
 
 def recoveries(case: Case, findings: Sequence[Finding]) -> list[Finding]:

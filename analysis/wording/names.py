@@ -95,7 +95,7 @@ _QUANTILE = re.compile(
 _PER_TIME = re.compile(r"_per_(?:sec|second|min|minute|hour)s?(?=_|$)")
 _CODE = re.compile(r"(?:^|_)([45](?:xx|\d\d))(?=_|$)")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_CALL = re.compile(r"^call to (?P<callee>\S+) (?P<operation>.+)$")
+_PART_OF_JOB = re.compile(r"^(?P<whole>[^/]+)/(?P<kind>rank|gpu) ?(?P<number>\d+)$")
 _CALL = re.compile(r"^call to (?P<callee>\S+) (?P<operation>.+)$")
 _LINE = re.compile(r"^line (?P<text>.+?)(?: at \S+)?$")
 _NO_WORD = re.compile(r"\*|TRACE|DEBUG|INFO|WARN|ERROR|(?:Trace|Span|Request)ID:?", re.IGNORECASE)
@@ -120,11 +120,20 @@ def signal_name(signal: str) -> str:
     return plain(f"{statistic} {_family_name(signal, said, family)}".strip(), LONGEST)
 
 
+def is_plural(name: str) -> bool:
+    """Whether a signal's name takes a verb in the plural: "restarts", "connections in use"."""
+    noun = name.split(" in ")[0].split(" of ")[0].split(" seen by ")[0]
+    return noun.endswith("s") and not noun.endswith(("ss", "us"))
+
+
 @lru_cache(maxsize=4096)
 def subject_name(subject: str) -> str:
-    """A service, rank, node or queue as people name it: what a vendor adds to tell its kind stands
+    """A service, rank, GPU or queue as people name it: what a vendor adds to tell its kind stands
     in parentheses."""
     shown = plain(subject, LONGEST + 20)
+    part = _PART_OF_JOB.match(shown)
+    if part is not None:
+        return f"{'GPU' if part['kind'] == 'gpu' else 'rank'} {part['number']} of {part['whole']}"
     found = _OF_VENDOR.match(shown)
     if found is None:
         return shown

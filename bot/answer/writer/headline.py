@@ -6,8 +6,10 @@ How sure it sounds follows the confidence: a cause that may be another one is "p
 from __future__ import annotations
 
 from analysis.analyzers import finding_kind
-from analysis.phrasing.clauses import Statement, Tense, brief, statement
+from analysis.kinds.finding_kinds import ALERT_IN_RANGE
+from analysis.phrasing.clauses import brief, statement
 from analysis.phrasing.phrase import Phrase, joined, say
+from analysis.phrasing.statement import Statement, Tense
 from analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
 from bot.answer.writer.plain_text import clipped
 from bot.answer.writer.story import Story, change_called
@@ -60,10 +62,10 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
         if said.verb is None and said.shorter is not None:
             forms.insert(0, say("{why}: {what}", why=why, what=said.clause(tense)))
         return forms
-    because = _hedged(story, "because", "probably because", "possibly because")
+    because = _hedged(story, " because", ", probably because", ", possibly because")
     return [
-        say("{effect} {because} {why}", effect=effect, because=because, why=why),
-        say("{effect} {because} {why}", effect=effect, because=because, why=shorter),
+        say("{effect}{because} {why}", effect=effect, because=because, why=why),
+        say("{effect}{because} {why}", effect=effect, because=because, why=shorter),
         effect,
     ]
 
@@ -115,13 +117,15 @@ def _cannot_tell(story: Story, alert: Alert) -> str:
     return joined([say(f"{CANNOT_TELL} why"), said.clause()], " ").sentence
 
 
+def explaining(diagnosis: Diagnosis) -> list[Finding]:
+    """What says that nothing is wrong: the alerting signal's own level, then why it fired."""
+    found = [one for one in diagnosis.findings if finding_kind(one.kind).explains_alert]
+    found.sort(key=lambda one: -one.strength)
+    level = [one for one in diagnosis.findings if one.kind == ALERT_IN_RANGE.name]
+    return level + found
+
+
 def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:
-    explaining = [one for one in diagnosis.findings if _explains_alert(one)]
-    if explaining:
-        strongest = max(explaining, key=lambda one: one.strength)
-        return str(statement(strongest).clause())
+    for finding in explaining(diagnosis):
+        return f"{statement(finding).clause()}."
     return f"nothing behind “{quotable(alert.title)}” has left its usual range."
-
-
-def _explains_alert(finding: Finding) -> bool:
-    return finding_kind(finding.kind).explains_alert

@@ -19,7 +19,9 @@ _UNSAFE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a mention", re.compile(r"<[!@#]|(?<![\w.+\-])@(?=\w)")),
     (
         "a link",
-        re.compile(r"://|\bwww\.|\b(?:mailto|javascript|data|tel):(?=[\w/])|\]\(", re.IGNORECASE),
+        re.compile(
+            r"://|\bwww\.(?=[\w-])|\b(?:mailto|javascript|data|tel):(?=[\w/])|\]\(", re.IGNORECASE
+        ),
     ),
     (
         "mark-up",
@@ -34,7 +36,7 @@ _UNSAFE: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 _SAFE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"<\*>|\*{2,}"), "…"),
-    (re.compile(r"\bwww\.", re.IGNORECASE), "www ."),
+    (re.compile(r"\bwww\.(?=[\w-])", re.IGNORECASE), "www ."),
     (re.compile(r"\b(mailto|javascript|data|tel):(?=[\w/])", re.IGNORECASE), r"\1: "),
     (re.compile(r"(?<![\w.+\-])@(?=\w)"), "(at)"),
     (re.compile(r"\]\("), "] ("),

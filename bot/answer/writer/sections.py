@@ -8,14 +8,17 @@ the culprit, the decisive one first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from analysis.analyzers import cause_kinds, fault_of, finding_kind
 from analysis.changes.nearby import NEAR
+from analysis.kinds.fault_kinds import RESTARTS
 from analysis.kinds.finding_details import ChangeDetails
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, PART_CONTRAST, PLACE_CONTRAST
 from analysis.kinds.signals import SignalClass
-from analysis.phrasing.clauses import Tense, possessive, statement
-from analysis.phrasing.phrase import Part, Phrase, clock, listed, name, quote, say
+from analysis.phrasing.clauses import statement
+from analysis.phrasing.phrase import Phrase, clock, listed, name, quote, say
+from analysis.phrasing.statement import FAIL, Tense, possessive
 from analysis.vocabulary import (
     Alert,
     Cause,
@@ -26,9 +29,9 @@ from analysis.vocabulary import (
     Verdict,
 )
 from analysis.wording.amounts import PERCENT, SECONDS, amount
-from analysis.wording.names import change_name, signal_name, subject_name
+from analysis.wording.names import is_plural, signal_name, subject_name
 from analysis.wording.phrases import counted
-from bot.answer.writer.headline import SURE
+from bot.answer.writer.headline import SURE, explaining
 from bot.answer.writer.story import Story, began, change_called, tells_nothing
 from bot.answer.writer.support import quotable
 
@@ -37,14 +40,19 @@ _ABOUT_OTHERS = frozenset({PART_CONTRAST.name, PLACE_CONTRAST.name, *cause_kinds
 """Kinds of findings that are evidence for a culprit although another subject is theirs."""
 MOST_AGAINST = 2
 NAMED = 4
+MOST_RULED_OUT = 3
 CITED = 6
 """Findings cited by one sentence at most: more links than that nobody follows at night."""
+TOGETHER_S = 2.0
+"""Two times so near to each other are one."""
 AT_ONCE_S = 45
 """An onset so near to the alert is not told apart from it."""
 
 
 def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
     """Since when, how much fails, and who else is affected."""
+    if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return [seen(one, Section.HAPPENING) for one in explaining(diagnosis)[1:]]
     claims = []
     cited = diagnosis.impact.findings[:CITED]
     since = _since(diagnosis, alert)
@@ -64,12 +72,13 @@ def why(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     if story.cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return []
     evidence = _evidence(story, diagnosis)[:MOST_EVIDENCE]
-    return [_shown(finding, story) for finding in evidence]
+    onset = began(diagnosis)
+    return [_shown(finding, story, onset) for finding in evidence]
 
 
-def seen(finding: Finding) -> Claim:
+def seen(finding: Finding, section: Section = Section.WHY) -> Claim:
     """A finding by itself, where none is blamed."""
-    return _claim(statement(finding).clause(), Section.WHY, (finding.id,))
+    return _claim(statement(finding).clause(), section, (finding.id,))
 
 
 def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
@@ -80,16 +89,18 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     known = {finding.id: finding for finding in diagnosis.findings}
     claims = []
     checked = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
+    candidate = list(_other_candidate(cause, diagnosis, known))
+    offered = {one for claim in candidate for one in claim.findings}
     for one in cause.contradicting:
         finding = known.get(one)
-        if finding is None or finding in checked:
+        if finding is None or finding in checked or finding.id in offered:
             continue
         against = say("Against it: {what}", what=statement(finding).clause())
         claims.append(_claim(against, Section.UNSURE, (finding.id,)))
     # Where no cause is named there is nothing to be against.
     named = diagnosis.verdict is not Verdict.INSUFFICIENT_EVIDENCE
     claims = claims[:MOST_AGAINST] if named else []
-    claims += _other_candidate(cause, diagnosis, known)
+    claims += candidate
     if checked:
         claims.append(_checked(checked))
     return claims
@@ -134,7 +145,8 @@ def _failed(diagnosis: Diagnosis) -> Phrase | None:
     failed, percent = numbers.get("failed_requests"), numbers.get("failed_percent")
     if failed is None or percent is None:
         return None
-    text = f"About {amount(failed)} requests have failed since ({amount(percent, PERCENT)})"
+    requests = "request has" if round(failed) == 1 else "requests have"
+    text = f"About {amount(failed)} {requests} failed since ({amount(percent, PERCENT)})"
     users = numbers.get("users")
     if users is not None:
         text += f", of {counted(int(users), 'user')} by name"
@@ -201,28 +213,31 @@ def _topic(finding: Finding) -> tuple[str, str]:
     return finding.subject, f"{finding.kind} {finding.signal}"
 
 
-def _shown(finding: Finding, story: Story) -> Claim:
+def _shown(finding: Finding, story: Story, onset: datetime | None) -> Claim:
     if story.change is not None and finding.id == story.change.id:
-        return _claim(_change(finding), Section.WHY, (finding.id,))
+        return _claim(_change(finding, onset), Section.WHY, (finding.id,))
     return _claim(statement(finding).clause(), Section.WHY, (finding.id,))
 
 
-def _change(change: Finding) -> Phrase:
-    """The change with its title, and how far before the onset it came."""
+def _change(change: Finding, onset: datetime | None) -> Phrase:
+    """The change with its title, and how long before the onset it came."""
     details = ChangeDetails.of(change)
     title = (details.title or "").strip() if details else ""
     called = change_called(change, with_service=True)
     if title:
         called = say("{change} is {title}", change=called, title=quote(title, change))
-    minutes, seconds = change.numbers.get("minutes"), change.numbers.get("seconds")
-    if minutes is None and seconds is None:
+    if change.onset is None or onset is None:
         return called
-    apart_s = 60 * minutes if minutes is not None else seconds or 0.0
-    if not apart_s:
-        return say("{change}; it came as the trouble began", change=called)
-    size = amount(apart_s, SECONDS)
-    side = "after" if change.effect is not None and change.effect < 0 else "before"
-    return say("{change}; it came {size} {side} the onset", change=called, size=size, side=side)
+    # Measured from the onset that the answer shows: the change's own finding may stand beside
+    # another signal's.
+    before_s = (onset - change.onset).total_seconds()
+    if abs(before_s) < TOGETHER_S:
+        return say("{change}; it went live as the trouble began", change=called)
+    size = amount(abs(before_s), SECONDS)
+    side = "before" if before_s > 0 else "after"
+    return say(
+        "{change}; it went live {size} {side} the onset", change=called, size=size, side=side
+    )
 
 
 def _other_candidate(
@@ -243,15 +258,8 @@ def _other_candidate(
 
 def _checked(changes: Sequence[Finding]) -> Claim:
     """Changes that were looked at and are no explanation."""
-    ids = []
-    for one in changes:
-        details = ChangeDetails.of(one)
-        if details is not None and details.change:
-            ids.append(Part(change_name(details.change), "name", one.id))
-    many = "is" if len(ids) == 1 else "are"
-    text = say(
-        "Also checked, and {many} not the cause: {ids}", many=many, ids=listed(ids, most=NAMED)
-    )
+    named = [change_called(one, with_service=True) for one in changes]
+    text = say("Changes ruled out: {named}", named=listed(named, most=MOST_RULED_OUT))
     return _claim(text, Section.UNSURE, tuple(one.id for one in changes[:CITED]))
 
 
@@ -267,17 +275,23 @@ def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
 def _when_it_worked(story: Story) -> str:
     """How to see that the step helped: the effect's figure goes back to what it was."""
     effect = story.effect
-    if effect is None or "baseline" not in effect.numbers:
+    if effect is None:
         return ""
     said = statement(effect)
+    if said.verb is not None and said.verb.present == FAIL.present:
+        return f"It worked if {possessive(subject_name(effect.subject))} requests succeed again."
+    if "baseline" not in effect.numbers:
+        return ""
     usual = next((part for part in said.clause(Tense.NOW).parts if part.number == "baseline"), None)
     if usual is None:
         return ""
-    return f"It worked if {_measure(effect)} returns to about {usual.text}."
-
-
-def _measure(effect: Finding) -> str:
-    return f"{possessive(subject_name(effect.subject))} {signal_name(effect.signal or '')}"
+    who = subject_name(effect.subject)
+    fault = fault_of(effect)
+    if fault is not None and fault.name == RESTARTS.name:
+        return f"It worked if {who} stops restarting."
+    signal = signal_name(effect.signal or "")
+    verb = "go" if is_plural(signal) else "goes"
+    return f"It worked if {possessive(who)} {signal} {verb} back to about {usual.text}."
 
 
 def _step_of_the_second(cause: Cause, diagnosis: Diagnosis, first: str) -> list[Claim]:

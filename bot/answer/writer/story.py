@@ -3,14 +3,23 @@ behind that."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from analysis.analyzers import fault_of, finding_kind
 from analysis.changes.nearby import NEAR
-from analysis.kinds.fault_kinds import RESTARTS
+from analysis.kinds.fault_kinds import (
+    AVAILABILITY,
+    ERRORS,
+    LATENCY,
+    RESOURCE,
+    RESTARTS,
+    SPAN_ERRORS,
+)
 from analysis.kinds.finding_details import ChangeDetails, LogLineDetails, change_named
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
+from analysis.phrasing.metric_forms import grew_much
 from analysis.phrasing.phrase import Part, Phrase, clock, name, say
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from analysis.wording.names import change_name
@@ -23,10 +32,12 @@ _KINDS = {
     "migration": "migration",
 }
 
+_FAILING = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name})
+
 
 @dataclass(frozen=True)
 class Story:
-    """The findings that an answer is told by."""
+    """The findings that make up an answer's first sentence."""
 
     cause: Cause | None
     effect: Finding | None
@@ -40,10 +51,12 @@ def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     """The story of the first cause."""
     cause = min(diagnosis.causes, key=lambda one: one.rank, default=None)
     known = {finding.id: finding for finding in diagnosis.findings}
-    effect = _effect(diagnosis, known, alert)
     if cause is None:
-        return Story(None, effect, None, None)
+        return Story(None, _effect(diagnosis, known, alert), None, None)
     cited = [known[one] for one in cause.findings if one in known]
+    effect = _effect(diagnosis, known, alert)
+    if effect is None or _is_fault(effect, RESTARTS.name):
+        effect = _failing(cause, cited) or effect
     change = next((one for one in cited if _is_blamed(one, cause)), None)
     return Story(cause, effect, _mechanism(cited, cause, effect), change)
 
@@ -87,9 +100,25 @@ def _effect(diagnosis: Diagnosis, known: dict[str, Finding], alert: Alert) -> Fi
     return None
 
 
+def _failing(cause: Cause, cited: Sequence[Finding]) -> Finding | None:
+    """The culprit's own failing or slow requests, where nobody measured its callers'."""
+    own = [one for one in cited if one.subject == cause.subject and _is_measured_symptom(one)]
+    return max(own, key=lambda one: one.strength, default=None)
+
+
+def _is_measured_symptom(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    return fault is not None and fault.name in _FAILING
+
+
 def _is_noticed(finding: Finding) -> bool:
     fault = fault_of(finding)
     return fault is not None and (fault.is_symptom or fault.name == RESTARTS.name)
+
+
+def _is_fault(finding: Finding, name: str) -> bool:
+    fault = fault_of(finding)
+    return fault is not None and fault.name == name
 
 
 def _is_blamed(finding: Finding, cause: Cause) -> bool:
@@ -105,13 +134,21 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     lead = about[0]
     if effect is None or not _says_the_same(lead, effect):
         return lead
-    others = [one for one in about if not _is_symptom(one) and not tells_nothing(one)]
+    others = [one for one in about if _explains(one)]
     return max(others, key=lambda one: one.strength, default=None)
 
 
 def _may_explain(finding: Finding) -> bool:
     kind = finding_kind(finding.kind)
     return finding.kind not in (NEAR, CHANGE_RULED_OUT.name) and not kind.is_memory
+
+
+def _explains(finding: Finding) -> bool:
+    """Whether it says more than that the culprit is slow or fails."""
+    if _is_symptom(finding) or tells_nothing(finding):
+        return False
+    # A little more of a resource that is not used up is what any busy service shows.
+    return not _is_fault(finding, RESOURCE.name) or grew_much(finding)
 
 
 def _is_symptom(finding: Finding) -> bool:

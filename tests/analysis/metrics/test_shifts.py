@@ -44,7 +44,7 @@ def test_a_part_is_told_of_where_the_whole_stays_as_it_was(tmp_path: Path) -> No
 def test_where_a_series_is_the_only_one_it_is_no_part(tmp_path: Path) -> None:
     rows = of_part(series("api/rank 2", "latency_ms", 100, 400, onset=7), host="trainer-0")
     (found,) = metric_shifts(write_case(tmp_path, metrics=rows))
-    assert found.sentence == "Latency of api/rank 2 rose from 100 ms to 400 ms (4x)."
+    assert found.sentence == "Latency of rank 2 of api rose from 100 ms to 400 ms (4x)."
     assert "labels" not in found.series
 
 

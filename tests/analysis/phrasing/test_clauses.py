@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from analysis.phrasing.clauses import Tense, brief, statement
+from analysis.phrasing.clauses import brief, statement
 from analysis.phrasing.log_message import message_of
 from analysis.phrasing.phrase import quote
+from analysis.phrasing.statement import Tense
 from analysis.vocabulary import Finding
 
 KEY = "AKIA" + "ABCDEFGHIJKLMNOP"

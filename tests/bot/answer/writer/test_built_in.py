@@ -28,7 +28,7 @@ def test_a_headline_says_what_is_wrong_without_what_explains_it() -> None:
     first = DIAGNOSIS.causes[0].model_copy(update={"change": None})
     headline = word(DIAGNOSIS.model_copy(update={"causes": (first,)}), ALERT, GAPS).headline
     assert headline == (
-        "38 % of frontend's requests fail (0.2 % before) probably because checkoutservice is 18x "
+        "38 % of frontend's requests fail (0.2 % before), probably because checkoutservice is 18x "
         "slower."
     )
 
@@ -43,7 +43,7 @@ def test_a_headline_that_is_too_long_says_the_effect_alone_and_ends_once() -> No
     told = DIAGNOSIS.model_copy(update={"causes": (first,), "findings": findings})
     headline = word(told, ALERT, GAPS).headline
     assert len(headline) <= HEADLINE_LIMIT
-    assert headline.startswith("38 % of frontend's requests fail (0.2 % before) probably because")
+    assert headline.startswith("38 % of frontend's requests fail (0.2 % before), probably because")
     assert headline.endswith(".")
     assert "…." not in headline
 
@@ -56,7 +56,7 @@ def test_the_report_tells_effect_cause_contradiction_and_runner_up_in_that_order
         (
             "why",
             "Deploy 559e94c of checkoutservice (14:59:22 UTC) is “feat: load prices per line "
-            "item”; it came 3.3 min before the onset.",
+            "item”; it went live 3.3 min before the onset.",
         ),
         (
             "why",
@@ -75,8 +75,7 @@ def test_the_report_tells_effect_cause_contradiction_and_runner_up_in_that_order
 def test_next_steps_are_the_causes_own() -> None:
     steps = [s.text for s in word(DIAGNOSIS, ALERT, GAPS).next_steps]
     assert steps[0] == (
-        f"{DIAGNOSIS.causes[0].next_step} "
-        "It worked if frontend's error rate returns to about 0.2 %."
+        f"{DIAGNOSIS.causes[0].next_step} It worked if frontend's requests succeed again."
     )
     assert (
         steps[1]
@@ -161,4 +160,4 @@ def test_a_change_that_is_ruled_out_is_not_told_against_the_cause() -> None:
         update={"findings": (*DIAGNOSIS.findings, late), "causes": (first, *DIAGNOSIS.causes[1:])}
     )
     report = keep_supported(word(told, ALERT, GAPS), told, ALERT)
-    assert "Also checked, and is not the cause: v9." in [c.text for c in report.claims]
+    assert "Changes ruled out: change v9 of checkoutservice." in [c.text for c in report.claims]

@@ -1,0 +1,105 @@
+"""Statements about the alert itself: why it fired although nothing is wrong, and where its signal
+stands."""
+
+from __future__ import annotations
+
+from analysis.phrasing.metric_forms import unit_seen
+from analysis.phrasing.phrase import NOTHING, Phrase, figure, measured, say
+from analysis.phrasing.statement import IS, Statement, Verb, Voice
+from analysis.vocabulary import Finding
+from analysis.wording.amounts import PERCENT, Unit, amount
+from analysis.wording.names import signal_name
+from analysis.wording.phrases import counted
+
+MINUTES = Unit("time", 60.0)
+HOURS = Unit("time", 3600.0)
+
+
+def usual_level(finding: Finding, voice: Voice) -> Statement | None:
+    """The alerting signal's level, which is a usual one."""
+    if not {"now", "low", "high"} <= finding.numbers.keys():
+        return None
+    unit = unit_seen(finding)
+    inside = say(
+        "{now}, inside its usual range ({low} to {high})",
+        now=measured(finding, "now", unit),
+        low=measured(finding, "low", unit),
+        high=measured(finding, "high", unit),
+    )
+    return Statement(_signal(finding, voice), IS, inside)
+
+
+def threshold(finding: Finding, voice: Voice) -> Statement | None:
+    """A threshold that the signal crosses while all is well."""
+    limit, percent = finding.numbers.get("threshold"), finding.numbers.get("percent_of_baseline")
+    proposed = finding.numbers.get("proposed")
+    if limit is None or percent is None or proposed is None:
+        return None
+    side = "above" if proposed >= limit else "below"
+    usual = say(
+        "{side} the alert's threshold of {limit} for {percent} of the time when all was well",
+        side=side,
+        limit=measured(finding, "threshold", unit_seen(finding)),
+        percent=measured(finding, "percent_of_baseline", PERCENT),
+    )
+    return Statement(_signal(finding, voice), Verb("was", "was", ""), usual)
+
+
+def usual_move(finding: Finding, voice: Voice) -> Statement | None:
+    """A move that the signal makes all the time."""
+    if not {"times", "hours", "minutes"} <= finding.numbers.keys():
+        return None
+    often = figure(finding, "times", counted(int(finding.numbers["times"]), "time"))
+    moved = say(
+        "{often} in the {hours} before, for at most {minutes}",
+        often=often,
+        hours=measured(finding, "hours", HOURS),
+        minutes=measured(finding, "minutes", MINUTES),
+    )
+    return Statement(_signal(finding, voice), Verb("moved as far", "moved as far", ""), moved)
+
+
+def flapping(finding: Finding, voice: Voice) -> Statement | None:
+    """A monitor that fires and clears by itself."""
+    numbers = finding.numbers
+    if not {"times", "times_back", "hours", "minutes"} <= numbers.keys():
+        return None
+    back = numbers["times_back"]
+    each = "each time" if back == numbers["times"] else counted(int(back), "time")
+    fired = say(
+        "{often} in {hours} and cleared by itself {each}, within {minutes}",
+        often=figure(finding, "times", counted(int(numbers["times"]), "time")),
+        hours=measured(finding, "hours", HOURS),
+        each=figure(finding, "times_back", each),
+        minutes=measured(finding, "minutes", MINUTES),
+    )
+    return Statement(say("this monitor"), Verb("fired", "fired", ""), fired)
+
+
+def stopped(finding: Finding, voice: Voice) -> Statement | None:
+    """A signal that is no longer collected."""
+    if "minutes" not in finding.numbers:
+        return None
+    others = finding.numbers.get("other_series")
+    rest = "nor does the service send anything else"
+    if others:
+        rest = f"while {amount(others)} other series of the service go on"
+    silent = say(
+        "no data for {minutes}, {rest}", minutes=measured(finding, "minutes", MINUTES), rest=rest
+    )
+    return Statement(_signal(finding, voice), Verb("has sent", "had sent", ""), silent)
+
+
+def back_again(finding: Finding, voice: Voice) -> Statement | None:
+    """A signal that left its usual range and came back."""
+    if "lasted_min" not in finding.numbers:
+        return None
+    lasted = measured(finding, "lasted_min", MINUTES)
+    back = say("back to normal after about {lasted}", lasted=lasted)
+    return Statement(_signal(finding, voice), Verb("was", "was", ""), back)
+
+
+def _signal(finding: Finding, voice: Voice) -> Phrase:
+    if not finding.signal:
+        return say("{who}", who=voice.who) if finding.subject else NOTHING
+    return say("{whose} {signal}", whose=voice.whose, signal=signal_name(finding.signal))

@@ -1,0 +1,212 @@
+"""Statements about metrics that moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from analysis.kinds.finding_details import AlertHistoryDetails, MetricShiftDetails
+from analysis.kinds.signals import SignalClass, is_headroom
+from analysis.phrasing.phrase import NOTHING, Part, Phrase, figure, say
+from analysis.phrasing.statement import FAIL, FELL, IS, ROSE, Statement, Verb, Voice
+from analysis.vocabulary import Finding
+from analysis.wording.amounts import PERCENT, Unit, amount, levels, times, unit_of
+from analysis.wording.names import signal_name
+
+USED_UP = 0.9
+"""From this share on a resource is said to be used up: the level at which kube-prometheus' and
+Datadog's recommended monitors warn."""
+DOUBLED = 2.0
+"""The least rise of a resource that is offered as an explanation. A service under a usual day's
+peak doubles its use too; less tells nothing."""
+MULTIPLE = 1.15
+"""A smaller rise is said as a move."""
+AGAIN = 2.0
+"""From this many restarts on a service "keeps restarting"."""
+KEEPS_RESTARTING = Verb("keeps restarting", "kept restarting", "keep restarting")
+RESTARTED = Verb("restarted", "restarted", "restart")
+TRAINS = Verb("trains", "trained", "train")
+STEP_TIME = "time per step"
+LEVELS = ("baseline", "incident", "now", "low", "high", "threshold")
+"""Numbers of a finding that are levels of its metric."""
+NEVER = 0.05
+"""Percent that is said as "none"."""
+_RESOURCES: Mapping[SignalClass, str] = {
+    SignalClass.CPU: "out of CPU",
+    SignalClass.MEMORY: "out of memory",
+    SignalClass.DISK: "out of disk space",
+}
+
+
+def shifted(finding: Finding, voice: Voice) -> Statement | None:
+    """Of any metric that moved, whether or not it is a fault."""
+    if signal_name(finding.signal or "") == STEP_TIME:
+        return step_time(finding, voice)
+    return moved(finding, voice)
+
+
+def moved(finding: Finding, voice: Voice) -> Statement | None:
+    if not is_shift(finding):
+        return None
+    before, after, _ = both_levels(finding)
+    rose = finding.details.direction != "down"
+    return Statement(
+        say("{whose} {signal}", whose=voice.whose, signal=signal_name(finding.signal or "")),
+        ROSE if rose else FELL,
+        say("from {before} to {after}", before=before, after=after),
+    )
+
+
+def multiplied(finding: Finding, voice: Voice) -> Statement | None:
+    """A rise that is best said as a multiple."""
+    ratio = _ratio(finding)
+    if not is_shift(finding) or ratio is None or ratio < MULTIPLE:
+        return moved(finding, voice)
+    before, after, _ = both_levels(finding)
+    return Statement(
+        say("{whose} {signal}", whose=voice.whose, signal=signal_name(finding.signal or "")),
+        ROSE,
+        say(
+            "{times} ({before} → {after})",
+            times=figure(finding, "ratio", times(ratio)),
+            before=before,
+            after=after,
+        ),
+        Phrase((figure(finding, "ratio", times(ratio)),)),
+    )
+
+
+def slow(finding: Finding, voice: Voice) -> Statement | None:
+    """Of a latency, or of the time that a job's steps take."""
+    called = signal_name(finding.signal or "")
+    if called == STEP_TIME:
+        return step_time(finding, voice)
+    ratio = _ratio(finding)
+    if "latency" not in called or not is_shift(finding) or ratio is None or ratio < MULTIPLE:
+        return multiplied(finding, voice)
+    before, after, _ = both_levels(finding)
+    statistic = called.removesuffix(" seen by callers").removesuffix("latency").strip()
+    slower = say(
+        "{times} slower ({statistic}{before} → {after})",
+        times=figure(finding, "ratio", times(ratio)),
+        statistic=f"{statistic} " if statistic else "",
+        before=before,
+        after=after,
+    )
+    short = say("{times} slower", times=figure(finding, "ratio", times(ratio)))
+    return Statement(say("{who}", who=voice.who), IS, slower, short)
+
+
+def fails(finding: Finding, voice: Voice) -> Statement | None:
+    """Of a share of failing requests."""
+    called = signal_name(finding.signal or "")
+    generic = called == "error rate" or called.startswith("rate of ")
+    if not is_shift(finding) or not generic or unit_seen(finding).kind != "share":
+        return moved(finding, voice)
+    before, after, unit = both_levels(finding)
+    usual = say("({before} before)", before=before)
+    if 100 * finding.numbers["baseline"] * unit.factor < NEVER:
+        usual = NOTHING
+    verb = FAIL
+    if called != "error rate":
+        answers = called.removeprefix("rate of ")
+        verb = Verb(f"get {answers}", f"got {answers}", f"get {answers}")
+    who = say("{after} of {whose} requests", after=after, whose=voice.whose)
+    return Statement(who, verb, usual, NOTHING)
+
+
+def unavailable(finding: Finding, voice: Voice) -> Statement | None:
+    """Availability, said by what it lacks."""
+    if not is_shift(finding) or unit_seen(finding).kind != "share":
+        return moved(finding, voice)
+    factor = unit_seen(finding).factor
+    failing = 100 * (1 - finding.numbers["incident"] * factor)
+    before = 100 * (1 - finding.numbers["baseline"] * factor)
+    if failing <= 0:
+        return moved(finding, voice)
+    share = figure(finding, "incident", amount(failing, PERCENT))
+    usual = say("({before} before)", before=amount(before, PERCENT))
+    return Statement(
+        say("{share} of requests to {who}", share=share, who=voice.who),
+        FAIL,
+        usual if before >= NEVER else NOTHING,
+        NOTHING,
+    )
+
+
+def resource(finding: Finding, voice: Voice) -> Statement | None:
+    if not is_shift(finding):
+        return None
+    before, after, unit = both_levels(finding)
+    kind = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
+    is_share = unit.kind == "share" and not is_headroom(finding.signal or "")
+    used_up = finding.numbers["incident"] * unit.factor >= USED_UP
+    if not (is_share and used_up and kind in _RESOURCES):
+        return multiplied(finding, voice)
+    out = say("{out} ({before} → {after})", out=_RESOURCES[kind], before=before, after=after)
+    short = say("{out}", out=_RESOURCES[kind])
+    return Statement(say("{who}", who=voice.who), Verb("is", "was", "run"), out, short)
+
+
+def restarts(finding: Finding, voice: Voice) -> Statement | None:
+    """Of processes or containers that ended and were started again."""
+    if not is_shift(finding) or finding.details.direction == "down":
+        return None
+    who = say("{who}", who=voice.who)
+    before, after, _ = both_levels(finding)
+    figures = say("(restarts {before} → {after})", before=before, after=after)
+    if "oom" in (finding.signal or "").lower():
+        ran = say("out of memory {figures}", figures=figures)
+        return Statement(who, Verb("runs", "ran", "run"), ran, say("out of memory"))
+    again = finding.numbers["incident"] - finding.numbers["baseline"] >= AGAIN
+    verb = KEEPS_RESTARTING if again else RESTARTED
+    return Statement(who, verb, figures, NOTHING)
+
+
+def step_time(finding: Finding, voice: Voice) -> Statement | None:
+    """Of a training job whose steps take longer."""
+    ratio = _ratio(finding)
+    if not is_shift(finding) or ratio is None or ratio < MULTIPLE:
+        return moved(finding, voice)
+    before, after, _ = both_levels(finding)
+    times_slower = figure(finding, "ratio", times(ratio))
+    slower = say(
+        "{times} slower ({before} → {after} per step)",
+        times=times_slower,
+        before=before,
+        after=after,
+    )
+    who = say("{who}", who=voice.who)
+    return Statement(who, TRAINS, slower, say("{times} slower", times=times_slower))
+
+
+def grew_much(finding: Finding) -> bool:
+    """Whether a resource is nearly used up, or its use has at least doubled."""
+    if not is_shift(finding):
+        return True
+    unit = unit_seen(finding)
+    if unit.kind == "share" and finding.numbers["incident"] * unit.factor >= USED_UP:
+        return True
+    ratio = _ratio(finding)
+    return ratio is None or ratio >= DOUBLED
+
+
+def both_levels(finding: Finding) -> tuple[Part, Part, Unit]:
+    """Both levels of a metric that moved."""
+    before, after = finding.numbers["baseline"], finding.numbers["incident"]
+    unit = unit_seen(finding)
+    usual, now = levels(before, after, unit)
+    return figure(finding, "baseline", usual), figure(finding, "incident", now), unit
+
+
+def unit_seen(finding: Finding) -> Unit:
+    details = MetricShiftDetails.of(finding) or AlertHistoryDetails.of(finding)
+    seen = [finding.numbers[name] for name in LEVELS if name in finding.numbers]
+    return unit_of(finding.signal or "", details.unit if details else None, seen)
+
+
+def is_shift(finding: Finding) -> bool:
+    return {"baseline", "incident"} <= finding.numbers.keys()
+
+
+def _ratio(finding: Finding) -> float | None:
+    return finding.numbers.get("ratio")

@@ -1,0 +1,176 @@
+"""Statements about requests and the calls between services, as their spans show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from analysis.kinds.finding_details import (
+    CallsIntoDetails,
+    FlowBreakDetails,
+    RequestPathDetails,
+    SpanShiftDetails,
+)
+from analysis.phrasing.phrase import (
+    NOTHING,
+    Phrase,
+    figure,
+    listed,
+    measured,
+    name,
+    quote,
+    say,
+)
+from analysis.phrasing.statement import FAIL, IS, Statement, Verb, Voice
+from analysis.vocabulary import Finding
+from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, amount
+from analysis.wording.names import operation_name, step_name
+from analysis.wording.phrases import counted
+
+GONE, ALWAYS = 10.0, 90.0
+"""A step that so many percent of requests reach is gone, and one that so many reached was part of
+all of them."""
+OWN = "own"
+"""How a request's path leads to a service: by the time that is the service's own."""
+NEVER = 0.05
+"""Percent that is said as "none"."""
+QUOTABLE = 100
+"""A step of a request that takes more characters is told by the finding alone."""
+_FIRST_FAILURE: Mapping[str, str] = {
+    "own": "in {who} ({operation})",
+    "waited": "waiting for {who} ({operation})",
+    "unreached": "in calls to {who} ({operation}) that never arrive",
+    "outside": "in calls to {who} ({operation})",
+}
+
+
+def span_errors(finding: Finding, voice: Voice) -> Statement | None:
+    percent, operation = finding.numbers.get("percent"), finding.series.get("operation")
+    if percent is None or not operation:
+        return None
+    before = finding.numbers.get("baseline_percent", 0.0)
+    usual = say("({before} before)", before=amount(before, PERCENT))
+    who = say(
+        "{percent} of {whose} {operation} requests",
+        percent=measured(finding, "percent", PERCENT),
+        whose=voice.whose,
+        operation=operation_name(operation),
+    )
+    return Statement(who, FAIL, usual if before >= NEVER else NOTHING, NOTHING)
+
+
+def own_time(finding: Finding, voice: Voice) -> Statement | None:
+    operation = finding.series.get("operation")
+    if not operation or "incident_ms" not in finding.numbers:
+        return None
+    took = say(
+        "{after} of its own for {operation} instead of {before}",
+        after=measured(finding, "incident_ms", MILLISECONDS),
+        operation=operation_name(operation),
+        before=measured(finding, "baseline_ms", MILLISECONDS),
+    )
+    takes = Verb("takes", "took", "take")
+    short = say(
+        "{after} of its own for {operation}",
+        after=measured(finding, "incident_ms", MILLISECONDS),
+        operation=operation_name(operation),
+    )
+    return Statement(say("{who}", who=voice.who), takes, took, short)
+
+
+def on_the_network(finding: Finding, voice: Voice) -> Statement | None:
+    details = SpanShiftDetails.of(finding)
+    if details is None or not details.caller or "incident_ms" not in finding.numbers:
+        return None
+    calls = say(
+        "calls from {caller} to {callee}",
+        caller=name(details.caller),
+        callee=name(details.callee or finding.subject),
+    )
+    lost = say(
+        "{after} on the network (usually {before})",
+        after=measured(finding, "incident_ms", MILLISECONDS),
+        before=measured(finding, "baseline_ms", MILLISECONDS),
+    )
+    after = measured(finding, "incident_ms", MILLISECONDS)
+    short = say("{after} on the network", after=after)
+    return Statement(calls, Verb("lose", "lost", "lose"), lost, short)
+
+
+def path_ended(finding: Finding, voice: Voice) -> Statement | None:
+    details = FlowBreakDetails.of(finding)
+    percent, operation = finding.numbers.get("percent"), finding.series.get("operation")
+    if details is None or details.callers or percent is None or not operation:
+        return None
+    if not details.event or len(details.event) > QUOTABLE:
+        return None
+    before = finding.numbers.get("baseline_percent", 0.0)
+    what = say(
+        "{whose} {operation} requests", whose=voice.whose, operation=operation_name(operation)
+    )
+    step = quote(step_name(details.event), finding)
+    if percent <= GONE and before >= ALWAYS:
+        return Statement(what, Verb("no longer reach", "did not reach", "miss"), Phrase((step,)))
+    some = say("only {percent} of {what}", percent=measured(finding, "percent", PERCENT), what=what)
+    reached = say(
+        "{step} (usually {before})",
+        step=step,
+        before=measured(finding, "baseline_percent", PERCENT),
+    )
+    return Statement(some, Verb("reach", "reached", "reach"), reached, Phrase((step,)))
+
+
+def critical_path(finding: Finding, voice: Voice) -> Statement | None:
+    details = RequestPathDetails.of(finding)
+    root, operation = finding.series.get("service"), finding.series.get("operation")
+    if details is None or root is None or operation is None or "slower_ms" not in finding.numbers:
+        return None
+    added = say(
+        "{percent} of the {ms} that {root} {operation} requests take longer",
+        percent=measured(finding, "percent", PERCENT),
+        ms=measured(finding, "slower_ms", MILLISECONDS),
+        root=name(root),
+        operation=operation_name(operation),
+    )
+    where = "{whose} own time" if details.how == OWN else "lost on calls to {who}"
+    return Statement(added, IS, say(where, whose=voice.whose, who=voice.who))
+
+
+def error_origin(finding: Finding, voice: Voice) -> Statement | None:
+    details = RequestPathDetails.of(finding)
+    where = _FIRST_FAILURE.get(details.how) if details is not None else None
+    operation = finding.series.get("operation")
+    if where is None or operation is None or "percent" not in finding.numbers:
+        return None
+    percent = measured(finding, "percent", PERCENT)
+    return Statement(
+        say("{percent} of the failing requests", percent=percent),
+        Verb("fail first", "failed first", "fail first"),
+        say(where, who=voice.who, operation=operation_name(operation)),
+    )
+
+
+def fan_out(finding: Finding, voice: Voice) -> Statement | None:
+    callee = finding.series.get("service")
+    if callee is None or "calls" not in finding.numbers:
+        return None
+    made = say(
+        "{calls} calls to {callee} per request instead of {before}",
+        calls=measured(finding, "calls", NUMBER),
+        callee=name(callee),
+        before=measured(finding, "baseline_calls", NUMBER),
+    )
+    return Statement(say("{who}", who=voice.who), Verb("makes", "made", "make"), made)
+
+
+def calls_into(finding: Finding, voice: Voice) -> Statement | None:
+    details = CallsIntoDetails.of(finding)
+    if details is None or not details.callers:
+        return None
+    callers = listed([name(caller) for caller in details.callers], most=2)
+    calls = say("calls from {callers} to {callee}", callers=callers, callee=name(finding.subject))
+    named = NOTHING
+    if details.lines:
+        lines = figure(finding, "lines", counted(details.lines, "error line"))
+        verb = "names" if details.lines == 1 else "name"
+        named = say("({lines} {verb} it)", lines=lines, verb=verb)
+    return Statement(calls, Verb("fail or time out", "failed or timed out", "fail"), named)
