@@ -189,7 +189,7 @@ def _unresolved(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iter
         return
     n = _count(found)
     strength = 0.95 if len(services) >= 2 else 0.7
-    said = f"{counted(n, 'line')} of {_some(services)} say that names do not resolve"
+    said = f"{counted(n, 'line')} of {_some(services)} say that host names do not resolve"
     yield _finding(INFRASTRUCTURE.name, "names", services, found, strength, said, {"lines": n})
 
 
@@ -207,9 +207,7 @@ def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
             kinds.add(event.group(0).lower())
     named = sorted(nodes)
     n = _count(found)
-    said = (
-        f"{counted(n, 'line')} tell of trouble with {_some(named, 'the node')} below the services"
-    )
+    said = f"{counted(n, 'line')} report trouble with {_some(named, 'the node')}"
     touched = {line.service for line in found}
     wide = bool(_matching(found, _ZONE))
     for line in lines:

@@ -36,9 +36,9 @@ CLOUD = (
         "node_group_degraded",
         0.85,
         Depth.SETTING,
-        "has a cluster or node group in bad health",
-        "{object} is in bad health: {value}",
-        less="{object} is in bad health",
+        "has an unhealthy cluster or node group",
+        "{object} is unhealthy: {value}",
+        less="{object} is unhealthy",
         step="Repair what the health issue of {subject} names: its roles, subnets, quotas, "
         "templates.",
     ),
@@ -46,7 +46,7 @@ CLOUD = (
         "provider_incident",
         0.8,
         Depth.SETTING,
-        "uses a cloud service that has an incident",
+        "uses a cloud service with an open incident",
         "{object} is open: {value}",
         less="{object} is open",
         step="Follow the event on the provider's page, and move {subject} to another zone or "

@@ -31,7 +31,7 @@ DATABASES = (
         "{object} failed over: {value}",
         less="{object} failed over",
         step="Check that clients of {subject} reconnect to the new writer, and why the old one "
-        "went.",
+        "failed.",
     ),
     state_fault(
         "database_restarted",
@@ -55,7 +55,7 @@ DATABASES = (
         "database_access_changed",
         0.85,
         Depth.SETTING,
-        "has other credentials or another security group",
+        "had its credentials or security group changed",
         "Access to {object} was changed: {value}",
         less="Access to {object} was changed",
         step="Compare the credentials and security groups of {subject} with what its clients use.",
@@ -64,9 +64,9 @@ DATABASES = (
         "database_parameters_pending",
         0.5,
         Depth.SETTING,
-        "runs with other parameters than it is set to",
-        "{object} runs with other parameters than it is set to: {value}",
-        less="{object} runs with other parameters than it is set to",
+        "does not run with the parameters it is set to",
+        "{object} does not run with the parameters it is set to: {value}",
+        less="{object} does not run with the parameters it is set to",
         step="Compare the parameter group of {subject} before and after, and restart it in a quiet "
         "hour.",
     ),
@@ -74,9 +74,9 @@ DATABASES = (
         "database_lagging",
         0.75,
         Depth.SETTING,
-        "does not replicate",
-        "{object} does not replicate: {value}",
-        less="{object} does not replicate",
+        "has stopped replicating",
+        "{object} has stopped replicating: {value}",
+        less="{object} has stopped replicating",
         step="Find out what {subject} waits for, and read from the writer meanwhile.",
     ),
 )

@@ -108,7 +108,7 @@ class FaultKind:
 
 SLOW_CODE = CauseKind(
     "slow_code",
-    phrase="became slower by itself",
+    phrase="is itself slower",
     next_step="Profile {subject} in the affected operation.",
     predicts={
         "spans": "its own time rises in the operation that became slow",
@@ -118,7 +118,7 @@ SLOW_CODE = CauseKind(
 )
 CODE_ERROR = CauseKind(
     "code_error",
-    phrase="logs errors it did not log before",
+    phrase="logs new errors",
     next_step="Read the new error lines of {subject} and the code that writes them.",
     fails=True,
     predicts={
@@ -129,7 +129,7 @@ CODE_ERROR = CauseKind(
 )
 CODE_PATH = CauseKind(
     "code_path",
-    phrase="takes another path through its code",
+    phrase="handles requests differently than before",
     next_step="Compare the lines and calls of a failing request in {subject} with those of a good "
     "one.",
     fails=True,
@@ -140,8 +140,9 @@ CODE_PATH = CauseKind(
 )
 RESOURCE_SATURATION = CauseKind(
     "resource_saturation",
-    phrase="runs out of a resource",
-    next_step="Look at what uses the resource on {subject}, and add capacity or move the load.",
+    phrase="uses more CPU, memory or disk than before",
+    next_step="Find out what uses it on {subject} (top, last rollout), then add capacity or move "
+    "load.",
     signals=RESOURCES,
     measured_by=RESOURCES,
     predicts={
@@ -152,7 +153,7 @@ RESOURCE_SATURATION = CauseKind(
 )
 NETWORK_LOSS = CauseKind(
     "network",
-    phrase="loses time on the network between its callers and itself",
+    phrase="is slow to reach over the network",
     next_step="Check the network path and the node that {subject} runs on.",
     measured_by=frozenset({SignalClass.NETWORK}),
     predicts={
@@ -164,7 +165,7 @@ NETWORK_LOSS = CauseKind(
 )
 SLOW = CauseKind(
     "latency",
-    phrase="became slow, and nothing it calls explains it",
+    phrase="is slow, and nothing it calls explains it",
     next_step="Find out where {subject} spends its time since the onset: its load, its limits, "
     "what it waits for.",
     signals=frozenset({SignalClass.LATENCY}),
@@ -188,8 +189,8 @@ FAILING = CauseKind(
 )
 RESTARTING = CauseKind(
     "restarts",
-    phrase="restarts",
-    next_step="Read the last lines and the exit reason of the instances of {subject} that ended.",
+    phrase="keeps restarting",
+    next_step="Read why instances of {subject} ended: exit reason and last log lines.",
     signals=frozenset({SignalClass.RESTARTS}),
     measured_by=frozenset({SignalClass.RESTARTS}),
     fails=True,
@@ -213,7 +214,7 @@ BACKLOG = CauseKind(
 )
 OTHER_TRAFFIC = CauseKind(
     "traffic",
-    phrase="sees other traffic than before",
+    phrase="gets different traffic than before",
     next_step="Find out where the traffic of {subject} comes from, and scale or shed it.",
     signals=frozenset({SignalClass.TRAFFIC}),
     measured_by=frozenset({SignalClass.TRAFFIC}),
@@ -225,14 +226,14 @@ OTHER_TRAFFIC = CauseKind(
 ANOMALY = CauseKind(
     "anomaly",
     phrase="behaves differently",
-    next_step="Find out what is different on {subject} since the onset.",
+    next_step="Find out what changed on {subject} since the onset.",
 )
 """Also stands in for a kind of cause that nobody declares."""
 CACHE_MISSES = CauseKind(
     "cache_misses",
-    phrase="answers fewer requests from its cache",
-    next_step="Find out why {subject} lost its entries: a flush, a restart, another lifetime or "
-    "other keys; and protect what stands behind it.",
+    phrase="misses its cache more often",
+    next_step="Find out why {subject} lost its entries (a flush, a restart, a new TTL, new keys), "
+    "and protect what stands behind it.",
     signals=frozenset({SignalClass.HIT_RATIO}),
     measured_by=frozenset({SignalClass.HIT_RATIO, SignalClass.TRAFFIC}),
     predicts={
@@ -242,9 +243,9 @@ CACHE_MISSES = CauseKind(
 )
 UNREACHED = CauseKind(
     "unreached",
-    phrase="does not answer its callers as before",
-    next_step="Check {subject} from where its callers run: its name, its certificate, its network "
-    "path, its status page.",
+    phrase="can't be reached by its callers as before",
+    next_step="Call {subject} from where its callers run: check DNS, certificate and network path, "
+    "and its status page.",
     fails=True,
     measured_by=frozenset({SignalClass.ERRORS, SignalClass.LATENCY}),
     predicts={
@@ -255,7 +256,7 @@ UNREACHED = CauseKind(
 )
 PLACE_IN_TROUBLE = CauseKind(
     "place",
-    phrase="is in trouble, and what runs there with it",
+    phrase="hurts what runs there",
     next_step="Move what runs on {subject} elsewhere, then look at {subject} itself.",
     measured_by=SYMPTOMS | RESOURCES,
     predicts={
@@ -268,21 +269,20 @@ PLACE_IN_TROUBLE = CauseKind(
 EXTERNAL_DEPENDENCY = CauseKind(
     "external_dependency",
     phrase=ANOMALY.phrase,
-    next_step="Read the provider's status page; until it is back, switch over, or off what needs "
-    "it.",
-    without_change="a dependency outside is in trouble",
+    next_step="Read the provider's status page. Until it is back, fail over or switch off what "
+    "needs it.",
+    without_change="an external dependency is failing",
 )
 DATA_PROBLEM = CauseKind(
     "data_problem",
     phrase=ANOMALY.phrase,
-    next_step="Set the bad input aside, so that {subject} goes on without it, and find out who "
-    "wrote it.",
+    next_step="Set the bad input aside so that {subject} can go on, and find out who wrote it.",
     without_change="the input itself is bad",
 )
 INFRASTRUCTURE = CauseKind(
     "infrastructure",
     phrase=ANOMALY.phrase,
-    next_step="Move {subject} off what is in trouble, then repair that.",
+    next_step="Find the node, disk or network below {subject} that fails, and move load off it.",
     without_change="the infrastructure below is in trouble",
 )
 DEMAND = CauseKind(
@@ -320,7 +320,7 @@ FLOW_BREAK = FaultKind(
 CRITICAL_PATH = FaultKind(
     "critical_path",
     weight=0.5,
-    phrase="carries most of what became slower",
+    phrase="takes most of the added time",
     cause=SLOW_CODE,
     own=True,
     tables=("spans",),
@@ -337,7 +337,7 @@ ERROR_ORIGIN = FaultKind(
 FAN_OUT = FaultKind(
     "fan_out",
     weight=0.5,
-    phrase="makes more calls than before",
+    phrase="makes more calls per request than before",
     next_step="Compare the calls that one request makes in {subject} with those of one from before "
     "the onset.",
     cause=SLOW_CODE,
@@ -398,7 +398,7 @@ QUEUE = FaultKind("queue", weight=0.45, cause=BACKLOG, travels="slow", rises_wit
 CONNECTIONS = FaultKind(
     "connections",
     weight=0.45,
-    phrase="holds more of its connections or threads than before",
+    phrase="holds more connections or threads than before",
     cause=RESOURCE_SATURATION,
     rises_with_load=True,
 )

@@ -67,11 +67,11 @@ _BY_RULE = (
     _fault(
         "flight_recorder_device_stuck",
         0.95,
-        "has a device that does not finish",
+        "has a GPU that does not finish its work",
         delays_others=True,
         hangs=True,
     ),
-    _fault("flight_recorder_deadlock", 0.9, "waits in a circle", hangs=True),
+    _fault("flight_recorder_deadlock", 0.9, "is deadlocked", hangs=True),
     _fault(
         "flight_recorder_all_joined",
         0.8,
@@ -81,18 +81,18 @@ _BY_RULE = (
     _fault(
         "stack_outlier",
         0.85,
-        "stands outside of the collective that the others wait in",
+        "is outside the collective that the others wait in",
         delays_others=True,
         hangs=True,
     ),
     _fault(
         "stuck_rank",
         0.85,
-        "stands elsewhere than the ranks that wait for it",
+        "is stuck elsewhere than the ranks that wait for it",
         delays_others=True,
         hangs=True,
     ),
-    _fault("all_ranks_stuck", 0.7, "stands still on all ranks", hangs=True),
+    _fault("all_ranks_stuck", 0.7, "has stopped on all ranks", hangs=True),
     _fault("out_of_memory", 0.9, "ran out of memory"),
     _fault("hardware_error", 0.9, "has a hardware error"),
     _fault("ecc_error", 0.9, "has memory errors"),
@@ -100,7 +100,7 @@ _BY_RULE = (
     _fault("disk_full", 0.85, "has no space left on its disk"),
     _fault("known_failure", 0.85, "has a known failure", tables=("logs",)),
     _fault("exception", 0.85, "failed"),
-    _fault("nan_loss", 0.85, "has a loss that is NaN or infinite"),
+    _fault("nan_loss", 0.85, "has a NaN or infinite loss"),
     _fault(
         "straggler",
         0.95,
@@ -115,7 +115,7 @@ _BY_RULE = (
     ),
     _fault("slow_step", 0.6, "had a slow step"),
     _fault("slow_step_everywhere", 0.6, "had a step that was slow on all ranks"),
-    _fault("all_ranks_idle", 0.6, "stands still on all ranks at once"),
+    _fault("all_ranks_idle", 0.6, "pauses on all ranks at once"),
     _fault(
         "slow_kernels",
         0.6,
@@ -141,34 +141,34 @@ _BY_RULE = (
     ),
     _fault("no_overlap", 0.6, "does not hide its communication behind computation"),
     _fault("fsdp_exposed", 0.6, "waits for sharded parameters"),
-    _fault("host_syncs", 0.6, "waits for its accelerator in every step"),
+    _fault("host_syncs", 0.6, "waits for its GPU in every step"),
     _fault("pageable_copies", 0.5, "copies from memory that is not pinned"),
-    _fault("long_copies", 0.5, "spends its time in copies to the accelerator"),
-    _fault("tiny_kernels", 0.6, "runs very many small operations"),
+    _fault("long_copies", 0.5, "spends its time copying to the GPU"),
+    _fault("tiny_kernels", 0.6, "runs too many small kernels"),
     _fault(
         "gpu_idle",
         0.5,
-        "leaves the accelerator idle",
+        "leaves the GPU idle",
         predicts={"traces": "the device waits for the host between kernels"},
     ),
     _fault("memory_growth", 0.6, "holds more memory with every step"),
-    _fault("allocator_calls", 0.5, "allocates memory anew in every step"),
+    _fault("allocator_calls", 0.5, "allocates memory again in every step"),
     _fault("memory_fragmentation", 0.5, "cannot use much of the memory that it reserved"),
-    _fault("time_outside_phases", 0.5, "spends its steps outside of loading and computing"),
+    _fault("time_outside_phases", 0.5, "spends its steps outside loading and computing"),
     _fault("memory_pressure", 0.5, "is short of memory"),
     _fault("recompiles", 0.6, "spends its steps compiling"),
-    _fault("loss_spike", 0.4, "has a loss that jumps"),
-    _fault("throughput_drop", 0.4, "became slower"),
-    _fault("training_gap", 0.5, "leaves the device idle"),
+    _fault("loss_spike", 0.4, "has a loss spike"),
+    _fault("throughput_drop", 0.4, "is slower"),
+    _fault("training_gap", 0.5, "leaves the GPU idle"),
 )
 _BY_COUNTERS = (
-    _fault("gpu_xid", 0.9, "has an error that its driver reports", delays_others=True),
+    _fault("gpu_xid", 0.9, "has an Xid error", delays_others=True),
     _fault("gpu_ecc_error", 0.9, "has memory errors", delays_others=True),
-    _fault("gpu_missing", 0.85, "is gone", delays_others=True),
+    _fault("gpu_missing", 0.85, "has dropped off the bus", delays_others=True),
     _fault(
         "gpu_throttled",
         0.85,
-        "runs below its clock",
+        "is throttled",
         delays_others=True,
         predicts={"metrics": "its SM clock falls, with a reason given"},
     ),
@@ -180,7 +180,7 @@ _BY_COUNTERS = (
     _fault("gpu_single_bit_errors", 0.5, "has many corrected memory errors"),
     _fault("gpu_hot", 0.5, "is hot"),
 )
-_BY_TRACKER = (_fault("run_ended", 0.5, "ended before it was done"),)
+_BY_TRACKER = (_fault("run_ended", 0.5, "ended early"),)
 RULE_CAUSES: Mapping[str, FaultKind] = {fault.name: fault for fault in _BY_RULE}
 """By name, those that rules of the trace doctor tell."""
 GPU_CAUSES: Mapping[str, FaultKind] = {fault.name: fault for fault in _BY_COUNTERS}

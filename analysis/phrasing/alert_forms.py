@@ -3,12 +3,12 @@ stands."""
 
 from __future__ import annotations
 
-from analysis.phrasing.metric_forms import unit_seen
+from analysis.phrasing.metric_forms import signal_said, unit_seen
 from analysis.phrasing.phrase import NOTHING, Phrase, figure, measured, say
-from analysis.phrasing.statement import IS, Statement, Verb, Voice
+from analysis.phrasing.statement import ARE, IS, Statement, Verb, Voice
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import PERCENT, Unit, amount
-from analysis.wording.names import signal_name
+from analysis.wording.names import is_plural
 from analysis.wording.phrases import counted
 
 MINUTES = Unit("time", 60.0)
@@ -26,7 +26,8 @@ def usual_level(finding: Finding, voice: Voice) -> Statement | None:
         low=measured(finding, "low", unit),
         high=measured(finding, "high", unit),
     )
-    return Statement(_signal(finding, voice), IS, inside)
+    is_or_are = ARE if is_plural(signal_said(finding)) else IS
+    return Statement(_signal(finding, voice), is_or_are, inside)
 
 
 def threshold(finding: Finding, voice: Voice) -> Statement | None:
@@ -102,4 +103,4 @@ def back_again(finding: Finding, voice: Voice) -> Statement | None:
 def _signal(finding: Finding, voice: Voice) -> Phrase:
     if not finding.signal:
         return say("{who}", who=voice.who) if finding.subject else NOTHING
-    return say("{whose} {signal}", whose=voice.whose, signal=signal_name(finding.signal))
+    return say("{whose} {signal}", whose=voice.whose, signal=signal_said(finding))

@@ -25,12 +25,14 @@ from analysis.kinds.fault_kinds import (
     RESTARTS,
     SPAN_ERRORS,
 )
+from analysis.kinds.finding_details import StateFactDetails
 from analysis.kinds.finding_kinds import (
     ALERT_FLAPPING,
     ALERT_IN_RANGE,
     LOG_NEW,
     LOG_SURGE,
     METRIC_SHIFT,
+    PLACE_CONTRAST,
     SIGNAL_RECOVERED,
     SIGNAL_STOPPED,
     THRESHOLD_IN_NORMAL_RANGE,
@@ -40,6 +42,7 @@ from analysis.phrasing import (
     alert_forms,
     log_forms,
     metric_forms,
+    place_forms,
     request_forms,
     training_forms,
 )
@@ -54,6 +57,8 @@ def statement(finding: Finding, *, known: bool = False) -> Statement:
     fault = fault_of(finding)
     form = _FORMS.get(fault.name) if fault is not None else None
     form = form or _FORMS_OF_KINDS.get(finding.kind)
+    if StateFactDetails.of(finding) is not None:
+        form = place_forms.of_an_object
     said = form(finding, voice) if form is not None else None
     return said or _as_found(finding, voice)
 
@@ -110,6 +115,7 @@ _FORMS: Mapping[str, Form] = {
 """By the fault that a finding speaks of."""
 _FORMS_OF_KINDS: Mapping[str, Form] = {
     METRIC_SHIFT.name: metric_forms.shifted,
+    PLACE_CONTRAST.name: place_forms.worse_there,
     LOG_NEW.name: log_forms.logged,
     LOG_SURGE.name: log_forms.logged,
     ALERT_IN_RANGE.name: alert_forms.usual_level,

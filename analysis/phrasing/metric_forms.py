@@ -9,8 +9,8 @@ from analysis.kinds.signals import SignalClass, is_headroom
 from analysis.phrasing.phrase import NOTHING, Part, Phrase, figure, say
 from analysis.phrasing.statement import FAIL, FELL, IS, ROSE, Statement, Verb, Voice
 from analysis.vocabulary import Finding
-from analysis.wording.amounts import PERCENT, Unit, amount, levels, times, unit_of
-from analysis.wording.names import signal_name
+from analysis.wording.amounts import NUMBER, PERCENT, Unit, amount, levels, times, unit_of
+from analysis.wording.names import counted_name, signal_name
 
 USED_UP = 0.9
 """From this share on a resource is said to be used up: the level at which kube-prometheus' and
@@ -50,7 +50,7 @@ def moved(finding: Finding, voice: Voice) -> Statement | None:
     before, after, _ = both_levels(finding)
     rose = finding.details.direction != "down"
     return Statement(
-        say("{whose} {signal}", whose=voice.whose, signal=signal_name(finding.signal or "")),
+        say("{whose} {signal}", whose=voice.whose, signal=signal_said(finding)),
         ROSE if rose else FELL,
         say("from {before} to {after}", before=before, after=after),
     )
@@ -63,7 +63,7 @@ def multiplied(finding: Finding, voice: Voice) -> Statement | None:
         return moved(finding, voice)
     before, after, _ = both_levels(finding)
     return Statement(
-        say("{whose} {signal}", whose=voice.whose, signal=signal_name(finding.signal or "")),
+        say("{whose} {signal}", whose=voice.whose, signal=signal_said(finding)),
         ROSE,
         say(
             "{times} ({before} → {after})",
@@ -101,7 +101,7 @@ def fails(finding: Finding, voice: Voice) -> Statement | None:
     called = signal_name(finding.signal or "")
     generic = called == "error rate" or called.startswith("rate of ")
     if not is_shift(finding) or not generic or unit_seen(finding).kind != "share":
-        return moved(finding, voice)
+        return multiplied(finding, voice)
     before, after, unit = both_levels(finding)
     usual = say("({before} before)", before=before)
     if 100 * finding.numbers["baseline"] * unit.factor < NEVER:
@@ -177,6 +177,12 @@ def step_time(finding: Finding, voice: Voice) -> Statement | None:
     )
     who = say("{who}", who=voice.who)
     return Statement(who, TRAINS, slower, say("{times} slower", times=times_slower))
+
+
+def signal_said(finding: Finding) -> str:
+    """The metric's name; a count in an interval is no rate."""
+    called = signal_name(finding.signal or "")
+    return counted_name(called) if unit_seen(finding) == NUMBER else called
 
 
 def grew_much(finding: Finding) -> bool:

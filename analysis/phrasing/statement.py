@@ -33,6 +33,7 @@ class Verb:
 
 
 IS = Verb("is", "was", "")
+ARE = Verb("are", "were", "")
 
 
 ROSE = Verb("rose", "rose", "", cause="raised")

@@ -244,15 +244,15 @@ def _result(tested: Tested) -> str:
         return "nothing was wrong" if nothing_wrong else "no cause could be named"
     said = _cause_words(cause)
     if tested.outcome == "does not show":
-        return f"{said}; that does not show this time"
+        return f"{said}; no sign of it now"
     if tested.outcome == "cannot be tested":
-        return f"{said}; that cannot be tested this time, {tested.lack}"
+        return f"{said}; it can't be checked now, {tested.lack}"
     if len(tested.shown) == 1:
-        return f"{said}; that shows again"
+        return f"{said}; it shows again now"
     changes = [ChangeDetails.of(finding) for finding in tested.shown[1:]]
     is_same = any(details and details.change == cause.change for details in changes)
     which = "the same" if is_same else "another"
-    return f"{said}; that shows again, with {which} {_change_words(cause)}"
+    return f"{said}; it shows again now, with {which} {_change_words(cause)}"
 
 
 def _true_cause(earlier: EarlierInvestigation) -> str:

@@ -76,7 +76,7 @@ def _said(group: FactGroup) -> str:
         expected=plain(first.expected, MAX_QUOTE).rstrip("."),
     )
     others = len(group.objects) - 1
-    return f"{text}; {others} more like it" if others else text
+    return f"{text}; same for {others} more" if others else text
 
 
 def _fullest(group: FactGroup) -> StateFact:
@@ -95,7 +95,7 @@ def _who_runs_there(group: FactGroup, unwell: dict[str, str]) -> str:
     there = sum(node == group.subject for node in placed)
     if group.fault.name not in OF_NODES or not there:
         return ""
-    return f"; {there} of {counted(len(placed), 'unwell pod')} run there"
+    return f"; {there} of {counted(len(placed), 'failing pod')} run there"
 
 
 def _since(group: FactGroup, case: Case) -> str:
@@ -104,7 +104,7 @@ def _since(group: FactGroup, case: Case) -> str:
     if since is None or case.scope.incident.start - since < OLD:
         return ""
     days = (case.scope.incident.start - since).days
-    return f", for {counted(days, 'day')} already"
+    return f", for {counted(days, 'day')}"
 
 
 def _evidence(case: Case, group: FactGroup) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from analysis.kinds.signals import SignalClass, classify, is_headroom
 from analysis.wording.phrases import plain
 
 LONGEST = 60
+_TOTAL_TIME = ("requests_seconds_sum", "request_duration_seconds_sum", "request_seconds_sum")
+"""Ends of counters that add up how long requests took."""
 SHORT_COMMIT = 7
 _FAMILIES: Mapping[SignalClass, str] = {
     SignalClass.LATENCY: "latency",
@@ -49,6 +51,7 @@ _GENERIC = _words(
     """
 )
 """Words that tell the family, the protocol, the unit or the statistic, and no more."""
+_COUNTS: Mapping[str, str] = {"error rate": "errors", "request rate": "requests"}
 _UNIT_WORDS = _words(
     """
     s seconds second sec ms milliseconds us ns percent pct total bytes mb gb mib gib lps
@@ -95,6 +98,7 @@ _QUANTILE = re.compile(
 _PER_TIME = re.compile(r"_per_(?:sec|second|min|minute|hour)s?(?=_|$)")
 _CODE = re.compile(r"(?:^|_)([45](?:xx|\d\d))(?=_|$)")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NAMESPACE = "namespace/"
 _PART_OF_JOB = re.compile(r"^(?P<whole>[^/]+)/(?P<kind>rank|gpu) ?(?P<number>\d+)$")
 _CALL = re.compile(r"^call to (?P<callee>\S+) (?P<operation>.+)$")
 _LINE = re.compile(r"^line (?P<text>.+?)(?: at \S+)?$")
@@ -112,12 +116,19 @@ def signal_name(signal: str) -> str:
     if known is not None:
         return known
     family = classify(signal)
+    if said.endswith(_TOTAL_TIME):
+        return "time spent on requests"
     said = _PER_TIME.sub("", said)
     statistic = _statistic(said)
     own = _own_words(said)
     if own or family not in _FAMILIES:
         return plain(f"{statistic} {own or said.replace('_', ' ')}".strip(), LONGEST)
     return plain(f"{statistic} {_family_name(signal, said, family)}".strip(), LONGEST)
+
+
+def counted_name(name: str) -> str:
+    """The name of a signal whose values are counts in an interval: "errors", no "error rate"."""
+    return _COUNTS.get(name, name.removeprefix("rate of "))
 
 
 def is_plural(name: str) -> bool:
@@ -131,6 +142,8 @@ def subject_name(subject: str) -> str:
     """A service, rank, GPU or queue as people name it: what a vendor adds to tell its kind stands
     in parentheses."""
     shown = plain(subject, LONGEST + 20)
+    if shown.startswith(_NAMESPACE):
+        return f"namespace {shown.removeprefix(_NAMESPACE)}"
     part = _PART_OF_JOB.match(shown)
     if part is not None:
         return f"{'GPU' if part['kind'] == 'gpu' else 'rank'} {part['number']} of {part['whole']}"

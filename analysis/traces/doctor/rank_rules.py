@@ -192,7 +192,7 @@ def _straggler(
     charged, ranks = late[0], sorted(each.rank for each in late)
     (summary,) = job.where([charged.rank])
     who, named = said_ranks(ranks, job.count)
-    holds, them = ("holds", "it") if len(ranks) == 1 else ("together hold", "them")
+    delays, them = ("delays", "it") if len(ranks) == 1 else ("together delay", "them")
     steps = compared.blame.step_count
     wait = charged.blame_ns / 1e6 / steps
     numbers = {
@@ -203,7 +203,7 @@ def _straggler(
         "step_ms": short(job.step_ns / 1e6),
     } | named
     statement = (
-        f"{who} {holds} up {charged.steps_blamed} of {steps} steps: the other ranks wait "
+        f"{who} {delays} {charged.steps_blamed} of {steps} steps: the other ranks wait "
         f"{numbers['wait_ms_per_step']:g} ms of each {numbers['step_ms']:g} ms step for {them}"
     )
     why = _why(compared, charged.rank, wait)

@@ -32,7 +32,7 @@ from analysis.wording.amounts import PERCENT, SECONDS, amount
 from analysis.wording.names import is_plural, signal_name, subject_name
 from analysis.wording.phrases import counted
 from bot.answer.writer.headline import SURE, explaining
-from bot.answer.writer.story import Story, began, change_called, tells_nothing
+from bot.answer.writer.story import Story, began, change_called, is_small_rise, tells_nothing
 from bot.answer.writer.support import quotable
 
 MOST_EVIDENCE = 4
@@ -95,7 +95,9 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         finding = known.get(one)
         if finding is None or finding in checked or finding.id in offered:
             continue
-        against = say("Against it: {what}", what=statement(finding).clause())
+        elsewhere = finding.subject != cause.subject and fault_of(finding) is not None
+        lead = "Not explained by this" if elsewhere else "Against it"
+        against = say("{lead}: {what}", lead=lead, what=statement(finding).clause())
         claims.append(_claim(against, Section.UNSURE, (finding.id,)))
     # Where no cause is named there is nothing to be against.
     named = diagnosis.verdict is not Verdict.INSUFFICIENT_EVIDENCE
@@ -198,7 +200,9 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _is_evidence(finding: Finding, story: Story) -> bool:
-    if tells_nothing(finding) or finding_kind(finding.kind).is_memory:
+    if tells_nothing(finding) or is_small_rise(finding):
+        return False
+    if finding_kind(finding.kind).is_memory:
         return False
     if finding.kind in (CHANGE_RULED_OUT.name, NEAR) or story.cause is None:
         return False
@@ -258,7 +262,9 @@ def _other_candidate(
 
 def _checked(changes: Sequence[Finding]) -> Claim:
     """Changes that were looked at and are no explanation."""
-    named = [change_called(one, with_service=True) for one in changes]
+    named = []
+    for one in changes:
+        named.append(change_called(one, with_service=True, with_time=False))
     text = say("Changes ruled out: {named}", named=listed(named, most=MOST_RULED_OUT))
     return _claim(text, Section.UNSURE, tuple(one.id for one in changes[:CITED]))
 

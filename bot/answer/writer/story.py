@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from analysis.analyzers import fault_of, finding_kind
 from analysis.changes.nearby import NEAR
@@ -20,7 +20,7 @@ from analysis.kinds.fault_kinds import (
 from analysis.kinds.finding_details import ChangeDetails, LogLineDetails, change_named
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
 from analysis.phrasing.metric_forms import grew_much
-from analysis.phrasing.phrase import Part, Phrase, clock, name, say
+from analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, say
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from analysis.wording.names import change_name
 
@@ -32,6 +32,9 @@ _KINDS = {
     "migration": "migration",
 }
 
+EARLIER = timedelta(minutes=10)
+"""An onset so long before the blamed change is another matter's: collection intervals and clocks
+explain minutes at most."""
 _FAILING = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name})
 
 
@@ -61,12 +64,14 @@ def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     return Story(cause, effect, _mechanism(cited, cause, effect), change)
 
 
-def change_called(change: Finding, *, with_service: bool) -> Phrase:
+def change_called(change: Finding, *, with_service: bool, with_time: bool = True) -> Phrase:
     """A change by its kind, short id, service and time: "deploy 559e94c of checkout (14:59)"."""
     details = ChangeDetails.of(change)
     kind = (details.change_kind if details else None) or change.signal or "change"
     given = (details.change if details else "") or ""
-    time = say(" ({time} UTC)", time=clock(change.onset)) if change.onset else ""
+    time: Slot = ""
+    if with_time and change.onset is not None:
+        time = say(" ({time} UTC)", time=clock(change.onset))
     return say(
         "{kind} {id}{service}{time}",
         kind=_KINDS.get(kind, kind),
@@ -86,7 +91,14 @@ def tells_nothing(finding: Finding) -> bool:
 def began(diagnosis: Diagnosis) -> datetime | None:
     """When the effect began, else the cause: one onset for every rendering."""
     first = min(diagnosis.causes, key=lambda cause: cause.rank, default=None)
-    return diagnosis.impact.since or (first.onset if first else None)
+    since = diagnosis.impact.since
+    if first is None or since is None or first.onset is None or not first.change:
+        return since or (first.onset if first else None)
+    live = [one.onset for one in diagnosis.findings if _is_blamed(one, first)]
+    # What moved long before the blamed change went live is not what the change did.
+    if live and live[0] is not None and since < live[0] - EARLIER and first.onset > since:
+        return first.onset
+    return since
 
 
 def _effect(diagnosis: Diagnosis, known: dict[str, Finding], alert: Alert) -> Finding | None:
@@ -147,8 +159,12 @@ def _explains(finding: Finding) -> bool:
     """Whether it says more than that the culprit is slow or fails."""
     if _is_symptom(finding) or tells_nothing(finding):
         return False
-    # A little more of a resource that is not used up is what any busy service shows.
-    return not _is_fault(finding, RESOURCE.name) or grew_much(finding)
+    return not is_small_rise(finding)
+
+
+def is_small_rise(finding: Finding) -> bool:
+    """Whether a resource is used a little more, as any busy service uses it."""
+    return _is_fault(finding, RESOURCE.name) and not grew_much(finding)
 
 
 def _is_symptom(finding: Finding) -> bool:

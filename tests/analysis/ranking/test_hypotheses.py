@@ -92,8 +92,8 @@ def test_a_cause_that_shows_again_is_told_with_the_finding_that_shows_it(tmp_pat
         incident(tmp_path), recalled(earlier(10, CPU_BEFORE)), recalled(earlier(20, CPU))
     )
     assert told(found) == [
-        "Third time in 30 days; last on 19 Feb: api runs out of a resource, near a config change; "
-        "that shows again, "
+        "Third time in 30 days; last on 19 Feb: api uses more CPU, near a config change; "
+        "it shows again now, "
         "with another config change."
     ]
     line = next(f for f in found.findings if f.kind == KIND)
@@ -107,24 +107,23 @@ def test_a_cause_that_shows_again_is_told_with_the_finding_that_shows_it(tmp_pat
 
 def test_a_change_that_is_still_near_is_the_same_and_not_another(tmp_path: Path) -> None:
     found = with_memory(incident(tmp_path), recalled(earlier(0.1, CPU)))
-    assert told(found)[0].endswith("that shows again, with the same config change.")
+    assert told(found)[0].endswith("it shows again now, with the same config change.")
 
 
 def test_a_cause_that_the_data_does_not_show_is_told_as_such(tmp_path: Path) -> None:
     found = with_memory(incident(tmp_path), recalled(earlier(1, ERRORS)))
     assert told(found) == [
-        "Second time in 30 days; last on 28 Feb: api logs errors it did not log before; that does "
-        "not show this time."
+        "Second time in 30 days; last on 28 Feb: api logs new errors; no sign of it now."
     ]
 
 
 def test_a_cause_without_its_data_cannot_be_tested_and_the_gap_is_named(tmp_path: Path) -> None:
     gap = {"id": "G1", "kind": "spans", "source": "tempo", "query": "spans", "reason": "HTTP 403"}
     found = with_memory(incident(tmp_path, evidence=[gap]), recalled(earlier(1, SPANS)))
-    assert told(found)[0].endswith("that cannot be tested this time, spans from tempo are missing.")
+    assert told(found)[0].endswith("it can't be checked now, spans from tempo are missing.")
     bare = with_memory(incident(tmp_path / "bare"), recalled(earlier(1, SPANS)))
     assert told(bare)[0].endswith(
-        "that cannot be tested this time, nothing was collected that would show it in api."
+        "it can't be checked now, nothing was collected that would show it in api."
     )
 
 
@@ -136,8 +135,8 @@ def test_when_the_last_cause_does_not_show_the_newest_that_does_is_told_too(tmp_
         recalled(earlier(3, CPU)),
     )
     first, second = told(found)
-    assert first.endswith("does not show this time.")
-    assert second.startswith("Before, on 27 Feb: api runs out of a resource")
+    assert first.endswith("no sign of it now.")
+    assert second.startswith("Before, on 27 Feb: api uses more CPU")
 
 
 def test_another_alert_of_the_service_is_told_only_when_its_cause_shows_again(
@@ -149,7 +148,7 @@ def test_another_alert_of_the_service_is_told_only_when_its_cause_shows_again(
     assert told(quiet) == []
     loud = with_memory(incident(tmp_path / "b"), recalled(earlier(1, CPU), "similar_words"), seen=0)
     assert told(loud)[0].startswith(
-        'Seen after another alert on 28 Feb, "web is slow": api runs out of a resource'
+        'Seen after another alert on 28 Feb, "web is slow": api uses more CPU'
     )
 
 
@@ -221,7 +220,7 @@ def test_what_a_diagnosis_found_can_be_tested_again_on_the_same_case(tmp_path: P
     causes = causes_to_remember(diagnose(case))
     assert (causes[0].subject, causes[0].kind, causes[0].change_kind) == ("api", "config", "config")
     assert causes[0].troubles[0] == "resource"
-    assert "that shows again" in told(with_memory(case, recalled(earlier(1, *causes))))[0]
+    assert "it shows again now" in told(with_memory(case, recalled(earlier(1, *causes))))[0]
 
 
 def test_a_diagnosis_without_a_cause_gives_none_to_remember(tmp_path: Path) -> None:
@@ -275,6 +274,5 @@ def test_a_trouble_that_is_too_weak_does_not_show(tmp_path: Path) -> None:
     write_json(case.path / "earlier.json", remembered)
     (line,) = memory_findings(read_case(case.path), weak, 0.5)
     assert line.sentence == (
-        "Before, on 28 Feb: api runs out of a resource, near a config change; that does not show "
-        "this time."
+        "Before, on 28 Feb: api uses more CPU, near a config change; no sign of it now."
     )

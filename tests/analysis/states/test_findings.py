@@ -97,7 +97,7 @@ def test_a_node_explains_its_own_pods_alone(tmp_path: Path) -> None:
     findings = {finding.subject: finding for finding in found(tmp_path, rows)}
     assert findings["node-7"].strength == 0.75
     assert findings["node-7"].sentence == (
-        "Node node-7 is not ready; 1 of 2 unwell pods run there."
+        "Node node-7 is not ready; 1 of 2 failing pods run there."
     )
 
 

@@ -45,7 +45,7 @@ def test_a_straggler_is_named_with_where_its_time_goes(tmp_path: Path) -> None:
         "wait at collectives",
     )
     assert finding.sentence == (
-        "rank 2 holds up 8 of 8 steps: the other ranks wait 6 ms of each 10 ms step for it; "
+        "rank 2 delays 8 of 8 steps: the other ranks wait 6 ms of each 10 ms step for it; "
         "its forward pass takes 8 ms where the others take 2 ms (4x), 8 ms of it in `aten::tanh`"
     )
     assert quoted_numbers_are_given(finding)

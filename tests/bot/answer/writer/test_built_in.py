@@ -63,7 +63,7 @@ def test_the_report_tells_effect_cause_contradiction_and_runner_up_in_that_order
             "checkoutservice logs “slow request: PlaceOrder took 4120ms after 7 tries, code 503” "
             "(40 lines, none before).",
         ),
-        ("unsure", "Against it: checkoutservice's request rate fell from 110 to 20."),
+        ("unsure", "Against it: checkoutservice's requests fell from 110 to 20."),
         (
             "unsure",
             "It may be cartservice: calls from checkoutservice to cartservice lose 584 ms on "

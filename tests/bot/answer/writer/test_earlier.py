@@ -16,7 +16,7 @@ from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS
 
 SAID = (
     "Third time in 30 days; last on 3 Nov: payments-db runs out of a resource, near a deploy; "
-    "that shows again."
+    "it shows again now."
 )
 HOSTILE = (
     'Seen after another alert on 3 Nov, "<!channel> https://evil.example '

@@ -133,9 +133,7 @@ def test_what_speaks_against_the_cause_and_what_could_not_be_collected_is_said()
 def test_what_memory_knows_stands_apart_from_the_evidence_and_links_the_earlier_investigation() -> (
     None
 ):
-    told = (
-        "Second time in 30 days; last on 3 Nov: payments runs out of a resource; that shows again."
-    )
+    told = "Second time in 30 days; last on 3 Nov: payments is out of memory; it shows again now."
     said = "Of 9 answers at this confidence that people judged, 7 were right."
     earlier = Finding(
         id="F8",
