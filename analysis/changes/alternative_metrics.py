@@ -123,8 +123,8 @@ def _surge_finding(
         effect=surge.effect,
         effect_unit="x",
         strength=round(min(0.95, strength), 4),
-        sentence=f"{plain(service)} gets {number(ratio, 3)} times the requests of before, from no "
-        "service that is known.",
+        sentence=f"{plain(service)} gets {number(ratio, 3)} times its usual requests, and no known "
+        "service sends them.",
         numbers={"ratio": rounded(ratio, 3)},
         evidence=surge.evidence,
         series=surge.series,

@@ -22,7 +22,7 @@ from analysis.kinds.finding_details import GpuDetails
 from analysis.kinds.finding_kinds import GPU_KINDS, RULE_KINDS, Analyzer
 from analysis.metrics.gpu_signals import OF_A_GPU, SIGNALS
 from analysis.vocabulary import Finding
-from analysis.wording.phrases import plain
+from analysis.wording.phrases import capitalised, plain
 
 MOST_FINDINGS = 20
 MOST_OF_JOB = 0.5
@@ -108,12 +108,17 @@ def _finding(case: Case, fleet: Fleet, signs: Sequence[Sign]) -> Finding:
         effect=lead.numbers.get("incident", lead.numbers.get("increase")),
         effect_unit=SIGNALS[lead.signal].unit or None,
         strength=_strength_of(lead, len(devices)),
-        sentence=f"{named.words} {lead.says}.",
+        sentence=f"{_at_start(named.words)} {lead.says}.",
         numbers={**lead.numbers, **named.numbers},
         evidence=case.evidence_ids("metrics"),
         series={"table": "metrics", "service": lead.device.service, "signal": lead.signal},
         details=_details(lead, devices, ranks, job=job, place=place),
     )
+
+
+def _at_start(words: str) -> str:
+    """Words that begin a sentence. A host's name stays as it is written."""
+    return capitalised(words) if words.startswith(("all ", "each ")) else words
 
 
 def _strength_of(lead: Sign, devices: int) -> float:
@@ -173,8 +178,8 @@ def _named_job(case: Case, fleet: Fleet, lead: Sign, affected: int) -> Naming:
     job = case.scope.job or case.alert.job or case.alert.service or lead.device.service or "job"
     total = len(fleet.gpus)
     if lead.whole_job:
-        return Naming(job, f"{plain(job)}: all {total} GPUs", {"gpus": float(total)})
-    words = f"{plain(job)}: each of {affected} GPUs (of {total})"
+        return Naming(job, f"all {total} GPUs of {plain(job)}", {"gpus": float(total)})
+    words = f"each of {affected} GPUs (of {total}) of {plain(job)}"
     return Naming(job, words, {"gpus": float(total), "affected": float(affected)})
 
 
@@ -188,7 +193,7 @@ def _named_gpus(host: str, devices: Sequence[Device]) -> Naming:
     for device in shown:
         if device.index is not None:
             numbers[f"gpu_{device.unit}"] = float(device.index)
-    return Naming(host, f"{plain(host, 60)}: each of {len(devices)} GPUs ({units})", numbers)
+    return Naming(host, f"each of {len(devices)} GPUs ({units}) of {plain(host, 60)}", numbers)
 
 
 def _named_gpu(device: Device, ranks: Sequence[int]) -> Naming:

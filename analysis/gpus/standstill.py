@@ -89,7 +89,7 @@ def _missing_sign(gpu: Device, at: int, step: int, here: int, everywhere: int) -
         device=gpu,
         signal=gs.UTILIZATION,
         strength=0.6 if whole_host else 0.85,
-        says=f"reports nothing any more, {go_on}",
+        says=f"has stopped reporting, {go_on}",
         reason="host" if whole_host else "",
         fix="See whether {host} is up and its nvidia-smi still lists the GPU; look for Xid 79 "
         "in the kernel log.",

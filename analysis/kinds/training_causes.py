@@ -164,7 +164,7 @@ _BY_RULE = (
 _BY_COUNTERS = (
     _fault("gpu_xid", 0.9, "has an Xid error", delays_others=True),
     _fault("gpu_ecc_error", 0.9, "has memory errors", delays_others=True),
-    _fault("gpu_missing", 0.85, "has dropped off the bus", delays_others=True),
+    _fault("gpu_missing", 0.85, "has stopped reporting", delays_others=True),
     _fault(
         "gpu_throttled",
         0.85,

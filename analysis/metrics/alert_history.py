@@ -26,6 +26,7 @@ from analysis.metrics.shifts import MIN_BASELINE_POINTS
 from analysis.metrics.usual_moves import usual_moves
 from analysis.metrics.usual_range import usual_range
 from analysis.vocabulary import Finding
+from analysis.wording.names import signal_name, subject_name
 from analysis.wording.phrases import counted, number, plain, rounded
 
 FLAPPING, STOPPED, USUAL = ALERT_FLAPPING.name, SIGNAL_STOPPED.name, USUAL_MOVE.name
@@ -66,13 +67,15 @@ SERVICE_GONE = "Look whether the service runs at all, and at what collects its m
 def alert_history(case: Case, findings: Sequence[Finding] = ()) -> list[Finding]:
     """Findings about the alert itself, given those about its signals; none where all behaved as it
     should."""
+    stopped = _stopped(case)
     return [
         *threshold_findings(case),
         *_flapping(case),
-        *_stopped(case),
+        *stopped,
         *_usual_move(case, findings),
         *recoveries(case, findings),
-        *usual_range(case, findings),
+        # Of a series that ended nobody knows where it stands.
+        *([] if stopped else usual_range(case, findings)),
     ]
 
 
@@ -218,7 +221,7 @@ def _stopped(case: Case) -> list[Finding]:
         verb = "goes" if others == 1 else "go"
         rest = f"while {others} other series of the service {verb} on"
     else:
-        rest = "and nothing of the service comes any more"
+        rest = "and the service sends nothing else either"
     finding = Finding(
         id="",
         kind=STOPPED,
@@ -227,8 +230,8 @@ def _stopped(case: Case) -> list[Finding]:
         onset=datetime.fromtimestamp(last, UTC),
         onset_uncertainty_s=round(step, 3),
         strength=STOPPED_STRENGTH,
-        sentence=f"{plain(service)} {plain(signal)} stopped coming: no point for the last "
-        f"{number(minutes, 3)} min, {rest}.",
+        sentence=f"The {signal_name(signal)} of {subject_name(service)} has had no data for the "
+        f"last {number(minutes, 3)} min, {rest}.",
         numbers=numbers,
         evidence=case.evidence_ids("metrics"),
         series={"table": "metrics", "service": service, "signal": signal},

@@ -82,13 +82,14 @@ def stopped(finding: Finding, voice: Voice) -> Statement | None:
     if "minutes" not in finding.numbers:
         return None
     others = finding.numbers.get("other_series")
-    rest = "nor does the service send anything else"
+    rest = "and the service sends nothing else either"
     if others:
-        rest = f"while {amount(others)} other series of the service go on"
+        verb = "goes" if others == 1 else "go"
+        rest = f"while {amount(others)} other series of the service {verb} on"
     silent = say(
         "no data for {minutes}, {rest}", minutes=measured(finding, "minutes", MINUTES), rest=rest
     )
-    return Statement(_signal(finding, voice), Verb("has sent", "had sent", ""), silent)
+    return Statement(_signal(finding, voice), Verb("has had", "had", ""), silent)
 
 
 def back_again(finding: Finding, voice: Voice) -> Statement | None:

@@ -25,7 +25,7 @@ from analysis.kinds.fault_kinds import (
     RESTARTS,
     SPAN_ERRORS,
 )
-from analysis.kinds.finding_details import StateFactDetails
+from analysis.kinds.finding_details import JobDetails, StateFactDetails
 from analysis.kinds.finding_kinds import (
     ALERT_FLAPPING,
     ALERT_IN_RANGE,
@@ -46,7 +46,7 @@ from analysis.phrasing import (
     request_forms,
     training_forms,
 )
-from analysis.phrasing.phrase import Part, Phrase, name, say
+from analysis.phrasing.phrase import Phrase, name, own_sentence, say
 from analysis.phrasing.statement import Form, Statement, Voice
 from analysis.vocabulary import Finding
 
@@ -59,6 +59,8 @@ def statement(finding: Finding, *, known: bool = False) -> Statement:
     form = form or _FORMS_OF_KINDS.get(finding.kind)
     if StateFactDetails.of(finding) is not None:
         form = place_forms.of_an_object
+    elif form is None and JobDetails.of(finding) is not None:
+        form = training_forms.of_a_job
     said = form(finding, voice) if form is not None else None
     return said or _as_found(finding, voice)
 
@@ -82,17 +84,6 @@ def brief(finding: Finding) -> Phrase:
     if words is None:
         return say("{who} {does}", who=who, does=fault.description)
     return say(words, who=who)
-
-
-def own_sentence(finding: Finding) -> Phrase:
-    """The finding's own sentence as a clause: in small letters unless it begins with a name."""
-    text = finding.sentence.strip().rstrip(".")
-    first = text.split(" ", 1)[0]
-    # A name begins it, or else a word that has its capital from beginning the sentence.
-    named = finding.subject.startswith(first) or not first.istitle()
-    if not named:
-        text = text[:1].lower() + text[1:]
-    return Phrase((Part(text, "name" if named else "words", finding.id),))
 
 
 _FORMS: Mapping[str, Form] = {

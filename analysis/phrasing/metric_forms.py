@@ -41,7 +41,9 @@ def shifted(finding: Finding, voice: Voice) -> Statement | None:
     """Of any metric that moved, whether or not it is a fault."""
     if signal_name(finding.signal or "") == STEP_TIME:
         return step_time(finding, voice)
-    return moved(finding, voice)
+    ratio = _ratio(finding)
+    many = ratio is not None and ratio >= DOUBLED
+    return multiplied(finding, voice) if many else moved(finding, voice)
 
 
 def moved(finding: Finding, voice: Voice) -> Statement | None:

@@ -94,6 +94,17 @@ def measured(finding: Finding, number: str, unit: Unit) -> Part:
     return figure(finding, number, amount(finding.numbers[number], unit))
 
 
+def own_sentence(finding: Finding) -> Phrase:
+    """The finding's own sentence as a clause: in small letters unless it begins with a name."""
+    text = finding.sentence.strip().rstrip(".")
+    first = text.split(" ", 1)[0]
+    # A name begins it, or else a word that has its capital from beginning the sentence.
+    named = finding.subject.startswith(first) or not first.istitle()
+    if not named:
+        text = text[:1].lower() + text[1:]
+    return Phrase((Part(text, "name" if named else "words", finding.id),))
+
+
 def quote(text: str, finding: Finding) -> Part:
     """Foreign text between quotation marks, on one line and cut. Secrets are hidden first: half of
     one could no longer be told from other text."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.kinds.finding_details import StragglerDetails
-from analysis.phrasing.phrase import NOTHING, Phrase, Slot, measured, quote, say
+from analysis.analyzers import fault_of
+from analysis.kinds.finding_details import JobDetails, StragglerDetails
+from analysis.phrasing.phrase import NOTHING, Phrase, Slot, measured, name, own_sentence, quote, say
 from analysis.phrasing.statement import Statement, Verb, Voice
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import MILLISECONDS, amount
@@ -17,6 +18,22 @@ PARTS: Mapping[str, str] = {
 }
 """Parts of a step that are no phases, as people name them."""
 NEEDED = frozenset({"wait_ms_per_step", "step_ms", "steps", "steps_blamed"})
+
+
+def of_a_job(finding: Finding, voice: Voice) -> Statement | None:
+    """Of a rank, a GPU or a whole job: the finding's sentence, and in short what is wrong."""
+    details = JobDetails.of(finding)
+    fault = fault_of(finding)
+    if details is None or fault is None:
+        return None
+    who = say("{who}", who=voice.who)
+    if details.job and details.job != finding.subject and not voice.known:
+        who = say("{who} of {job}", who=voice.who, job=name(details.job))
+    waits = ""
+    if fault.delays_others and "others" not in fault.description:
+        waits = ", and the other ranks wait for it"
+    short = say("{who} {does}{waits}", who=who, does=fault.description, waits=waits)
+    return Statement(own_sentence(finding), None, shorter=short)
 
 
 def straggler(finding: Finding, voice: Voice) -> Statement | None:

@@ -250,7 +250,8 @@ def _text(option: _Option, window: Window, first: Cause, second: Cause) -> str:
     what = ASKED[option.kind]
     if if_one == if_other:
         return (
-            f"Ask for {what} of {one} and {other}, {times}: the cause is the one of which {if_one}."
+            f"To tell them apart, compare {what} of {one} and {other}, {times}: "
+            f"the cause is the one of which {if_one}."
         )
-    asked = f"Ask for {what} of {plain(option.service, 60)}, {times}"
-    return f"{asked}: if {one} is the cause, {if_one}; if {other} is, {if_other}."
+    asked = f"To tell them apart, look at {what} of {plain(option.service, 60)}, {times}"
+    return f"{asked}: if {one} is the cause, {if_one}, and if {other} is, {if_other}."

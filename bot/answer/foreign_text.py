@@ -37,9 +37,10 @@ def one_line(text: str, limit: int) -> str:
 
 
 def sentence(text: str, limit: int) -> str:
-    """One line without its full stop, as a line of a message ends; a commit's id in the length
-    people quote it in."""
-    return _COMMIT.sub(r"\1", one_line(text, limit)).removesuffix(".")
+    """One line; a single sentence without its full stop, as a line of a message ends. A commit's
+    id has the length people quote it in."""
+    line = _COMMIT.sub(r"\1", one_line(text, limit))
+    return line if ". " in line else line.removesuffix(".")
 
 
 def escape_mrkdwn(text: str) -> str:

@@ -25,6 +25,8 @@ QUERY_LINE = 400
 WHY_LINES = 4
 LINKS_PER_LINE = 2
 UNSURE_LINES = 4
+STATES_IN_HEADLINES = ("No active incident", "Over")
+"""States with which the built-in headlines begin."""
 STEPS = 3
 GAPS = 5
 SHOWN_BY: Mapping[str, str] = {
@@ -96,10 +98,11 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
     cite = _Citations(view, page_url)
     happening = " ".join(claim.text for claim in view.section(Section.HAPPENING))
     guidance = told(view.guidance)
+    state, headline = _state_and_headline(view)
     steps = tuple(sentence(step.text, LINE) for step in view.next_steps[:STEPS])
     return AnswerLines(
-        state=view.state_label,
-        headline=sentence(view.headline, LINE),
+        state=state,
+        headline=headline,
         happening=sentence(happening, QUERY_LINE),
         why_label="Why" if view.established else "What I see",
         why=cite.claims(view.section(Section.WHY)[:WHY_LINES]),
@@ -112,6 +115,15 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         gaps=tuple(_gap(gap) for gap in view.gaps[:GAPS]),
         gaps_left_out=max(0, len(view.gaps) - GAPS),
     )
+
+
+def _state_and_headline(view: AnswerView) -> tuple[str, str]:
+    """The state once: some headlines begin with it."""
+    headline = sentence(view.headline, LINE)
+    state, _, rest = headline.partition(": ")
+    if rest and state.startswith(STATES_IN_HEADLINES):
+        return state, rest
+    return view.state_label, headline
 
 
 def _gap(gap: Gap) -> Line:

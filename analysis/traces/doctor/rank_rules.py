@@ -349,9 +349,8 @@ def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Jo
         "median_step_ms": short(slow.median_ns / 1e6),
     }
     statement = (
-        f"step {slow.step} took {numbers['step_ms']:g} ms on rank {slow.rank} while the others "
-        f"waited; "
-        f"a usual step takes {numbers['median_step_ms']:g} ms"
+        f"step {slow.step} took {numbers['step_ms']:g} ms on rank {slow.rank} "
+        f"(usually {numbers['median_step_ms']:g} ms) while the others waited"
     )
     pause = pause_in(summary, slow.step, slow.blame_ns)
     named = slow.operation

@@ -34,10 +34,8 @@ def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report
 
 def _claims(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
     claims = sections.happening(story, diagnosis, alert)
-    if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        claims = []
-    evidence = sections.why(story, diagnosis)
-    claims += evidence or _seen(diagnosis)
+    if diagnosis.verdict is not Verdict.NO_ACTIVE_INCIDENT:
+        claims += sections.why(story, diagnosis) or _seen(diagnosis)
     claims += sections.unsure(story, diagnosis)
     return [*claims, *memory_claims(diagnosis)[:MOST_REMEMBERED]][:MAX_CLAIMS]
 

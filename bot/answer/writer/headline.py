@@ -6,9 +6,9 @@ How sure it sounds follows the confidence: a cause that may be another one is "p
 from __future__ import annotations
 
 from analysis.analyzers import finding_kind
-from analysis.kinds.finding_kinds import ALERT_IN_RANGE
+from analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED
 from analysis.phrasing.clauses import brief, statement
-from analysis.phrasing.phrase import Phrase, joined, say
+from analysis.phrasing.phrase import Phrase, clock, joined, say
 from analysis.phrasing.statement import Statement, Tense
 from analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
 from bot.answer.writer.plain_text import clipped
@@ -31,8 +31,16 @@ def headline(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
         case Verdict.INSUFFICIENT_EVIDENCE:
             return clipped(_cannot_tell(story, alert), HEADLINE_LIMIT)
         case Verdict.RECOVERED:
-            return _shortened(_told(story, alert, Tense.OVER), "Over: ")
+            return _shortened(_told(story, alert, Tense.OVER), f"{_over(diagnosis)}: ")
     return _shortened(_told(story, alert, Tense.NOW))
+
+
+def _over(diagnosis: Diagnosis) -> str:
+    """Since when it is over, as far as that is known."""
+    for finding in diagnosis.findings:
+        if finding.kind == SIGNAL_RECOVERED.name and finding.onset is not None:
+            return str(say("Over since {time} UTC", time=clock(finding.onset)))
+    return "Over"
 
 
 def _shortened(forms: list[Phrase], before: str = "") -> str:
@@ -58,10 +66,10 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
     why = said.short(tense)
     shorter = brief(story.mechanism)
     if story.effect is None:
-        forms = [said.clause(tense), why, shorter]
+        # What only its finding can say in full stands below; the headline has the short of it.
         if said.verb is None and said.shorter is not None:
-            forms.insert(0, say("{why}: {what}", why=why, what=said.clause(tense)))
-        return forms
+            return [said.shorter, shorter]
+        return [said.clause(tense), why, shorter]
     because = _hedged(story, " because", ", probably because", ", possibly because")
     return [
         say("{effect}{because} {why}", effect=effect, because=because, why=why),

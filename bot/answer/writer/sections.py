@@ -12,9 +12,14 @@ from datetime import datetime
 
 from analysis.analyzers import cause_kinds, fault_of, finding_kind
 from analysis.changes.nearby import NEAR
-from analysis.kinds.fault_kinds import RESTARTS
+from analysis.kinds.fault_kinds import DEMAND, RESTARTS
 from analysis.kinds.finding_details import ChangeDetails
-from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, PART_CONTRAST, PLACE_CONTRAST
+from analysis.kinds.finding_kinds import (
+    CHANGE_RULED_OUT,
+    METRIC_SHIFT,
+    PART_CONTRAST,
+    PLACE_CONTRAST,
+)
 from analysis.kinds.signals import SignalClass
 from analysis.phrasing.clauses import statement
 from analysis.phrasing.phrase import Phrase, clock, listed, name, quote, say
@@ -73,7 +78,8 @@ def why(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         return []
     evidence = _evidence(story, diagnosis)[:MOST_EVIDENCE]
     onset = began(diagnosis)
-    return [_shown(finding, story, onset) for finding in evidence]
+    tense = Tense.OVER if diagnosis.verdict is Verdict.RECOVERED else Tense.NOW
+    return [_shown(finding, story, onset, tense) for finding in evidence]
 
 
 def seen(finding: Finding, section: Section = Section.WHY) -> Claim:
@@ -94,6 +100,9 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     for one in cause.contradicting:
         finding = known.get(one)
         if finding is None or finding in checked or finding.id in offered:
+            continue
+        if finding.id in diagnosis.impact.findings:
+            # That others are affected does not speak against the cause.
             continue
         elsewhere = finding.subject != cause.subject and fault_of(finding) is not None
         lead = "Not explained by this" if elsewhere else "Against it"
@@ -116,6 +125,9 @@ def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     if not established or story.cause is None or not story.cause.next_step:
         return []
     step = _closed(quotable(story.cause.next_step))
+    if diagnosis.verdict is Verdict.RECOVERED:
+        later = f"To prevent a repeat: {step[:1].lower()}{step[1:]}"
+        return [Claim(text=later, findings=_cited(story.cause, diagnosis))]
     done = _when_it_worked(story)
     text = f"{step} {done}" if done else step
     claims = [Claim(text=text, findings=_cited(story.cause, diagnosis))]
@@ -212,15 +224,17 @@ def _is_evidence(finding: Finding, story: Story) -> bool:
 
 def _topic(finding: Finding) -> tuple[str, str]:
     """Findings of one topic say the same in other numbers: the p90 and the p99 of one latency."""
+    if finding.kind == DEMAND.name:
+        return finding.subject, f"{METRIC_SHIFT.name} {SignalClass.TRAFFIC.value}"
     if finding.details.signal_class not in (None, SignalClass.OTHER.value):
         return finding.subject, f"{finding.kind} {finding.details.signal_class}"
     return finding.subject, f"{finding.kind} {finding.signal}"
 
 
-def _shown(finding: Finding, story: Story, onset: datetime | None) -> Claim:
+def _shown(finding: Finding, story: Story, onset: datetime | None, tense: Tense) -> Claim:
     if story.change is not None and finding.id == story.change.id:
         return _claim(_change(finding, onset), Section.WHY, (finding.id,))
-    return _claim(statement(finding).clause(), Section.WHY, (finding.id,))
+    return _claim(statement(finding).clause(tense), Section.WHY, (finding.id,))
 
 
 def _change(change: Finding, onset: datetime | None) -> Phrase:

@@ -11,6 +11,7 @@ from analysis.analyzers import fault_of, finding_kind
 from analysis.changes.nearby import NEAR
 from analysis.kinds.fault_kinds import (
     AVAILABILITY,
+    CALLERS_FAIL,
     ERRORS,
     LATENCY,
     RESOURCE,
@@ -157,7 +158,7 @@ def _may_explain(finding: Finding) -> bool:
 
 def _explains(finding: Finding) -> bool:
     """Whether it says more than that the culprit is slow or fails."""
-    if _is_symptom(finding) or tells_nothing(finding):
+    if _is_symptom(finding) or tells_nothing(finding) or _is_fault(finding, CALLERS_FAIL.name):
         return False
     return not is_small_rise(finding)
 
@@ -176,4 +177,5 @@ def _says_the_same(one: Finding, other: Finding) -> bool:
     """Whether both are symptoms of one service."""
     if one.id == other.id or one.sentence == other.sentence:
         return True
-    return one.subject == other.subject and _is_symptom(one) and _is_symptom(other)
+    calls_fail = _is_fault(one, CALLERS_FAIL.name)
+    return one.subject == other.subject and _is_symptom(other) and (calls_fail or _is_symptom(one))

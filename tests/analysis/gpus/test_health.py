@@ -147,14 +147,14 @@ def test_a_rack_on_its_power_brake_is_one_finding_of_each_host_and_of_the_job_wh
         fleet.put(gs.EVENT_REASONS, row, fleet.after(4), 0x80)
     finding = only(fleet)
     assert finding.subject == "node-1"
-    assert "each of 8 GPUs" in finding.sentence
+    assert "Each of 8 GPUs" in finding.sentence
     assert finding.details.written()["ranks"] == list(range(8, 16))
     for row in range(32):
         fleet.put(gs.SM_CLOCK, row, fleet.after(4), 990.0)
         fleet.put(gs.EVENT_REASONS, row, fleet.after(4), 0x80)
     finding = only(fleet)
     assert finding.subject == JOB
-    assert "each of 32 GPUs (of 32)" in finding.sentence
+    assert "Each of 32 GPUs (of 32)" in finding.sentence
 
 
 def test_the_idle_clock_of_a_gpu_that_does_nothing_is_no_throttling() -> None:
@@ -317,7 +317,7 @@ def test_gpus_that_are_all_busy_and_compute_nothing_hang_in_a_collective(
         del fleet.signals[gs.TENSOR_ACTIVE]
     finding = only(fleet)
     assert (finding.kind, finding.subject) == ("gpu_spinning", JOB)
-    assert "all 32 GPUs" in finding.sentence
+    assert "All 32 GPUs" in finding.sentence
 
 
 def test_a_gpu_that_became_hot_without_being_slowed_is_named() -> None:

@@ -213,7 +213,7 @@ def test_a_signal_that_stopped_while_others_go_on_is_the_finding(tmp_path: Path)
     found = of_kind(write_case(tmp_path, alert=ALERT, metrics=stopped + others), STOPPED)
     assert found is not None
     assert found.sentence == (
-        "web latency_ms stopped coming: no point for the last 25 min, while 1 other series of the "
+        "The latency of web has had no data for the last 25 min, while 1 other series of the "
         "service goes on."
     )
     assert found.onset is not None
@@ -237,7 +237,7 @@ def test_a_service_of_which_nothing_comes_any_more_is_told_as_such(tmp_path: Pat
         write_case(tmp_path, alert=ALERT, metrics=stopped + series("api", "cpu", 20, 20)), STOPPED
     )
     assert found is not None
-    assert found.sentence.endswith("and nothing of the service comes any more.")
+    assert found.sentence.endswith("and the service sends nothing else either.")
 
 
 def test_a_collection_that_ends_early_for_all_is_no_stopped_signal(tmp_path: Path) -> None:

@@ -33,11 +33,9 @@ def test_spans_separate_a_slow_service_from_the_network(tmp_path: Path) -> None:
     assert found is not None
     assert (found.kind, found.service) == ("spans", "payments-db")
     assert found.text == (
-        "Ask for spans of payments-db, 11:50-12:10 UTC: if payments-db is the cause, its own time "
-        "rises in the "
-        "operation that became slow; if payments is, its own time stays, and only the gap between "
-        "its callers' spans "
-        "and its own rises."
+        "To tell them apart, look at spans of payments-db, 11:50-12:10 UTC: if payments-db is the "
+        "cause, its own time rises in the operation that became slow, and if payments is, its own "
+        "time stays, and only the gap between its callers' spans and its own rises."
     )
     assert found.window.seconds == 20 * 60
 

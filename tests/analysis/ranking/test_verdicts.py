@@ -175,7 +175,7 @@ def test_a_signal_that_stopped_is_what_is_missing(tmp_path: Path) -> None:
     assert STOPPED in {f.kind for f in findings_of(case)}
     found = concluded(case)
     assert found.verdict is Verdict.INSUFFICIENT_EVIDENCE
-    assert "stopped coming" in found.missing[0]
+    assert "has had no data" in found.missing[0]
     assert "exporter" in found.missing[0]
 
 
