@@ -22,6 +22,7 @@ from analysis.kinds.finding_kinds import (
 )
 from analysis.kinds.signals import SignalClass
 from analysis.phrasing.clauses import statement
+from analysis.phrasing.metric_forms import signal_said
 from analysis.phrasing.phrase import Phrase, clock, listed, name, quote, say
 from analysis.phrasing.statement import FAIL, Tense, possessive
 from analysis.vocabulary import (
@@ -34,7 +35,7 @@ from analysis.vocabulary import (
     Verdict,
 )
 from analysis.wording.amounts import PERCENT, SECONDS, amount
-from analysis.wording.names import is_plural, signal_name, subject_name
+from analysis.wording.names import is_plural, subject_name
 from analysis.wording.phrases import counted
 from bot.answer.writer.headline import SURE, explaining
 from bot.answer.writer.story import Story, began, change_called, is_small_rise, tells_nothing
@@ -309,7 +310,7 @@ def _when_it_worked(story: Story) -> str:
     fault = fault_of(effect)
     if fault is not None and fault.name == RESTARTS.name:
         return f"It worked if {who} stops restarting."
-    signal = signal_name(effect.signal or "")
+    signal = signal_said(effect)
     verb = "go" if is_plural(signal) else "goes"
     return f"It worked if {possessive(who)} {signal} {verb} back to about {usual.text}."
 
