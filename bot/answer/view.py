@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from analysis.case.earlier import KIND as EARLIER
@@ -31,6 +32,7 @@ from analysis.vocabulary import (
 )
 from bot.answer.decisive_signal import decisive_finding
 from bot.answer.writer.built_in import word
+from bot.answer.writer.story import began
 
 HIGH, MEDIUM = 0.75, 0.5
 """Confidence from which it is called high, and medium."""
@@ -94,6 +96,8 @@ class AnswerView:
     findings: Mapping[str, Finding]
     evidence: Mapping[str, Evidence]
     written_by: str
+    began: datetime | None = None
+    """When the effect began: the one onset of every rendering."""
     model_use: ModelUse | None = None
     record: Finding | None = None
     """How often earlier answers of this kind were right."""
@@ -231,6 +235,7 @@ def answer_view(
         findings=findings,
         evidence={item.id: item for item in evidence},
         written_by=report.written_by if report else "built-in",
+        began=began(diagnosis),
         model_use=report.model_use if report else None,
         record=record[0] if record else None,
         chart=decisive_finding(diagnosis),

@@ -1,22 +1,30 @@
-"""A postmortem draft in Markdown: what the investigation can say, each sentence with its findings
-and links, and clearly marked blanks for what only people can know."""
+"""A postmortem draft in Markdown that a person edits: what is known is written out, each sentence
+with its evidence, and what only people can know is a marked blank."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from analysis.vocabulary import Evidence, Finding
-from bot.answer.exports.answered import ExportedAnswer, timeline_of
+from analysis.kinds.finding_kinds import SIGNAL_RECOVERED
+from analysis.phrasing.clauses import statement
+from analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
+from analysis.wording.names import subject_name
+from bot.answer.exports.answered import ExportedAnswer, TimelineEntry, timeline_of
 from bot.answer.guidance import said_by
-from bot.answer.lines import percent, span_of
+from bot.answer.lines import SHOWN_BY, percent, span_of
 from bot.answer.writer.markdown_text import opened, shown
 
 BLANK = "**To fill in:**"
-MOST_FINDINGS = 8
-"""For a cause and against it, each."""
-MOST_OTHERS = 3
+MOST_MOMENTS = 14
+MOST_OTHERS = 2
 MOST_LINKS = 2
+MOST_SERVICES = 12
+MOST_GAPS = 10
+LATE = timedelta(minutes=10)
+"""An alert that comes later than this after the onset is worth an action: half of the thirty
+minutes of full outage that a month at 99.9 % allows are gone by the time somebody has read it."""
+OWNER = "(owner: ____, due: ____)"
 
 
 def postmortem(answered: ExportedAnswer) -> str:
@@ -26,16 +34,13 @@ def postmortem(answered: ExportedAnswer) -> str:
         draft.head(),
         _section("Summary", draft.summary()),
         _section("Impact", draft.impact()),
-        _section("Timeline", draft.timeline()),
+        _section("Timeline (UTC)", draft.timeline()),
         _section("Root cause", draft.root_cause()),
-        _section("Other explanations that were weighed", draft.others()),
-        _section(
-            "What went well", [f"- {BLANK} what helped: an alert, a person, a safeguard, luck."]
-        ),
-        _section("What was missing", draft.missing()),
+        _section("Contributing factors", draft.contributing()),
+        _section("What went well", draft.went_well()),
+        _section("What went badly", draft.went_badly()),
         _section("Action items", draft.actions()),
         _section("What runbooks say", draft.runbooks()),
-        _section("Findings", draft.findings()),
         _section("Evidence", draft.evidence()),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
@@ -47,148 +52,184 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 class _Draft:
-    """The sections, each a list of lines."""
+    """The sections, each a list of lines. Evidence is numbered as it is first cited, so the last
+    section is written last."""
 
     def __init__(self, answered: ExportedAnswer) -> None:
         self.answered = answered
         self.view = answered.view
-        self.known = self.view.findings
-        self.items = self.view.evidence
-        self.cited: dict[str, None] = {}
+        self.cited: dict[str, int] = {}
 
     def head(self) -> list[str]:
         alert, times = self.answered.case.alert, self.answered.times
-        page = f"  \nInvestigation: {shown(times.id)}{opened(times.page)}" if times else ""
-        links = "".join(opened(link.url, link.title) for link in alert.links[:MOST_LINKS])
-        about = f", on {shown(alert.service)}" if alert.service else ""
-        severity = f", severity {shown(alert.severity)}" if alert.severity else ""
+        facts = [f"Alert: {shown(alert.title)} ({shown(alert.source)}{self._links(alert.links)})"]
+        if alert.severity:
+            facts.append(f"Severity: {shown(alert.severity)}")
+        facts.append(f"Began: {self._began()}")
+        facts.append(f"Over: {self._over()}")
+        services = self._services()
+        if services:
+            facts.append(f"Services: {services}")
+        if times is not None:
+            facts.append(f"Investigation: {shown(times.id)}{opened(times.page)}")
         return [
-            f"# Postmortem draft: {shown(alert.title)}",
+            f"# Postmortem draft: {shown(self.view.headline)}",
             "",
-            f"Alert: {shown(alert.source)}{about}{severity}, {alert.started_at:%Y-%m-%d %H:%M:%S} "
-            f"UTC{links}{page}",
+            f"> Written from what was measured. What only people know is marked {BLANK}",
             "",
-            "> A draft of what the investigation found. Sentences name the findings they rest on, "
-            "which are listed",
-            f"> below. What only people can know is marked {BLANK}",
+            *(f"- {fact}" for fact in facts),
         ]
 
     def summary(self) -> list[str]:
-        said = f"{self.view.verdict_label}, confidence {percent(self.view.confidence)}."
-        claims = [f"- {shown(c.text)}{self.cite(c.findings)}" for c in self.view.said]
-        return [f"{shown(self.view.headline)} {said}", "", *claims]
+        said = [self._said(claim) for claim in self.view.section(Section.HAPPENING)]
+        sure = self.view.how_sure or self.view.verdict_label
+        headline = shown(self.view.headline)
+        return [" ".join([headline, *said]), "", f"How sure: {sure}."]
 
     def impact(self) -> list[str]:
-        impact = self.view.impact
-        said = shown(impact.sentence) or "Not measured."
-        lines = [f"- {said}{self.cite(impact.findings)}"]
-        if impact.since:
-            lines.append(f"- Since {impact.since:%Y-%m-%d %H:%M:%S} UTC.")
-        if impact.services:
-            lines.append(f"- Services: {', '.join(shown(s) for s in impact.services[:20])}.")
+        """Of each affected service its symptom, and what only people know."""
+        lines = []
+        for finding in self.view.known(self.view.impact.findings):
+            if finding.kind != SIGNAL_RECOVERED.name:
+                lines.append(f"- {self._stated(finding)}")
         return [
-            *lines,
+            *(lines or ["- No effect on a user-facing signal was measured."]),
             f"- {BLANK} who was affected, how many, and what it cost them.",
-            f"- {BLANK} when it was over.",
         ]
 
     def timeline(self) -> list[str]:
-        at = self.answered.case.alert.started_at
-        rows = [
-            f"| {m.time:%Y-%m-%d %H:%M:%S} | {_from(m.time - at)} | {m.what} | "
-            f"{shown(m.text)}{self.cite(m.findings)}{opened(m.link)} |"
-            for m in timeline_of(self.answered)
-        ]
-        blank = f"| | | people | {BLANK} who noticed, who decided what, when it was mitigated |"
-        return ["| time (UTC) | from the alert | | |", "|---|---|---|---|", *rows, blank]
+        rows = [self._row(moment) for moment in self._moments()]
+        people = f"| | {BLANK} who noticed, who decided what, when it was mitigated |"
+        return ["| time | what happened |", "|---|---|", *rows, people]
 
     def root_cause(self) -> list[str]:
+        lines = [f"- {self._said(claim)}" for claim in self.view.section(Section.WHY)]
         cause = self.view.cause
         if cause is None or not self.view.established:
-            suspect = (
-                f" First suspect: {shown(cause.summary)}{self.cite(cause.findings)}"
-                if cause
-                else ""
-            )
-            return [
-                f"Not established ({self.view.verdict_label.lower()}).{suspect}",
-                "",
-                f"{BLANK} the root cause.",
-            ]
-        since = f" Since {cause.onset:%H:%M:%S} UTC." if cause.onset else ""
-        change = f" Change: {shown(cause.change)}." if cause.change else ""
-        lines = [f"{shown(cause.summary)}{self.cite(cause.findings)}", ""]
-        lines.append(f"Confidence {percent(cause.confidence)}, decided by code.{since}{change}")
-        lines += self._listed("For it", cause.findings)
-        lines += self._listed("Against it", cause.contradicting)
+            lines = [f"Not established ({self.view.verdict_label.lower()}).", "", *lines]
+            return [*lines, "", f"{BLANK} the root cause."]
         return [*lines, "", f"{BLANK} whether this is right, and why it could happen."]
 
-    def _listed(self, title: str, ids: Sequence[str]) -> list[str]:
-        found = self.view.known(ids)
-        rest = [f"- and {len(found) - MOST_FINDINGS} more"] if len(found) > MOST_FINDINGS else []
-        lines = [f"- {shown(f.sentence)}{self.cite((f.id,))}" for f in found[:MOST_FINDINGS]]
-        return ["", f"### {title}", "", *(lines or ["- nothing that was found"]), *rest]
+    def contributing(self) -> list[str]:
+        """What speaks against the cause, and the other explanations that were weighed."""
+        lines = [f"- {self._said(claim)}" for claim in self.view.section(Section.UNSURE)]
+        for cause in self.view.other_causes[:MOST_OTHERS]:
+            said = f"Also weighed ({percent(cause.confidence)}): {shown(cause.summary)}"
+            lines.append(f"- {said}{self.cite(cause.findings[:1])}")
+        return [*lines, f"- {BLANK} what else made it possible, or worse."]
 
-    def others(self) -> list[str]:
-        causes = self.view.other_causes[:MOST_OTHERS]
-        return [
-            f"- {shown(c.summary)} ({percent(c.confidence)}){self.cite(c.findings)}" for c in causes
-        ]
+    def went_well(self) -> list[str]:
+        alert, times = self.answered.case.alert, self.answered.times
+        lines = []
+        began = self.view.began
+        if began is not None and timedelta() <= alert.started_at - began < LATE:
+            lines.append(f"- The alert fired {span_of(alert.started_at - began)} after the onset.")
+        if times is not None and times.finished_at is not None:
+            took = span_of(times.finished_at - times.accepted_at)
+            lines.append(f"- The answer stood {took} after the alert was accepted.")
+        return [*lines, f"- {BLANK} what helped: a person, a safeguard, luck."]
 
-    def missing(self) -> list[str]:
-        lines = [f"- {shown(m)}" for m in self.view.missing]
-        lines += [
-            f"- {shown(g.kind)} from {shown(g.source)}: {shown(g.reason)}"
-            for g in self.view.gaps[:20]
-        ]
+    def went_badly(self) -> list[str]:
+        alert, began = self.answered.case.alert, self.view.began
+        lines = []
+        if began is not None and alert.started_at - began >= LATE:
+            lines.append(f"- The alert fired {span_of(alert.started_at - began)} after the onset.")
+        lines += [f"- Unknown: {shown(said)}" for said in self.view.missing]
+        for gap in self.view.gaps[:MOST_GAPS]:
+            lines.append(
+                f"- Not collected: {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
+            )
         return [*lines, f"- {BLANK} what went badly: detection, response, safeguards."]
 
     def actions(self) -> list[str]:
-        who = "owner: ____, due: ____"
-        steps = [
-            f"- [ ] {shown(s.text)}{self.cite(s.findings)} ({who})" for s in self.view.next_steps
-        ]
-        asked = self.view.to_tell_apart
-        steps += [f"- [ ] {shown(asked)} ({who})"] if asked else []
-        return [*steps, f"- [ ] {BLANK} what keeps it from happening again ({who})"]
+        steps = []
+        for step in self.view.next_steps:
+            steps.append(f"- [ ] {shown(step.text)}{self.cite(step.findings[:1])} {OWNER}")
+        if self.view.to_tell_apart:
+            steps.append(f"- [ ] {shown(self.view.to_tell_apart)} {OWNER}")
+        return [*steps, f"- [ ] {BLANK} what keeps it from happening again {OWNER}"]
 
     def runbooks(self) -> list[str]:
         return [f"- {shown(said_by(line))}{opened(line.url)}" for line in self.view.guidance]
 
-    def findings(self) -> list[str]:
-        """Those that the sections above cite; after all of them."""
-        return [self._finding(f) for f in self.known.values() if f.id in self.cited]
-
-    def _finding(self, finding: Finding) -> str:
-        anchor = f'<a id="{finding.id.lower()}"></a>' if finding.id.isalnum() else ""
-        items = ", ".join(shown(e) for e in finding.evidence)
-        return (
-            f"- {anchor}**{shown(finding.id)}** "
-            f"{shown(finding.sentence)}{f' ({items})' if items else ''}"
-        )
-
     def evidence(self) -> list[str]:
-        ids = {e for i in self.cited for e in self.known[i].evidence}
-        return [
-            f"- **{shown(e.id)}** {shown(e.kind)} from {shown(e.source)}: "
-            f"{shown(e.query)}{opened(e.link)}"
-            for e in self.items.values()
-            if e.id in ids
-        ]
+        """What the sections above cite."""
+        lines = []
+        for one, number in self.cited.items():
+            finding = self.view.findings[one]
+            links = self._opened(finding)
+            lines.append(
+                f'{number}. <a id="evidence-{number}"></a>{shown(finding.sentence)}{links}'
+            )
+        return lines
 
     def cite(self, ids: Sequence[str]) -> str:
-        """Links to the findings below, and to the page of their evidence at its vendor."""
-        known = [i for i in dict.fromkeys(ids) if i in self.known and i.isalnum()]
-        self.cited.update(dict.fromkeys(known))
-        links = {e.link: e for i in known for e in self._items(i) if e.link}
-        pages = "".join(opened(e.link, e.source) for e in list(links.values())[:MOST_LINKS])
-        return "".join(f" [{i}](#{i.lower()})" for i in known) + pages
+        """Links to the evidence below."""
+        text = ""
+        for one in dict.fromkeys(ids):
+            if one in self.view.findings:
+                number = self.cited.setdefault(one, len(self.cited) + 1)
+                text += f" [[{number}]](#evidence-{number})"
+        return text
 
-    def _items(self, finding: str) -> list[Evidence]:
-        return [self.items[e] for e in self.known[finding].evidence if e in self.items]
+    def _said(self, claim: Claim) -> str:
+        return f"{shown(claim.text)}{self.cite(claim.findings)}"
 
+    def _stated(self, finding: Finding) -> str:
+        return f"{shown(statement(finding).clause().sentence)}{self.cite((finding.id,))}"
 
-def _from(distance: timedelta) -> str:
-    """`+4 min`, `-38 s`, `0 s`."""
-    seconds = distance.total_seconds()
-    return "0 s" if abs(seconds) < 1 else f"{'+' if seconds > 0 else '-'}{span_of(distance)}"
+    def _began(self) -> str:
+        began = self.view.began
+        return f"{began:%Y-%m-%d %H:%M:%S} UTC" if began else f"{BLANK} when"
+
+    def _over(self) -> str:
+        for finding in self.view.findings.values():
+            back = finding.kind == SIGNAL_RECOVERED.name
+            if back and finding.onset is not None and self.view.verdict is Verdict.RECOVERED:
+                return f"{finding.onset:%Y-%m-%d %H:%M:%S} UTC{self._lasted(finding.onset)}"
+        return f"{BLANK} when"
+
+    def _lasted(self, end: datetime) -> str:
+        began = self.view.began
+        return f", after {span_of(end - began)}" if began is not None and end > began else ""
+
+    def _services(self) -> str:
+        names = [shown(subject_name(one)) for one in self.view.impact.services]
+        more = len(names) - MOST_SERVICES
+        return ", ".join(names[:MOST_SERVICES]) + (f" and {more} more" if more > 0 else "")
+
+    def _moments(self) -> list[TimelineEntry]:
+        """The alert, the bot's own steps, the blamed change and what the answer speaks of. Changes
+        that were ruled out are no part of what happened."""
+        wanted = set(self.view.impact.findings)
+        for claim in (*self.view.section(Section.WHY), *self.view.section(Section.HAPPENING)):
+            wanted.update(claim.findings)
+        wanted -= {found.id for found in self.view.ruled_out}
+        told = []
+        for moment in timeline_of(self.answered):
+            always = moment.what in ("alert", "investigation")
+            if always or wanted.intersection(moment.findings):
+                told.append(moment)
+        return told[-MOST_MOMENTS:]
+
+    def _row(self, moment: TimelineEntry) -> str:
+        text = shown(moment.text)
+        if moment.what == "alert":
+            text = f"Alert: {text}"
+        found = [self.view.findings[one] for one in moment.findings]
+        if moment.what == "onset" and found:
+            text = shown(statement(found[0]).clause().sentence)
+        cited = self.cite(moment.findings)
+        return f"| {moment.time:%Y-%m-%d %H:%M:%S} | {text}{cited}{opened(moment.link)} |"
+
+    def _opened(self, finding: Finding) -> str:
+        """Links to the vendor's own page of the evidence."""
+        known = [self.view.evidence[e] for e in finding.evidence if e in self.view.evidence]
+        links: dict[str, Evidence] = {item.link: item for item in known if item.link}
+        return "".join(
+            opened(link, SHOWN_BY.get(item.kind, "evidence"))
+            for link, item in list(links.items())[:MOST_LINKS]
+        )
+
+    def _links(self, links: Sequence[Link]) -> str:
+        return "".join(opened(link.url, link.title) for link in links[:MOST_LINKS])

@@ -21,7 +21,7 @@ from bot.answer.exports.coding_agent import hand_off
 from bot.answer.exports.formats import FORMATS, export
 from bot.answer.exports.postmortem import BLANK
 from bot.answer.replay import replay
-from bot.answer.writer.markdown_text import opened
+from bot.answer.writer.markdown_text import opened, shown
 from bot.cli.main import app
 from tests.scenarios.small_case import write_small_case
 
@@ -77,18 +77,21 @@ def test_the_draft_cites_findings_that_it_lists_and_leaves_blanks_for_people(cas
     for title in (
         "Summary",
         "Impact",
-        "Timeline",
+        "Timeline (UTC)",
         "Root cause",
+        "Contributing factors",
         "What went well",
-        "What was missing",
+        "What went badly",
         "Action items",
+        "Evidence",
     ):
         assert f"\n## {title}\n" in text
-    cited = set(re.findall(r"\[(F\d+)\]\(#(?:f\d+)\)", text))
+    cited = set(re.findall(r"\[\[(\d+)\]\]\(#evidence-\d+\)", text))
     assert cited
-    assert cited == set(re.findall(r'<a id="f\d+"></a>\*\*(F\d+)\*\*', text))
+    assert cited == set(re.findall(r'^\d+\. <a id="evidence-(\d+)"></a>', text, re.M))
     for claim in answered.report.claims:
-        assert all(f"[{i}](#{i.lower()})" in text for i in claim.findings)
+        for one in claim.findings:
+            assert shown(answered.view.findings[one].sentence) in text
     assert text.count(BLANK) >= 6
     assert "- [ ] " in text
     assert text.index("the investigation was accepted") < text.index(
