@@ -373,6 +373,8 @@ class Section(StrEnum):
     """What shows the cause."""
     UNSURE = "unsure"
     """What speaks against it, or is not known."""
+    CHECKED = "checked"
+    """What was looked at and is no explanation."""
     EARLIER = "earlier"
     """What memory knows."""
 

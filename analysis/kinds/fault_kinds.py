@@ -141,8 +141,8 @@ CODE_PATH = CauseKind(
 RESOURCE_SATURATION = CauseKind(
     "resource_saturation",
     phrase="uses more CPU, memory or disk than before",
-    next_step="Find out what uses it on {subject} (top, last rollout), then add capacity or move "
-    "load.",
+    next_step="Find out what uses the CPU, memory or disk of {subject} (top, last rollout), then "
+    "add capacity or move load.",
     signals=RESOURCES,
     measured_by=RESOURCES,
     predicts={
@@ -244,8 +244,8 @@ CACHE_MISSES = CauseKind(
 UNREACHED = CauseKind(
     "unreached",
     phrase="can't be reached by its callers as before",
-    next_step="Call {subject} from where its callers run: check DNS, certificate and network path, "
-    "and its status page.",
+    next_step="From a host of its callers, send {subject} a test request: check DNS, certificate "
+    "and network path.",
     fails=True,
     measured_by=frozenset({SignalClass.ERRORS, SignalClass.LATENCY}),
     predicts={
@@ -282,7 +282,7 @@ DATA_PROBLEM = CauseKind(
 INFRASTRUCTURE = CauseKind(
     "infrastructure",
     phrase=ANOMALY.phrase,
-    next_step="Find the node, disk or network below {subject} that fails, and move load off it.",
+    next_step="Move load off {subject}, then find what fails there: node, disk or network.",
     without_change="the infrastructure below is in trouble",
 )
 DEMAND = CauseKind(

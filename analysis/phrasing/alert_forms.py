@@ -38,7 +38,7 @@ def threshold(finding: Finding, voice: Voice) -> Statement | None:
         return None
     side = "above" if proposed >= limit else "below"
     usual = say(
-        "{side} the alert's threshold of {limit} for {percent} of the time when all was well",
+        "{side} the alert's threshold of {limit} for {percent} of the time in normal operation",
         side=side,
         limit=measured(finding, "threshold", unit_seen(finding)),
         percent=measured(finding, "percent_of_baseline", PERCENT),

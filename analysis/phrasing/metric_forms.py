@@ -9,7 +9,16 @@ from analysis.kinds.signals import SignalClass, is_headroom
 from analysis.phrasing.phrase import NOTHING, Part, Phrase, figure, say
 from analysis.phrasing.statement import FAIL, FELL, IS, ROSE, Statement, Verb, Voice
 from analysis.vocabulary import Finding
-from analysis.wording.amounts import NUMBER, PERCENT, Unit, amount, levels, times, unit_of
+from analysis.wording.amounts import (
+    LARGE_RATIO,
+    NUMBER,
+    PERCENT,
+    Unit,
+    amount,
+    levels,
+    times,
+    unit_of,
+)
 from analysis.wording.names import counted_name, signal_name
 
 USED_UP = 0.9
@@ -61,7 +70,7 @@ def moved(finding: Finding, voice: Voice) -> Statement | None:
 def multiplied(finding: Finding, voice: Voice) -> Statement | None:
     """A rise that is best said as a multiple."""
     ratio = _ratio(finding)
-    if not is_shift(finding) or ratio is None or ratio < MULTIPLE:
+    if not is_shift(finding) or ratio is None or not MULTIPLE <= ratio <= LARGE_RATIO:
         return moved(finding, voice)
     before, after, _ = both_levels(finding)
     return Statement(
@@ -155,7 +164,10 @@ def restarts(finding: Finding, voice: Voice) -> Statement | None:
         return None
     who = say("{who}", who=voice.who)
     before, after, _ = both_levels(finding)
-    figures = say("(restarts {before} → {after})", before=before, after=after)
+    figures = NOTHING
+    if finding.numbers["baseline"] > 0:
+        # The values are means over the samples: of a rise from none they say nothing.
+        figures = say("(restarts {before} → {after})", before=before, after=after)
     if "oom" in (finding.signal or "").lower():
         ran = say("out of memory {figures}", figures=figures)
         return Statement(who, Verb("runs", "ran", "run"), ran, say("out of memory"))
@@ -185,6 +197,31 @@ def signal_said(finding: Finding) -> str:
     """The metric's name; a count in an interval is no rate."""
     called = signal_name(finding.signal or "")
     return counted_name(called) if unit_seen(finding) == NUMBER else called
+
+
+def failing_share(finding: Finding) -> float | None:
+    """The share of requests that fail, from 0 to 1, where the metric tells it."""
+    unit = unit_seen(finding)
+    if not is_shift(finding) or unit.kind != "share":
+        return None
+    share = finding.numbers["incident"] * unit.factor
+    return 1 - share if signal_name(finding.signal or "") == "availability" else share
+
+
+def in_brackets(finding: Finding) -> str:
+    """The effect on a service in two or three words: "1.6x slower", "15 % of requests fail"."""
+    if not is_shift(finding):
+        return ""
+    called = signal_name(finding.signal or "")
+    ratio = _ratio(finding)
+    if "latency" in called and ratio is not None and ratio >= MULTIPLE:
+        return f"{times(ratio)} slower"
+    unit = unit_seen(finding)
+    if unit.kind == "share" and called == "error rate":
+        return f"{amount(finding.numbers['incident'], unit)} of requests fail"
+    if unit.kind == "share" and called == "availability":
+        return f"{amount(100 - 100 * finding.numbers['incident'] * unit.factor, PERCENT)} fail"
+    return ""
 
 
 def grew_much(finding: Finding) -> bool:

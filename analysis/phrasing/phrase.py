@@ -58,7 +58,7 @@ class Phrase:
         """The text as a whole sentence. A name that it begins with stays as it is written."""
         text = str(self).strip()
         first = next((part for part in self.parts if part.text.strip()), None)
-        if first is not None and first.role == "words":
+        if first is not None and first.role not in ("name", "quote"):
             text = capitalised(text)
         return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 

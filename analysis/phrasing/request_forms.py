@@ -13,6 +13,7 @@ from analysis.kinds.finding_details import (
 from analysis.phrasing.phrase import (
     NOTHING,
     Phrase,
+    Slot,
     figure,
     listed,
     measured,
@@ -23,7 +24,7 @@ from analysis.phrasing.phrase import (
 from analysis.phrasing.statement import FAIL, IS, Statement, Verb, Voice
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, amount
-from analysis.wording.names import operation_name, step_name
+from analysis.wording.names import operation_of, step_name
 from analysis.wording.phrases import counted
 
 GONE, ALWAYS = 10.0, 90.0
@@ -33,13 +34,15 @@ OWN = "own"
 """How a request's path leads to a service: by the time that is the service's own."""
 NEVER = 0.05
 """Percent that is said as "none"."""
+NEARLY_ALL = 99.5
+"""Percent from which on it is said to be all."""
 QUOTABLE = 100
 """A step of a request that takes more characters is told by the finding alone."""
 _FIRST_FAILURE: Mapping[str, str] = {
-    "own": "in {who} ({operation})",
-    "waited": "waiting for {who} ({operation})",
-    "unreached": "in calls to {who} ({operation}) that never arrive",
-    "outside": "in calls to {who} ({operation})",
+    "own": "in {who}{operation}",
+    "waited": "waiting for {who}{operation}",
+    "unreached": "in calls to {who}{operation} that never arrive",
+    "outside": "in calls to {who}{operation}",
 }
 
 
@@ -50,10 +53,10 @@ def span_errors(finding: Finding, voice: Voice) -> Statement | None:
     before = finding.numbers.get("baseline_percent", 0.0)
     usual = say("({before} before)", before=amount(before, PERCENT))
     who = say(
-        "{percent} of {whose} {operation} requests",
+        "{percent} of {whose}{operation} requests",
         percent=measured(finding, "percent", PERCENT),
         whose=voice.whose,
-        operation=operation_name(operation),
+        operation=_operation(finding, operation),
     )
     return Statement(who, FAIL, usual if before >= NEVER else NOTHING, NOTHING)
 
@@ -62,19 +65,19 @@ def own_time(finding: Finding, voice: Voice) -> Statement | None:
     operation = finding.series.get("operation")
     if not operation or "incident_ms" not in finding.numbers:
         return None
-    took = say(
-        "{after} of its own for {operation} instead of {before}",
+    requests = say("requests{kind}", kind=_of_kind(finding, operation))
+    spent = say(
+        "{after} inside {who} itself ({before} before)",
         after=measured(finding, "incident_ms", MILLISECONDS),
-        operation=operation_name(operation),
+        who=voice.who,
         before=measured(finding, "baseline_ms", MILLISECONDS),
     )
-    takes = Verb("takes", "took", "take")
     short = say(
-        "{after} of its own for {operation}",
+        "{after} inside {who} itself",
         after=measured(finding, "incident_ms", MILLISECONDS),
-        operation=operation_name(operation),
+        who=voice.who,
     )
-    return Statement(say("{who}", who=voice.who), takes, took, short)
+    return Statement(requests, Verb("spend", "spent", "spend"), spent, short)
 
 
 def on_the_network(finding: Finding, voice: Voice) -> Statement | None:
@@ -105,18 +108,21 @@ def path_ended(finding: Finding, voice: Voice) -> Statement | None:
         return None
     before = finding.numbers.get("baseline_percent", 0.0)
     what = say(
-        "{whose} {operation} requests", whose=voice.whose, operation=operation_name(operation)
+        "{whose}{operation} requests",
+        whose=voice.whose,
+        operation=_operation(finding, operation),
     )
     step = quote(step_name(details.event), finding)
     if percent <= GONE and before >= ALWAYS:
         return Statement(what, Verb("no longer reach", "did not reach", "miss"), Phrase((step,)))
-    some = say("only {percent} of {what}", percent=measured(finding, "percent", PERCENT), what=what)
-    reached = say(
-        "{step} (usually {before})",
-        step=step,
-        before=measured(finding, "baseline_percent", PERCENT),
-    )
-    return Statement(some, Verb("reach", "reached", "reach"), reached, Phrase((step,)))
+    stopped = figure(finding, "percent", amount(100 - percent, PERCENT))
+    some = say("{stopped} of {what}", stopped=stopped, what=what)
+    usual = ""
+    if 100 - before >= NEVER:
+        usual = f" ({amount(100 - before, PERCENT)} before)"
+    reached = say("{step}{usual}", step=step, usual=usual)
+    stop = Verb("stop before", "stopped before", "stop before")
+    return Statement(some, stop, reached, Phrase((step,)))
 
 
 def critical_path(finding: Finding, voice: Voice) -> Statement | None:
@@ -124,15 +130,18 @@ def critical_path(finding: Finding, voice: Voice) -> Statement | None:
     root, operation = finding.series.get("service"), finding.series.get("operation")
     if details is None or root is None or operation is None or "slower_ms" not in finding.numbers:
         return None
+    percent: Slot = measured(finding, "percent", PERCENT)
+    if finding.numbers.get("percent", 0.0) >= NEARLY_ALL:
+        percent = figure(finding, "percent", "all")
+    called = operation_of(root, operation)
     added = say(
-        "{percent} of the {ms} that {root} {operation} requests take longer",
-        percent=measured(finding, "percent", PERCENT),
+        "{percent} of the extra {ms} of {root} requests",
+        percent=percent,
         ms=measured(finding, "slower_ms", MILLISECONDS),
-        root=name(root),
-        operation=operation_name(operation),
+        root=say("{root} {called}", root=name(root), called=called) if called else name(root),
     )
-    where = "{whose} own time" if details.how == OWN else "lost on calls to {who}"
-    return Statement(added, IS, say(where, whose=voice.whose, who=voice.who))
+    where = "spent inside {who}" if details.how == OWN else "lost on calls to {who}"
+    return Statement(added, IS, say(where, who=voice.who))
 
 
 def error_origin(finding: Finding, voice: Voice) -> Statement | None:
@@ -142,10 +151,11 @@ def error_origin(finding: Finding, voice: Voice) -> Statement | None:
     if where is None or operation is None or "percent" not in finding.numbers:
         return None
     percent = measured(finding, "percent", PERCENT)
+    place = say(where, who=voice.who, operation=_of_kind(finding, operation))
     return Statement(
         say("{percent} of the failing requests", percent=percent),
         Verb("fail first", "failed first", "fail first"),
-        say(where, who=voice.who, operation=operation_name(operation)),
+        place,
     )
 
 
@@ -170,7 +180,19 @@ def calls_into(finding: Finding, voice: Voice) -> Statement | None:
     calls = say("calls from {callers} to {callee}", callers=callers, callee=name(finding.subject))
     named = NOTHING
     if details.lines:
-        lines = figure(finding, "lines", counted(details.lines, "error line"))
-        verb = "names" if details.lines == 1 else "name"
-        named = say("({lines} {verb} it)", lines=lines, verb=verb)
-    return Statement(calls, Verb("fail or time out", "failed or timed out", "fail"), named)
+        lines = figure(finding, "lines", counted(details.lines, "error"))
+        verb = "mentions" if details.lines == 1 else "mention"
+        named = say("({lines} {verb} {it})", lines=lines, verb=verb, it=name(finding.subject))
+    return Statement(calls, FAIL, named, NOTHING)
+
+
+def _operation(finding: Finding, operation: str) -> str:
+    """` GET /cart` behind a service's name, or nothing."""
+    called = operation_of(finding.subject, operation)
+    return f" {called}" if called else ""
+
+
+def _of_kind(finding: Finding, operation: str) -> str:
+    """` (GET /cart)`, or nothing."""
+    called = operation_of(finding.subject, operation)
+    return f" ({called})" if called else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from analysis.analyzers import fault_of
 from analysis.kinds.finding_details import JobDetails, StragglerDetails
-from analysis.phrasing.phrase import NOTHING, Phrase, Slot, measured, name, own_sentence, quote, say
+from analysis.phrasing.phrase import NOTHING, Phrase, Slot, measured, own_sentence, quote, say
 from analysis.phrasing.statement import Statement, Verb, Voice
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import MILLISECONDS, amount
@@ -26,14 +26,10 @@ def of_a_job(finding: Finding, voice: Voice) -> Statement | None:
     fault = fault_of(finding)
     if details is None or fault is None:
         return None
-    who = say("{who}", who=voice.who)
-    if details.job and details.job != finding.subject and not voice.known:
-        who = say("{who} of {job}", who=voice.who, job=name(details.job))
-    waits = ""
-    if fault.delays_others and "others" not in fault.description:
-        waits = ", and the other ranks wait for it"
-    short = say("{who} {does}{waits}", who=who, does=fault.description, waits=waits)
-    return Statement(own_sentence(finding), None, shorter=short)
+    whole = own_sentence(finding)
+    # Its sentence says first what is wrong, then what follows from it.
+    first = finding.model_copy(update={"sentence": finding.sentence.split("; ")[0]})
+    return Statement(whole, None, shorter=own_sentence(first))
 
 
 def straggler(finding: Finding, voice: Voice) -> Statement | None:
@@ -57,7 +53,7 @@ def straggler(finding: Finding, voice: Voice) -> Statement | None:
                          say("{steps}", steps=steps))  # fmt: skip
     phase = PARTS.get(details.phase, details.phase)
     whole = say(
-        "{own} per step (other ranks {theirs}{inside}), and {waits}",
+        "{own} per step (other ranks {theirs}){inside}, and {waits}",
         own=measured(finding, "phase_ms", MILLISECONDS),
         theirs=measured(finding, "others_phase_ms", MILLISECONDS),
         inside=_inside(finding, details),
@@ -83,7 +79,7 @@ def _inside(finding: Finding, details: StragglerDetails) -> Slot:
     if not isinstance(operation, str) or "operation_ms" not in finding.numbers:
         return NOTHING
     spent: Phrase = say(
-        "; {ms} of it in {operation}",
+        ", {ms} of it in {operation}",
         ms=measured(finding, "operation_ms", MILLISECONDS),
         operation=quote(operation, finding),
     )

@@ -251,7 +251,7 @@ def _text(option: _Option, window: Window, first: Cause, second: Cause) -> str:
     if if_one == if_other:
         return (
             f"To tell them apart, compare {what} of {one} and {other}, {times}: "
-            f"the cause is the one of which {if_one}."
+            f"it is the one where {if_one}."
         )
     asked = f"To tell them apart, look at {what} of {plain(option.service, 60)}, {times}"
-    return f"{asked}: if {one} is the cause, {if_one}, and if {other} is, {if_other}."
+    return f"{asked}: it is {one} if {if_one}, and {other} if {if_other}."

@@ -38,7 +38,15 @@ CLEAR_STRAGGLER_IS_RIGHT = 0.95
 """That a rank clearly delays all others is read from their own waiting times."""
 RIVAL = 0.5
 """A suspect with at least this much of another's score is its rival."""
-CHANGE_STEP = "Roll back {change} of {service}, or turn it off."
+CHANGE_STEP = "Roll back {change} of {service}."
+CHANGE_STEPS = {
+    "config": "Revert config change {change} of {service}.",
+    "flag": "Turn off flag {change} of {service}.",
+    "scale": "Undo scaling {change} of {service}.",
+    "migration": "Revert migration {change} of {service}, if that loses no data.",
+    "merge": "Revert {change} of {service}.",
+}
+"""By kind of change. Kubernetes, feature flags and migration tools each have their own way back."""
 PART_STEP = "Take {kind} {names} of {{subject}} out of traffic, and compare it with the others."
 _NO_CHANGE = frozenset(cause.name for cause in WITHOUT_CHANGE)
 _RANKS = re.compile(r"ranks? \d")
@@ -219,7 +227,8 @@ def _cause(
     blamed = ChangeDetails.of(change) if change is not None else None
     if change is not None and blamed is not None:
         draft.summary = f"{draft.summary} {_closed(change.sentence)}"
-        draft.step, draft.advice = CHANGE_STEP, ""
+        draft.step = CHANGE_STEPS.get(str(blamed.change_kind), CHANGE_STEP)
+        draft.advice = ""
         draft.kind = draft.kind if fault.delays_others else str(blamed.change_kind)
     cited = [lead, *suspect.findings[:MAX_SUPPORT]]
     cited += [finding for finding in (change, reason) if finding is not None]

@@ -51,6 +51,20 @@ _GENERIC = _words(
     """
 )
 """Words that tell the family, the protocol, the unit or the statistic, and no more."""
+_NO_OPERATION = frozenset({"handle", "handler", "request", "requests", "process", "call"})
+_VENDORS: Mapping[str, str] = {
+    "postgresql": "PostgreSQL",
+    "postgres": "PostgreSQL",
+    "mysql": "MySQL",
+    "redis": "Redis",
+    "mongodb": "MongoDB",
+    "rabbitmq": "RabbitMQ",
+    "kafka": "Kafka",
+    "nginx": "nginx",
+    "envoy": "Envoy",
+    "elasticsearch": "Elasticsearch",
+}
+_OF_A_VENDOR = _VENDORS.keys() | {"stats", "info"}
 _COUNTS: Mapping[str, str] = {"error rate": "errors", "request rate": "requests"}
 _UNIT_WORDS = _words(
     """
@@ -121,6 +135,9 @@ def signal_name(signal: str) -> str:
     said = _PER_TIME.sub("", said)
     statistic = _statistic(said)
     own = _own_words(said)
+    vendor = _vendor(own) if family in _FAMILIES else ""
+    if vendor:
+        return plain(f"{vendor} {_family_name(signal, said, family)}", LONGEST)
     if own or family not in _FAMILIES:
         return plain(f"{statistic} {own or said.replace('_', ' ')}".strip(), LONGEST)
     return plain(f"{statistic} {_family_name(signal, said, family)}".strip(), LONGEST)
@@ -163,11 +180,21 @@ def operation_name(operation: str) -> str:
     return method["method"] if method else shown
 
 
+def operation_of(service: str, operation: str) -> str:
+    """An operation beside its service's name, which it does not repeat; empty where it says no more
+    than that a request was handled."""
+    said = operation_name(operation)
+    for joint in ("/", " ", ".", ":"):
+        said = said.removeprefix(f"{service}{joint}")
+    return "" if said.casefold() in _NO_OPERATION or said == service else said
+
+
 def step_name(event: str) -> str:
     """A step of a request: of a log line its own words, of a call the operation."""
     call = _CALL.match(event)
     if call is not None:
-        return f"{subject_name(call['callee'])} {operation_name(call['operation'])}"
+        callee = call["callee"]
+        return f"{subject_name(callee)} {operation_of(callee, call['operation'])}".strip()
     line = _LINE.match(event)
     if line is None:
         return operation_name(event)
@@ -178,6 +205,14 @@ def step_name(event: str) -> str:
 def change_name(change: str) -> str:
     """A commit by its first characters, as git shortens it; any other id whole."""
     return change[:SHORT_COMMIT] if _COMMIT.fullmatch(change) else plain(change, 40)
+
+
+def _vendor(own: str) -> str:
+    """The product whose metric it is, where the name says nothing beside that."""
+    words = [word.lower() for word in own.split() if word.lower() not in _GENERIC]
+    if not words or not _OF_A_VENDOR.issuperset(words):
+        return ""
+    return next((_VENDORS[word] for word in words if word in _VENDORS), "")
 
 
 def _statistic(said: str) -> str:

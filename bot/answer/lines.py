@@ -25,6 +25,13 @@ QUERY_LINE = 400
 WHY_LINES = 4
 LINKS_PER_LINE = 2
 UNSURE_LINES = 4
+BUILT_IN = "built-in"
+HEDGES = (
+    (", probably because ", " because "),
+    (", possibly because ", " because "),
+    (") probably ", ") "),
+)
+"""Words of the built-in headline that say what the state before it says."""
 STATES_IN_HEADLINES = ("No active incident", "Over")
 """States with which the built-in headlines begin."""
 STEPS = 3
@@ -45,7 +52,7 @@ _NO_STEP: Mapping[Verdict, str] = {
     Verdict.CAUSE_FOUND: "No single step follows from this; start with the evidence above.",
     Verdict.RECOVERED: "Nothing now; watch for a repeat.",
     Verdict.NO_ACTIVE_INCIDENT: "Nothing now; check the alert's threshold if it repeats.",
-    Verdict.INSUFFICIENT_EVIDENCE: "Provide what is missing, listed below, and ask again.",
+    Verdict.INSUFFICIENT_EVIDENCE: "Connect what is missing (below), and ask again.",
 }
 
 
@@ -123,6 +130,9 @@ def _state_and_headline(view: AnswerView) -> tuple[str, str]:
     state, _, rest = headline.partition(": ")
     if rest and state.startswith(STATES_IN_HEADLINES):
         return state, rest
+    if view.written_by == BUILT_IN:
+        for hedge, plainly in HEDGES:
+            headline = headline.replace(hedge, plainly, 1)
     return view.state_label, headline
 
 
@@ -154,8 +164,11 @@ def _unsure(view: AnswerView, cite: _Citations) -> tuple[CitedLine, ...]:
 def _confidence(view: AnswerView) -> str:
     if not view.how_sure:
         return ""
-    record = f". {sentence(view.record.sentence, LINE)}" if view.record else ""
-    return f"{view.how_sure}{record}"
+    said = [view.how_sure]
+    if view.record:
+        said.append(sentence(view.record.sentence, LINE))
+    said += [sentence(claim.text, LINE) for claim in view.section(Section.CHECKED)]
+    return ". ".join(said)
 
 
 def _safe(links: Sequence[Link]) -> tuple[Link, ...]:

@@ -32,18 +32,13 @@ from analysis.vocabulary import (
 )
 from bot.answer.decisive_signal import decisive_finding
 from bot.answer.writer.built_in import word
-from bot.answer.writer.story import began
+from bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5
 """Confidence from which it is called high, and medium."""
-LIKELY = 0.4
-"""And from which a cause is called likely, as the headline does."""
-HOW_SURE = (
-    (0.9, "Very likely"),
-    (HIGH, "Likely"),
-    (MEDIUM, "More likely than not"),
-    (0.0, "Possible"),
-)
+FOUND = 0.9
+"""And from which a cause is called found. The state and the confidence say the same."""
+HOW_SURE = ((FOUND, "Very likely"), (MEDIUM, "Likely"), (0.0, "Possible"))
 STEP_FINDINGS = 3
 """Findings that a cause's own next step cites."""
 
@@ -96,6 +91,8 @@ class AnswerView:
     findings: Mapping[str, Finding]
     evidence: Mapping[str, Evidence]
     written_by: str
+    explained: bool = True
+    """Whether anything says why the culprit is in trouble: otherwise only the place is known."""
     began: datetime | None = None
     """When the effect began: the one onset of every rendering."""
     model_use: ModelUse | None = None
@@ -137,9 +134,13 @@ class AnswerView:
     @property
     def state_label(self) -> str:
         """The verdict in words that follow the confidence."""
-        if self.verdict is not Verdict.CAUSE_FOUND or self.confidence >= HIGH:
+        if self.verdict is not Verdict.CAUSE_FOUND:
             return self.verdict_label
-        return "Likely cause" if self.confidence >= LIKELY else "Possible cause"
+        if not self.explained:
+            return "Cause unknown"
+        if self.confidence >= FOUND:
+            return self.verdict_label
+        return "Likely cause" if self.confidence >= MEDIUM else "Possible cause"
 
     @property
     def how_sure(self) -> str:
@@ -235,6 +236,7 @@ def answer_view(
         findings=findings,
         evidence={item.id: item for item in evidence},
         written_by=report.written_by if report else "built-in",
+        explained=is_explained(story_of(diagnosis, alert)),
         began=began(diagnosis),
         model_use=report.model_use if report else None,
         record=record[0] if record else None,
@@ -267,7 +269,8 @@ def _next_steps(
     """
     if report is not None and report.next_steps:
         return tuple(report.next_steps)
-    if causes and verdict is not Verdict.NO_ACTIVE_INCIDENT and causes[0].next_step:
+    established = verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+    if causes and established and causes[0].next_step:
         first = causes[0]
         return (Claim(text=first.next_step or "", findings=first.findings[:STEP_FINDINGS]),)
     return ()

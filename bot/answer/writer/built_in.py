@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.kinds.finding_kinds import SIGNAL_STOPPED
 from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
+from bot.answer.writer import doubts, sections
 from bot.answer.writer import headline as first_sentence
-from bot.answer.writer import sections
 from bot.answer.writer.earlier import is_memory, memory_claims
 from bot.answer.writer.story import Story, story_of
 
@@ -25,23 +26,27 @@ def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report
     """The report of any diagnosis. Every sentence cites findings; what is missing is said by the
     diagnosis itself."""
     story = story_of(diagnosis, alert)
+    headline = first_sentence.headline(story, diagnosis, alert)
     return Report(
-        headline=first_sentence.headline(story, diagnosis, alert),
-        claims=tuple(_claims(story, diagnosis, alert)),
+        headline=headline,
+        claims=tuple(_claims(story, diagnosis, alert, headline)),
         next_steps=tuple(sections.next_steps(story, diagnosis)),
     )
 
 
-def _claims(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
+def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> list[Claim]:
     claims = sections.happening(story, diagnosis, alert)
     if diagnosis.verdict is not Verdict.NO_ACTIVE_INCIDENT:
-        claims += sections.why(story, diagnosis) or _seen(diagnosis)
-    claims += sections.unsure(story, diagnosis)
+        shown = sections.why(story, diagnosis) or _seen(diagnosis)
+        claims += sections.without_repeats(shown, headline)
+    claims += doubts.unsure(story, diagnosis)
+    claims += doubts.checked(diagnosis)
     return [*claims, *memory_claims(diagnosis)[:MOST_REMEMBERED]][:MAX_CLAIMS]
 
 
 def _seen(diagnosis: Diagnosis) -> list[Claim]:
     """Where nothing is blamed, the clearest of what was seen."""
-    found = [finding for finding in diagnosis.findings if not is_memory(finding)]
+    said = (SIGNAL_STOPPED.name,)
+    found = [one for one in diagnosis.findings if not is_memory(one) and one.kind not in said]
     found.sort(key=lambda finding: (-finding.strength, finding.id))
     return [sections.seen(finding) for finding in found[:SUPPORTING]]

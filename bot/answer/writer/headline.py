@@ -6,7 +6,8 @@ How sure it sounds follows the confidence: a cause that may be another one is "p
 from __future__ import annotations
 
 from analysis.analyzers import finding_kind
-from analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED
+from analysis.kinds.finding_details import LogLineDetails, MetricShiftDetails
+from analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED, SIGNAL_STOPPED
 from analysis.phrasing.clauses import brief, statement
 from analysis.phrasing.phrase import Phrase, clock, joined, say
 from analysis.phrasing.statement import Statement, Tense
@@ -16,8 +17,8 @@ from bot.answer.writer.story import Story, change_called
 from bot.answer.writer.support import quotable
 
 HEADLINE_LIMIT = 200
-SURE = 0.75
-LIKELY = 0.4
+SURE = 0.9
+LIKELY = 0.5
 """From here on a cause is "probably" it, below it "may" be."""
 NO_INCIDENT = "No active incident"
 CANNOT_TELL = "I can't tell yet"
@@ -29,7 +30,7 @@ def headline(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
         case Verdict.NO_ACTIVE_INCIDENT:
             return clipped(f"{NO_INCIDENT}: {_why_none(diagnosis, alert)}", HEADLINE_LIMIT)
         case Verdict.INSUFFICIENT_EVIDENCE:
-            return clipped(_cannot_tell(story, alert), HEADLINE_LIMIT)
+            return clipped(_cannot_tell(story, diagnosis, alert), HEADLINE_LIMIT)
         case Verdict.RECOVERED:
             return _shortened(_told(story, alert, Tense.OVER), f"{_over(diagnosis)}: ")
     return _shortened(_told(story, alert, Tense.NOW))
@@ -60,8 +61,7 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
         return _by_change(story, story.change, tense)
     effect = _effect(story, alert, tense)
     if story.mechanism is None:
-        unknown = "{effect}; the evidence doesn't show why"
-        return [say(unknown, effect=effect), effect]
+        return [say("{effect}; why is not known yet", effect=effect), effect]
     said = statement(story.mechanism, known=_names_it(story, story.mechanism))
     why = said.short(tense)
     shorter = brief(story.mechanism)
@@ -69,8 +69,11 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
         # What only its finding can say in full stands below; the headline has the short of it.
         if said.verb is None and said.shorter is not None:
             return [said.shorter, shorter]
-        return [said.clause(tense), why, shorter]
+        return [why, said.clause(tense), shorter]
     because = _hedged(story, " because", ", probably because", ", possibly because")
+    if LogLineDetails.of(story.mechanism) is not None:
+        # A line is a sign of the cause; nothing is slow because it was logged.
+        because = ";"
     return [
         say("{effect}{because} {why}", effect=effect, because=because, why=why),
         say("{effect}{because} {why}", effect=effect, because=because, why=shorter),
@@ -93,8 +96,7 @@ def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
     done = say("{change} {adverb}{what}", change=called, adverb=adverb, what=what)
     forms = [done]
     if story.mechanism is not None and story.mechanism.id != felt.id:
-        known = _names_it(story, story.mechanism)
-        why = statement(story.mechanism, known=known).short(tense)
+        why = statement(story.mechanism).short(tense)
         forms.insert(0, say("{done}: {why}", done=done, why=why))
     return forms
 
@@ -118,7 +120,10 @@ def _effect(story: Story, alert: Alert, tense: Tense) -> Phrase:
     return statement(story.effect).clause(tense)
 
 
-def _cannot_tell(story: Story, alert: Alert) -> str:
+def _cannot_tell(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
+    for finding in diagnosis.findings:
+        if finding.kind == SIGNAL_STOPPED.name:
+            return f"{CANNOT_TELL}: {statement(finding).clause()}."
     if story.effect is None:
         return f"{CANNOT_TELL} what is wrong: {quotable(alert.title).rstrip('.')}."
     said: Statement = statement(story.effect)
@@ -136,4 +141,9 @@ def explaining(diagnosis: Diagnosis) -> list[Finding]:
 def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:
     for finding in explaining(diagnosis):
         return f"{statement(finding).clause()}."
+    for finding in diagnosis.findings:
+        details = MetricShiftDetails.of(finding)
+        same = finding.subject == alert.service and finding.signal == alert.signal
+        if same and details is not None and details.usual_at_this_hour:
+            return f"{statement(finding).clause()}, as usual at this hour."
     return f"nothing behind “{quotable(alert.title)}” has left its usual range."

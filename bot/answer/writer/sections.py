@@ -7,7 +7,7 @@ the culprit, the decisive one first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from analysis.analyzers import cause_kinds, fault_of, finding_kind
@@ -22,8 +22,8 @@ from analysis.kinds.finding_kinds import (
 )
 from analysis.kinds.signals import SignalClass
 from analysis.phrasing.clauses import statement
-from analysis.phrasing.metric_forms import signal_said
-from analysis.phrasing.phrase import Phrase, clock, listed, name, quote, say
+from analysis.phrasing.metric_forms import failing_share, in_brackets, signal_said
+from analysis.phrasing.phrase import Phrase, Slot, clock, listed, name, quote, say
 from analysis.phrasing.statement import FAIL, Tense, possessive
 from analysis.vocabulary import (
     Alert,
@@ -37,19 +37,20 @@ from analysis.vocabulary import (
 from analysis.wording.amounts import PERCENT, SECONDS, amount
 from analysis.wording.names import is_plural, subject_name
 from analysis.wording.phrases import counted
-from bot.answer.writer.headline import SURE, explaining
+from bot.answer.writer.claims import CITED, claim_of, closed
+from bot.answer.writer.headline import explaining
 from bot.answer.writer.story import Story, began, change_called, is_small_rise, tells_nothing
 from bot.answer.writer.support import quotable
 
 MOST_EVIDENCE = 4
 _ABOUT_OTHERS = frozenset({PART_CONTRAST.name, PLACE_CONTRAST.name, *cause_kinds()})
 """Kinds of findings that are evidence for a culprit although another subject is theirs."""
-MOST_AGAINST = 2
 NAMED = 4
-MOST_RULED_OUT = 3
-CITED = 6
-"""Findings cited by one sentence at most: more links than that nobody follows at night."""
-TOGETHER_S = 2.0
+SECOND_BELOW = 0.75
+"""A less likely cause comes with the next one's step."""
+FEW_REQUESTS = 5
+"""So few failed requests say nothing about their share."""
+TOGETHER_S = 1.0
 """Two times so near to each other are one."""
 AT_ONCE_S = 45
 """An onset so near to the alert is not told apart from it."""
@@ -63,10 +64,10 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
     cited = diagnosis.impact.findings[:CITED]
     since = _since(diagnosis, alert)
     if since and cited:
-        claims.append(_claim(since, Section.HAPPENING, cited[:1]))
-    failed = _failed(diagnosis)
+        claims.append(claim_of(since, Section.HAPPENING, cited[:1]))
+    failed = _failed(story, diagnosis)
     if failed and cited:
-        claims.append(_claim(failed, Section.HAPPENING, cited[:1]))
+        claims.append(claim_of(failed, Section.HAPPENING, cited[:1]))
     affected = _affected(story, diagnosis)
     if affected is not None:
         claims.append(affected)
@@ -83,39 +84,23 @@ def why(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     return [_shown(finding, story, onset, tense) for finding in evidence]
 
 
+def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
+    """The evidence without what the headline says in the same words, unless that is all there
+    is."""
+    fresh = [claim for claim in claims if not _is_said(claim.text, headline)]
+    return fresh or list(claims)
+
+
+def _is_said(text: str, headline: str) -> bool:
+    """Whether the headline says it, perhaps with "it" for the subject."""
+    said, words = headline.casefold(), text.rstrip(".").casefold()
+    predicate = words.partition(" ")[2]
+    return words in said or (" " in predicate and predicate in said)
+
+
 def seen(finding: Finding, section: Section = Section.WHY) -> Claim:
     """A finding by itself, where none is blamed."""
-    return _claim(statement(finding).clause(), section, (finding.id,))
-
-
-def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
-    """What speaks against the cause, and which other one is possible."""
-    cause = story.cause
-    if cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        return []
-    known = {finding.id: finding for finding in diagnosis.findings}
-    claims = []
-    checked = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
-    candidate = list(_other_candidate(cause, diagnosis, known))
-    offered = {one for claim in candidate for one in claim.findings}
-    for one in cause.contradicting:
-        finding = known.get(one)
-        if finding is None or finding in checked or finding.id in offered:
-            continue
-        if finding.id in diagnosis.impact.findings:
-            # That others are affected does not speak against the cause.
-            continue
-        elsewhere = finding.subject != cause.subject and fault_of(finding) is not None
-        lead = "Not explained by this" if elsewhere else "Against it"
-        against = say("{lead}: {what}", lead=lead, what=statement(finding).clause())
-        claims.append(_claim(against, Section.UNSURE, (finding.id,)))
-    # Where no cause is named there is nothing to be against.
-    named = diagnosis.verdict is not Verdict.INSUFFICIENT_EVIDENCE
-    claims = claims[:MOST_AGAINST] if named else []
-    claims += candidate
-    if checked:
-        claims.append(_checked(checked))
-    return claims
+    return claim_of(statement(finding).clause(), section, (finding.id,))
 
 
 def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
@@ -125,14 +110,14 @@ def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     established = diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
     if not established or story.cause is None or not story.cause.next_step:
         return []
-    step = _closed(quotable(story.cause.next_step))
+    step = closed(quotable(story.cause.next_step))
     if diagnosis.verdict is Verdict.RECOVERED:
         later = f"To prevent a repeat: {step[:1].lower()}{step[1:]}"
         return [Claim(text=later, findings=_cited(story.cause, diagnosis))]
     done = _when_it_worked(story)
     text = f"{step} {done}" if done else step
     claims = [Claim(text=text, findings=_cited(story.cause, diagnosis))]
-    if diagnosis.confidence < SURE:
+    if diagnosis.confidence < SECOND_BELOW:
         claims += _step_of_the_second(story.cause, diagnosis, step)
     return claims
 
@@ -144,24 +129,27 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
     seconds = (alert.started_at - onset).total_seconds()
     if abs(seconds) < AT_ONCE_S:
         return say("It began at {time} UTC, when the alert fired", time=clock(onset))
+    if seconds < 0:
+        # An alert sees what it asks for: the evidence may show the trouble later.
+        return say("It can be seen since {time} UTC", time=clock(onset))
     day = "" if onset.date() == alert.started_at.date() else f" on {onset.day} {onset:%b}"
-    side = "before" if seconds > 0 else "after"
     return say(
-        "It began at {time} UTC{day}, {apart} {side} the alert",
+        "It began at {time} UTC{day}, {apart} before the alert",
         time=clock(onset),
         day=day,
-        apart=amount(abs(seconds), SECONDS),
-        side=side,
+        apart=amount(seconds, SECONDS),
     )
 
 
-def _failed(diagnosis: Diagnosis) -> Phrase | None:
+def _failed(story: Story, diagnosis: Diagnosis) -> Phrase | None:
+    """How many requests failed. Their share is said once: here only where the headline has none."""
     numbers = diagnosis.impact.numbers
     failed, percent = numbers.get("failed_requests"), numbers.get("failed_percent")
-    if failed is None or percent is None:
+    if failed is None or percent is None or failed < FEW_REQUESTS:
         return None
-    requests = "request has" if round(failed) == 1 else "requests have"
-    text = f"About {amount(failed)} {requests} failed since ({amount(percent, PERCENT)})"
+    text = f"About {amount(failed)} requests have failed since"
+    if story.effect is None or failing_share(story.effect) is None:
+        text += f" ({amount(percent, PERCENT)})"
     users = numbers.get("users")
     if users is not None:
         text += f", of {counted(int(users), 'user')} by name"
@@ -169,7 +157,7 @@ def _failed(diagnosis: Diagnosis) -> Phrase | None:
 
 
 def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
-    """The services beside the effect's and the culprit's, in one sentence, with one figure."""
+    """The services beside the effect's and the culprit's, the worst first, each with its effect."""
     told = {one.subject for one in (story.effect, story.mechanism) if one is not None}
     if story.cause is not None:
         told.add(story.cause.subject)
@@ -177,18 +165,21 @@ def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
     others: dict[str, Finding] = {}
     for one in diagnosis.impact.findings:
         finding = known.get(one)
-        if finding is not None and finding.subject not in told and fault_of(finding) is not None:
-            others.setdefault(finding.subject, finding)
+        if finding is None or finding.subject in told or fault_of(finding) is None:
+            continue
+        if finding.subject not in others or not in_brackets(others[finding.subject]):
+            others[finding.subject] = finding
     if not others:
         return None
-    ids = tuple(finding.id for finding in others.values())[:CITED]
-    first, *rest = others.values()
-    said = statement(first).clause()
-    if not rest:
-        return _claim(say("Also affected: {what}", what=said), Section.HAPPENING, ids)
-    names = listed([name(finding.subject) for finding in rest], most=NAMED)
-    text = say("Also affected: {names}; {what}", names=names, what=said)
-    return _claim(text, Section.HAPPENING, ids)
+    found = sorted(others.values(), key=lambda one: not in_brackets(one))
+    named: list[Slot] = []
+    for finding in found:
+        effect = in_brackets(finding)
+        who = name(finding.subject)
+        named.append(say("{who} ({effect})", who=who, effect=effect) if effect else who)
+    text = say("Also affected: {named}", named=listed(named, most=NAMED))
+    ids = tuple(finding.id for finding in found)[:CITED]
+    return claim_of(text, Section.HAPPENING, ids)
 
 
 def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
@@ -234,8 +225,8 @@ def _topic(finding: Finding) -> tuple[str, str]:
 
 def _shown(finding: Finding, story: Story, onset: datetime | None, tense: Tense) -> Claim:
     if story.change is not None and finding.id == story.change.id:
-        return _claim(_change(finding, onset), Section.WHY, (finding.id,))
-    return _claim(statement(finding).clause(tense), Section.WHY, (finding.id,))
+        return claim_of(_change(finding, onset), Section.WHY, (finding.id,))
+    return claim_of(statement(finding).clause(tense), Section.WHY, (finding.id,))
 
 
 def _change(change: Finding, onset: datetime | None) -> Phrase:
@@ -251,7 +242,7 @@ def _change(change: Finding, onset: datetime | None) -> Phrase:
     # another signal's.
     before_s = (onset - change.onset).total_seconds()
     if abs(before_s) < TOGETHER_S:
-        return say("{change}; it went live as the trouble began", change=called)
+        return say("{change}; it went live within a second of the onset", change=called)
     size = amount(abs(before_s), SECONDS)
     side = "before" if before_s > 0 else "after"
     return say(
@@ -259,37 +250,12 @@ def _change(change: Finding, onset: datetime | None) -> Phrase:
     )
 
 
-def _other_candidate(
-    cause: Cause, diagnosis: Diagnosis, known: dict[str, Finding]
-) -> Iterable[Claim]:
-    """The second cause, where the first is not sure."""
-    others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
-    if cause.confidence >= SURE or not others:
-        return
-    second = others[0]
-    lead = next((known[one] for one in second.findings if one in known), None)
-    if lead is not None:
-        text = say(
-            "It may be {who}: {what}", who=name(second.subject), what=statement(lead).clause()
-        )
-        yield _claim(text, Section.UNSURE, second.findings[:CITED])
-
-
-def _checked(changes: Sequence[Finding]) -> Claim:
-    """Changes that were looked at and are no explanation."""
-    named = []
-    for one in changes:
-        named.append(change_called(one, with_service=True, with_time=False))
-    text = say("Changes ruled out: {named}", named=listed(named, most=MOST_RULED_OUT))
-    return _claim(text, Section.UNSURE, tuple(one.id for one in changes[:CITED]))
-
-
 def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
     claims = []
     for finding in diagnosis.findings:
         fix = finding.details.fix
         if fix and finding_kind(finding.kind).explains_alert:
-            claims.append(Claim(text=_closed(quotable(fix)), findings=(finding.id,)))
+            claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
     return claims
 
 
@@ -300,7 +266,7 @@ def _when_it_worked(story: Story) -> str:
         return ""
     said = statement(effect)
     if said.verb is not None and said.verb.present == FAIL.present:
-        return f"It worked if {possessive(subject_name(effect.subject))} requests succeed again."
+        return f"Fixed when {possessive(subject_name(effect.subject))} requests succeed again."
     if "baseline" not in effect.numbers:
         return ""
     usual = next((part for part in said.clause(Tense.NOW).parts if part.number == "baseline"), None)
@@ -309,16 +275,16 @@ def _when_it_worked(story: Story) -> str:
     who = subject_name(effect.subject)
     fault = fault_of(effect)
     if fault is not None and fault.name == RESTARTS.name:
-        return f"It worked if {who} stops restarting."
+        return f"Fixed when {who} stops restarting."
     signal = signal_said(effect)
-    verb = "go" if is_plural(signal) else "goes"
-    return f"It worked if {possessive(who)} {signal} {verb} back to about {usual.text}."
+    verb = "are" if is_plural(signal) else "is"
+    return f"Fixed when {possessive(who)} {signal} {verb} back near {usual.text}."
 
 
 def _step_of_the_second(cause: Cause, diagnosis: Diagnosis, first: str) -> list[Claim]:
     others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
     for second in others[:1]:
-        text = _closed(quotable(second.next_step or ""))
+        text = closed(quotable(second.next_step or ""))
         if second.next_step and text != first:
             cited = _cited(second, diagnosis)
             return [Claim(text=f"If that is not it: {text}", findings=cited)] if cited else []
@@ -328,12 +294,3 @@ def _step_of_the_second(cause: Cause, diagnosis: Diagnosis, first: str) -> list[
 def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:
     known = {finding.id for finding in diagnosis.findings}
     return tuple(one for one in cause.findings if one in known)[:CITED]
-
-
-def _claim(text: Phrase, section: Section, findings: Sequence[str]) -> Claim:
-    ids = dict.fromkeys([*findings, *text.findings])
-    return Claim(text=quotable(text.sentence), findings=tuple(ids), section=section)
-
-
-def _closed(text: str) -> str:
-    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."

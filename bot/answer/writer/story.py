@@ -20,7 +20,7 @@ from analysis.kinds.fault_kinds import (
 )
 from analysis.kinds.finding_details import ChangeDetails, LogLineDetails, change_named
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
-from analysis.phrasing.metric_forms import grew_much
+from analysis.phrasing.metric_forms import failing_share, grew_much
 from analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, say
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
 from analysis.wording.names import change_name
@@ -36,6 +36,7 @@ _KINDS = {
 EARLIER = timedelta(minutes=10)
 """An onset so long before the blamed change is another matter's: collection intervals and clocks
 explain minutes at most."""
+MOSTLY = 0.5
 _FAILING = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name})
 
 
@@ -58,11 +59,18 @@ def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     if cause is None:
         return Story(None, _effect(diagnosis, known, alert), None, None)
     cited = [known[one] for one in cause.findings if one in known]
-    effect = _effect(diagnosis, known, alert)
+    effect = _worst(_effect(diagnosis, known, alert), diagnosis)
     if effect is None or _is_fault(effect, RESTARTS.name):
         effect = _failing(cause, cited) or effect
     change = next((one for one in cited if _is_blamed(one, cause)), None)
     return Story(cause, effect, _mechanism(cited, cause, effect), change)
+
+
+def is_explained(story: Story) -> bool:
+    """Whether more than the place of the trouble is known."""
+    if story.cause is None:
+        return False
+    return story.mechanism is not None or story.change is not None
 
 
 def change_called(change: Finding, *, with_service: bool, with_time: bool = True) -> Phrase:
@@ -113,6 +121,23 @@ def _effect(diagnosis: Diagnosis, known: dict[str, Finding], alert: Alert) -> Fi
     return None
 
 
+def _worst(effect: Finding | None, diagnosis: Diagnosis) -> Finding | None:
+    """Where most requests of a service fail, that it became slow is the lesser part."""
+    if effect is None or not _is_fault(effect, LATENCY.name):
+        return effect
+    for finding in diagnosis.findings:
+        if finding.subject == effect.subject and _fails_mostly(finding):
+            return finding
+    return effect
+
+
+def _fails_mostly(finding: Finding) -> bool:
+    if not (_is_fault(finding, ERRORS.name) or _is_fault(finding, AVAILABILITY.name)):
+        return False
+    share = failing_share(finding)
+    return share is not None and share >= MOSTLY
+
+
 def _failing(cause: Cause, cited: Sequence[Finding]) -> Finding | None:
     """The culprit's own failing or slow requests, where nobody measured its callers'."""
     own = [one for one in cited if one.subject == cause.subject and _is_measured_symptom(one)]
@@ -145,10 +170,14 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     if not about:
         return None
     lead = about[0]
+    others = [one for one in about if _explains(one)]
+    best = max(others, key=lambda one: one.strength, default=None)
+    if _is_fault(lead, CALLERS_FAIL.name) and best is not None:
+        # That its callers cannot reach it says less than anything that says why.
+        return best
     if effect is None or not _says_the_same(lead, effect):
         return lead
-    others = [one for one in about if _explains(one)]
-    return max(others, key=lambda one: one.strength, default=None)
+    return best
 
 
 def _may_explain(finding: Finding) -> bool:

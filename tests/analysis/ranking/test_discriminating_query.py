@@ -33,9 +33,9 @@ def test_spans_separate_a_slow_service_from_the_network(tmp_path: Path) -> None:
     assert found is not None
     assert (found.kind, found.service) == ("spans", "payments-db")
     assert found.text == (
-        "To tell them apart, look at spans of payments-db, 11:50-12:10 UTC: if payments-db is the "
-        "cause, its own time rises in the operation that became slow, and if payments is, its own "
-        "time stays, and only the gap between its callers' spans and its own rises."
+        "To tell them apart, look at spans of payments-db, 11:50-12:10 UTC: it is payments-db if "
+        "its own time rises in the operation that became slow, and payments if its own time "
+        "stays, and only the gap between its callers' spans and its own rises."
     )
     assert found.window.seconds == 20 * 60
 
@@ -77,9 +77,7 @@ def test_what_is_there_already_is_not_asked_for_again(tmp_path: Path) -> None:
     )
     assert found is not None
     assert found.kind == "changes"
-    assert found.text.endswith(
-        "the cause is the one of which a change lies shortly before the onset."
-    )
+    assert found.text.endswith("it is the one where a change lies shortly before the onset.")
 
 
 def test_nothing_is_asked_when_no_connector_could_give_what_is_missing(tmp_path: Path) -> None:

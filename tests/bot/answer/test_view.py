@@ -84,7 +84,10 @@ def test_all_name_the_same_headline_cause_step_and_confidence(
     for name, text in texts.items():
         said = plain(text)
         if name != "task":  # it names the cause, and quotes the sentences under the headline
-            assert plain(view.headline)[:60] in said, name
+            # Where the state says "Likely cause", the sentence behind it needs no "probably".
+            assert plain(view.headline).replace("probably ", "")[:50] in said.replace(
+                "probably ", ""
+            ), name
         assert view.cause.subject in said, name
         assert plain(view.next_steps[0].text)[:60] in said, name
         shares = (f"{percent} %", f"{percent}%", f"{view.confidence:.2f}", str(view.confidence))

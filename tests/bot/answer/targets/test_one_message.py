@@ -121,8 +121,8 @@ def test_one_message_is_announced_previewed_and_edited_into_the_answer(store: St
     [texts] = pigeons.carried.values()
     assert [text.splitlines()[0] for text in texts] == [
         "Investigating: errors",
-        "Cause found: so far",
-        "Cause found: in the end",
+        "Likely cause: so far",
+        "Likely cause: in the end",
     ]
 
 
@@ -145,7 +145,7 @@ def test_a_preview_that_comes_while_the_answer_is_written_is_left_out(store: Sto
     [texts] = pigeons.carried.values()
     assert [text.splitlines()[0] for text in texts] == [
         "Investigating: errors",
-        "Cause found: in the end",
+        "Likely cause: in the end",
     ]
 
 

@@ -45,7 +45,7 @@ def test_the_document_holds_the_whole_answer_in_reading_order() -> None:
     ]
     places = [text.index(s) for s in [*sections, "## Removed from the report"]]
     assert places == sorted(places)
-    assert "**Likely cause**: More likely than not (62 %)" in text
+    assert "**Likely cause**: Likely (62 %)" in text
     assert "[F1](#f1)" in text
     assert (
         '<a id="f1"></a>**F1** checkoutservice http\\_server\\_duration\\_p99\\_ms rose from 213.7'

@@ -87,7 +87,7 @@ def test_a_note_that_stands_is_left_as_it_is_once_the_incident_is_resolved(
     incident.status = "resolved"
     answered(pagerduty_at, store, investigation)
     [note] = incident.notes
-    assert note.content.startswith("Cause found")
+    assert note.content.startswith("Likely cause")
 
 
 def test_a_failed_investigation_says_nothing_on_an_incident_that_is_over(

@@ -66,7 +66,7 @@ def test_the_note_holds_the_answer_the_page_and_the_marker() -> None:
     )
     lines = text.splitlines()
     assert lines[:8] == [
-        "Cause found: payments v2 breaks checkout",
+        "Likely cause: payments v2 breaks checkout",
         "What's happening: It began at 10:14 UTC, 7 min before the alert",
         "Why:",
         "- The error ratio of payments rose 31x right after v2 [graph, finding]",
@@ -120,8 +120,8 @@ def test_the_note_is_written_once_in_the_users_name_and_then_amended(
     [note] = pagerduty_at.pagerduty.notes
     assert note.author == "oncall@example.com"
     assert [v.splitlines()[0] for v in note.versions] == [
-        "Cause found: payments v2 breaks checkout",
-        "Cause found: payments v3 breaks checkout",
+        "Likely cause: payments v2 breaks checkout",
+        "Likely cause: payments v3 breaks checkout",
     ]
 
 
@@ -146,7 +146,7 @@ def test_a_worker_killed_on_either_side_of_the_note_leaves_one_note(
     )
     assert len(pagerduty_at.pagerduty.notes) == 1
     assert pagerduty_at.pagerduty.traffic.calls["create note"] == 1
-    assert pagerduty_at.pagerduty.notes[0].content.startswith("Cause found")
+    assert pagerduty_at.pagerduty.notes[0].content.startswith("Likely cause")
 
 
 def test_a_failed_investigation_is_noted_as_failed(pagerduty_at: PagerDutyAt, store: Store) -> None:

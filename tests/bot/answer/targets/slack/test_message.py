@@ -104,7 +104,7 @@ def lines_of(message: SlackMessage) -> list[str]:
 
 def test_the_answer_is_read_from_cause_to_confidence() -> None:
     assert lines_of(a_final()) == [
-        "Cause found: payments v2 breaks checkout",
+        "Likely cause: payments v2 breaks checkout",
         "What's happening  It began at 10:14 UTC, 7 min before the alert",
         "Why",
         "The error ratio of payments rose 31x right after v2  graph finding",
@@ -185,7 +185,7 @@ def test_the_footer_says_who_wrote_it_and_how_long_it_took() -> None:
     [
         (Verdict.RECOVERED, "Recovered", "Nothing now; watch for a repeat."),
         (Verdict.NO_ACTIVE_INCIDENT, "No active incident", "Nothing now; check the alert's"),
-        (Verdict.INSUFFICIENT_EVIDENCE, "Not enough evidence", "Provide what is missing"),
+        (Verdict.INSUFFICIENT_EVIDENCE, "Not enough evidence", "Connect what is missing"),
     ],
 )
 def test_a_verdict_without_a_cause_says_so(verdict: Verdict, label: str, step: str) -> None:

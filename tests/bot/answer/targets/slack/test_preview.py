@@ -45,7 +45,7 @@ def printed(message: SlackMessage) -> str:
 def test_the_terminal_shows_every_line_of_the_message() -> None:
     text = printed(a_message())
     for said in (
-        "Cause found",
+        "Likely cause",
         "payments v2 breaks checkout",
         "Do next  Roll back v2",
         "• The error ratio",

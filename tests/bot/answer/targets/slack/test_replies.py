@@ -87,7 +87,7 @@ def test_the_answer_replaces_the_announcement_and_shows_the_chart(
 
     asyncio.run(story())
     [post] = slack_at.slack.posts
-    assert post.text.startswith("Cause found: payments v2 breaks checkout")
+    assert post.text.startswith("Likely cause: payments v2 breaks checkout")
     [image] = [b for b in post.blocks if b["type"] == "image"]
     file = slack_at.slack.files[image["slack_file"]["id"]]
     assert file.content == PNG
@@ -133,7 +133,7 @@ def test_the_answer_stands_last_however_late_its_preview_is(
     asyncio.run(story())
     [post] = slack_at.slack.posts
     shown = [text.split(":")[0] for text, *_ in post.versions]
-    assert shown[-1] == "Cause found"
+    assert shown[-1] == "Likely cause"
     assert [("So far" in text) for text, *_ in post.versions].count(True) == preview_first
     assert "So far" not in post.text
 
@@ -143,7 +143,7 @@ def test_an_answer_that_could_not_be_announced_is_posted_itself(
 ) -> None:
     asyncio.run(replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer())))
     [post] = slack_at.slack.posts
-    assert [v[0].split(":")[0] for v in post.versions] == ["Cause found"]
+    assert [v[0].split(":")[0] for v in post.versions] == ["Likely cause"]
 
 
 def test_a_failed_investigation_is_said_to_have_failed(slack_at: SlackAt, store: Store) -> None:
@@ -282,7 +282,7 @@ def test_a_picture_that_slack_never_takes_does_not_cost_the_answer(
         replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer(PNG)))
     )
     [post] = slack_at.slack.posts
-    assert post.text.startswith("Cause found")
+    assert post.text.startswith("Likely cause")
     assert "image" not in [b["type"] for b in post.blocks]
 
 
@@ -291,7 +291,7 @@ def test_an_upload_that_fails_does_not_cost_the_answer(slack_at: SlackAt, store:
     asyncio.run(
         replies(slack_at, store).answer(Outcome(in_thread(slack_at, store), an_answer(PNG)))
     )
-    assert slack_at.slack.posts[0].text.startswith("Cause found")
+    assert slack_at.slack.posts[0].text.startswith("Likely cause")
 
 
 def test_blocks_that_slack_refuses_are_replaced_by_their_text(

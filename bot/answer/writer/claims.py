@@ -1,0 +1,23 @@
+"""A claim of the built-in writer: a sentence with the findings that its parts are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.phrasing.phrase import Phrase
+from analysis.vocabulary import Claim, Section
+from bot.answer.writer.support import quotable
+
+CITED = 6
+"""Findings cited by one sentence at most: more links than that nobody follows at night."""
+
+
+def claim_of(text: Phrase, section: Section, findings: Sequence[str]) -> Claim:
+    """The claim; it cites these findings and those that the phrase names."""
+    ids = dict.fromkeys([*findings, *text.findings])
+    return Claim(text=quotable(text.sentence), findings=tuple(ids), section=section)
+
+
+def closed(text: str) -> str:
+    """The text with a full stop, where it has none."""
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -1,0 +1,96 @@
+"""What is not sure about an answer, and what was looked at and is no explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from analysis.analyzers import fault_of
+from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, METRIC_SHIFT
+from analysis.phrasing.clauses import statement
+from analysis.phrasing.phrase import listed, name, say
+from analysis.vocabulary import Cause, Claim, Diagnosis, Finding, Section, Verdict
+from bot.answer.writer.claims import CITED, claim_of
+from bot.answer.writer.headline import SURE
+from bot.answer.writer.story import Story, change_called, is_small_rise
+
+MOST_AGAINST = 1
+NAMED = 2
+WORTH_NAMING = 0.05
+"""A less likely second cause is none that a reader should think about."""
+
+
+def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
+    """What speaks against the cause or is left over, and which other one is possible."""
+    cause = story.cause
+    if cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return []
+    known = {finding.id: finding for finding in diagnosis.findings}
+    candidate = list(_other_candidate(story, cause, diagnosis, known))
+    if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
+        # Where no cause is named there is nothing to be against.
+        return candidate
+    offered = {one for claim in candidate for one in claim.findings}
+    claims = []
+    for one in cause.contradicting:
+        finding = known.get(one)
+        if finding is not None and one not in offered and _matters(finding, cause, diagnosis):
+            claims.append(_against(finding, cause))
+    return claims[:MOST_AGAINST] + candidate
+
+
+def checked(diagnosis: Diagnosis) -> list[Claim]:
+    """Changes that were looked at and do not explain it."""
+    changes = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
+    if not changes or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return []
+    named = []
+    for one in changes:
+        named.append(change_called(one, with_service=True, with_time=False))
+    if len(changes) > NAMED:
+        text = say("{count} other changes were checked and don't fit", count=str(len(changes)))
+    else:
+        verb = "was" if len(changes) == 1 else "were"
+        fit = "doesn't" if len(changes) == 1 else "don't"
+        text = say("{named} {verb} checked and {fit} fit", named=listed(named), verb=verb, fit=fit)
+    return [claim_of(text, Section.CHECKED, tuple(one.id for one in changes[:CITED]))]
+
+
+def _matters(finding: Finding, cause: Cause, diagnosis: Diagnosis) -> bool:
+    """Whether it could change the decision: that others are affected, or name the culprit in their
+    errors, could not."""
+    if finding.kind == CHANGE_RULED_OUT.name or finding.id in diagnosis.impact.findings:
+        return False
+    if _is_elsewhere(finding, cause):
+        measured = finding.kind == METRIC_SHIFT.name and not is_small_rise(finding)
+        return measured and finding.subject not in diagnosis.impact.services
+    return True
+
+
+def _is_elsewhere(finding: Finding, cause: Cause) -> bool:
+    return finding.subject != cause.subject and fault_of(finding) is not None
+
+
+def _against(finding: Finding, cause: Cause) -> Claim:
+    lead = "Still unexplained" if _is_elsewhere(finding, cause) else "Against it"
+    text = say("{lead}: {what}", lead=lead, what=statement(finding).clause())
+    return claim_of(text, Section.UNSURE, (finding.id,))
+
+
+def _other_candidate(
+    story: Story, cause: Cause, diagnosis: Diagnosis, known: Mapping[str, Finding]
+) -> Iterator[Claim]:
+    """The second cause, where the first is not sure and the second is another one."""
+    others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
+    if cause.confidence >= SURE or not others:
+        return
+    second = others[0]
+    lead = next((known[one] for one in second.findings if one in known), None)
+    changed = story.change.subject if story.change is not None else ""
+    if lead is None or second.confidence < WORTH_NAMING or second.subject == changed:
+        return
+    if is_small_rise(lead):
+        return
+    text = say(
+        "It could also be {who}: {what}", who=name(second.subject), what=statement(lead).clause()
+    )
+    yield claim_of(text, Section.UNSURE, second.findings[:CITED])
