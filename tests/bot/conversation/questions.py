@@ -1,0 +1,144 @@
+"""Asks every question of `questions.toml`, grades the answers, and prints them to be read.
+
+python -m tests.bot.conversation.questions            # the score, and what is not right
+python -m tests.bot.conversation.questions --all      # every answer
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.conversation.answered_case import AnsweredCase
+from bot.conversation.answering import answer_from_case
+from bot.conversation.replies_to import HELP
+from bot.intake.questions.commands import command_in
+from bot.intake.questions.slack_question import AnswerText
+from tests.bot.conversation.cases import answered, demo, healthy, write_payments, write_shop
+
+FILE = Path(__file__).with_name("questions.toml")
+OFFERED = 3
+LONGEST = 2_500
+REFUSES = re.compile(r"(?i)can ?(no|'|’)t answer|i cannot answer|did ?(no|n.)t understand")
+FINDING = re.compile(r"\bF\d{1,4}\b")
+
+
+@dataclass(frozen=True)
+class GradedQuestion:
+    """One question of the file."""
+
+    q: str
+    of: str
+    kind: str
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GradedAnswer:
+    """What was answered, and why that is not right: nothing where it is."""
+
+    question: GradedQuestion
+    text: str
+    wrong: tuple[str, ...]
+
+
+def questions(group: str) -> list[GradedQuestion]:
+    """Those of one hundred: `field` or `natural`."""
+    rows = tomllib.loads(FILE.read_text(encoding="utf-8"))[group]
+    return [
+        GradedQuestion(
+            row["q"], row["of"], row["kind"], tuple(row.get("has", ())), tuple(row.get("lacks", ()))
+        )
+        for row in rows
+    ]
+
+
+def grade(question: GradedQuestion, text: str) -> GradedAnswer:
+    """Whether an answer holds what a right one must, is short, and says no finding's id."""
+    wrong = [f"lacks {one}" for one in question.has if not _in(one, text)]
+    wrong += [f"has {one}" for one in question.lacks if _in(one, text)]
+    refuses = REFUSES.search(text) is not None
+    if refuses != (question.kind == "refuse"):
+        wrong.append("refuses" if refuses else "does not refuse")
+    if question.kind == "refuse" and text.count("•") < OFFERED:
+        wrong.append("does not offer three questions")
+    if FINDING.search(text):
+        wrong.append("says a finding's id")
+    if len(text) > LONGEST:
+        wrong.append(f"{len(text)} characters")
+    return GradedAnswer(question, text, tuple(wrong))
+
+
+def shown(text: AnswerText) -> str:
+    """An answer as a reader sees it, with what is attached to it."""
+    lines = [text.lead]
+    lines += [f"- {line.bold}  {line.text}".replace("-   ", "- ") for line in text.lines]
+    return "\n".join([*lines, *text.code, *text.more])
+
+
+class Asked:
+    """The cases, and how a question is asked of one."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.cases: dict[str, AnsweredCase] = {
+            "payments": answered(write_payments(scratch / "payments")),
+            "shop": answered(write_shop(scratch / "shop")),
+            "job": demo(),
+            "calm": healthy(),
+        }
+
+    def ask(self, question: GradedQuestion) -> str:
+        """The whole answer to a question that was addressed to the bot."""
+        case = self.cases.get(question.of)
+        command = command_in(question.q)
+        if case is None or (command is not None and command.kind == "help"):
+            return shown(HELP)
+        if command is not None:
+            return f"(command {command.kind})"
+        catalogue = ("checkout", "payments", "cart", "orders-db", "search")
+        return shown(answer_from_case(case, question.q, catalogue).text)
+
+
+def graded(asked: Asked, group: str) -> list[GradedAnswer]:
+    """Every question of a group, answered and graded."""
+    return [grade(question, asked.ask(question)) for question in questions(group)]
+
+
+def share(answers: Sequence[GradedAnswer]) -> float:
+    """How many are right, of 1."""
+    return sum(not one.wrong for one in answers) / len(answers)
+
+
+def main(arguments: Iterable[str]) -> None:
+    """Print the answers that are not right, or all, and the score of each group."""
+    everything = "--all" in arguments
+    with tempfile.TemporaryDirectory() as scratch:
+        asked = Asked(Path(scratch))
+        for group in ("field", "natural"):
+            answers = graded(asked, group)
+            for one in answers:
+                if everything or one.wrong:
+                    _print(one)
+            kinds = Counter(one.question.kind for one in answers if one.wrong)
+            print(f"{group}: {100 * share(answers):.0f} of 100 right; not right: {dict(kinds)}\n")
+
+
+def _print(one: GradedAnswer) -> None:
+    mark = f"NOT RIGHT ({'; '.join(one.wrong)})" if one.wrong else "right"
+    print(f"--- {one.question.q}   [{one.question.of}, {one.question.kind}] {mark}")
+    print(one.text, end="\n\n")
+
+
+def _in(pattern: str, text: str) -> bool:
+    return re.search(pattern, text, re.IGNORECASE) is not None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
