@@ -4,11 +4,13 @@ do next."""
 from __future__ import annotations
 
 from analysis.vocabulary import Cause, Verdict
+from bot.answer.foreign_text import sentence
 from bot.answer.lines import percent
 from bot.conversation.answered_case import AnsweredCase
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 6
+LEAD = 400
 SUSPECTS = 4
 NO_CAUSE = {
     Verdict.CAUSE_FOUND: "The case names no single cause",
@@ -21,19 +23,14 @@ NO_CAUSE = {
 
 
 def cause(answered: AnsweredCase) -> AnswerText:
-    """What happened, in short."""
-    first = answered.first
-    lines = [answered.said(answered.view.headline, bold=answered.view.verdict_label)]
-    if first is not None:
-        lines.append(answered.said(first.summary, first.findings[:2], bold=named_cause(answered)))
-    lines.append(
-        answered.said(
-            answered.view.impact.sentence, answered.view.impact.findings[:2], bold="Impact"
-        )
-    )
-    return AnswerText(
-        lead=f"In short ({percent(answered.view.confidence)} confidence):", lines=tuple(lines)
-    )
+    """What happened, in short: the headline, the impact, what to do."""
+    view = answered.view
+    impact = answered.said(view.impact.sentence, view.impact.findings[:2], "Impact")
+    steps = [answered.said(step.text, step.findings[:2], "Do next") for step in view.next_steps[:1]]
+    sure = view.how_sure or view.verdict_label
+    why = "For the evidence, ask: why?"
+    lead = f"{sentence(view.headline, LEAD).rstrip('.')}."
+    return AnswerText(lead=lead, lines=(impact, *steps), more=(sure, why))
 
 
 def why(answered: AnsweredCase) -> AnswerText:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 
 import polars as pl
 
 from analysis.changes.nearby import RULED_OUT
 from analysis.wording.phrases import counted, number, plain
-from bot.answer.foreign_text import one_line
-from bot.answer.lines import at
+from bot.answer.foreign_text import one_line, safe_url
+from bot.answer.lines import SHOWN_BY, at
 from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerText
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 8
 
@@ -30,8 +30,10 @@ def impact(answered: AnsweredCase) -> AnswerText:
         lines.append(answered.said(at(told.since), bold="Since"))
     for name, value in sorted(told.numbers.items()):
         if name in _SAID:
-            lines.append(answered.said(number(value), bold=_SAID[name]))
-    return AnswerText(lead="Affected, as far as it was measured:", lines=tuple(lines[:MOST]))
+            lines.append(answered.said(_SAID[name].format(number(value, 2))))
+    more = () if "users" in told.numbers else ("How many users that are was not measured",)
+    lead = "Affected, as far as it was measured:"
+    return AnswerText(lead=lead, lines=tuple(lines[:MOST]), more=more)
 
 
 def missing(answered: AnsweredCase) -> AnswerText:
@@ -53,21 +55,41 @@ def missing(answered: AnsweredCase) -> AnswerText:
 
 def checked(answered: AnsweredCase) -> AnswerText:
     """What was asked of whom, and which services look fine."""
-    rows: Counter[tuple[str, str]] = Counter()
-    for item in answered.case.evidence:
-        rows[(item.source, item.kind)] += item.rows or 0
     lines = []
-    for (source, kind), count in rows.most_common(MOST):
-        collected = counted(count, "row") if count else "collected"
-        lines.append(answered.said(collected, bold=one_line(f"{source} {kind}", 60)))
+    for item in sorted(answered.case.evidence, key=lambda one: -(one.rows or 0))[:MOST]:
+        rows = f" ({counted(item.rows, 'row')})" if item.rows else ""
+        address = safe_url(item.link)
+        links = ((SHOWN_BY.get(item.kind, "evidence"), address),) if address else ()
+        text = f"{one_line(item.query, 160)}{rows}"
+        label = one_line(f"{item.source} {item.kind}", 60)
+        lines.append(AnswerLine(text=text, bold=label, links=links))
     window = answered.case.scope.incident
     fine = fine_services(answered)
     if fine:
         shown = ", ".join(plain(service, 60) for service in fine[:MOST])
-        lines.append(answered.said(shown, bold="Looked at and found fine"))
+        lines.append(answered.said(shown, bold="Looks fine"))
     findings = counted(len(answered.findings), "finding")
-    lead = f"{at(window.start)} to {window.end:%H:%M:%S}, {findings}:"
+    lead = f"I looked at {window.start:%H:%M} to {window.end:%H:%M} UTC and made {findings}:"
     return AnswerText(lead=lead, lines=tuple(lines))
+
+
+def calls(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:
+    """Who calls whom, of the service that is named or of the alert's."""
+    service = services[0] if services else answered.case.alert.service or ""
+    name, table = one_line(service, 60), answered.case.topology
+    callers = table.filter(pl.col("callee") == service)["caller"].unique().sort().to_list()
+    callees = table.filter(pl.col("caller") == service)["callee"].unique().sort().to_list()
+    if not callers and not callees:
+        how = "Connect traces, or list depends_on for it in the settings"
+        return AnswerText(lead=f"I don't know what calls {name}, nor what it calls.", more=(how,))
+    lines = [AnswerLine(text=_some(callers), bold=f"Calls {name}")]
+    lines.append(AnswerLine(text=_some(callees), bold=f"{name} calls"))
+    return AnswerText(lead=f"What I know of {name}:", lines=tuple(lines))
+
+
+def _some(services: Sequence[str]) -> str:
+    shown = ", ".join(one_line(service, 60) for service in services[:MOST])
+    return shown or "nothing that I know of"
 
 
 def fine_services(answered: AnsweredCase) -> list[str]:
@@ -82,8 +104,8 @@ def fine_services(answered: AnsweredCase) -> list[str]:
 
 
 _SAID = {
-    "failed_percent": "Failed requests, %",
-    "failed_requests": "Failed requests, about",
-    "users": "Users named in error lines",
-    "affected_callers": "Callers with symptoms",
+    "failed_percent": "{} % of requests failed",
+    "failed_requests": "About {} requests failed",
+    "users": "{} users are named in error lines",
+    "affected_callers": "{} callers show symptoms",
 }

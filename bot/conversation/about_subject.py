@@ -14,19 +14,21 @@ from analysis.wording.phrases import plain
 from bot.answer.lines import percent
 from bot.conversation.answered_case import AnsweredCase
 from bot.intake.questions.slack_question import AnswerText
-from bot.intake.questions.subjects import CLASSES, Subject, thing_words
+from bot.intake.questions.subjects import THINGS, Subject
 from bot.intake.questions.words import words
 
 MOST = 5
 SIGNALS = 6
 MOST_CALLS = 2000
+UNLIKELY = 0.1
+"""Below, a suspect is named for completeness."""
 
 
 def about(answered: AnsweredCase, subject: Subject) -> AnswerText:
     """What the case holds about a subject."""
     name = plain(subject.said, 60)
     about_it = [f for f in answered.findings.values() if concerns(f, subject)]
-    cause = next((c for c in answered.causes if _is_cause(c, subject, answered)), None)
+    cause = next((c for c in answered.causes if is_cause(c, subject, answered)), None)
     if cause is not None:
         return _suspected(answered, name, cause, about_it)
     bad = [f for f in about_it if f.kind != RULED_OUT]
@@ -41,13 +43,13 @@ def concerns(finding: Finding, subject: Subject) -> bool:
         return any(_same(finding.subject, n) or finding.signal == n for n in subject.names)
     if subject.thing is None:
         return False
-    if finding.signal and classify(finding.signal) in CLASSES.get(subject.thing, frozenset()):
+    if finding.signal and classify(finding.signal) in THINGS[subject.thing].classes:
         return True
     kind = finding.kind.replace("_", " ")
     said = set(words(f"{finding.subject} {finding.signal or ''} {kind} {finding.sentence}"))
     for word in tuple(said):
         said.update(_pieces(word.replace(".", "-")))
-    return bool(said & thing_words(subject.thing))
+    return bool(said & THINGS[subject.thing].words)
 
 
 def _pieces(name: str) -> list[str]:
@@ -74,17 +76,19 @@ def _suspected(
     lines += [answered.line(f, "For") for f in unsaid[: MOST - 1]]
     lines += [answered.line(f, "Against") for f in counter[:2]]
     lead = _suspicion(answered, name, cause)
-    return AnswerText(lead=f"{lead} ({percent(cause.confidence)}).", lines=tuple(lines))
+    return AnswerText(lead=f"{lead}.", lines=tuple(lines))
 
 
 def _suspicion(answered: AnsweredCase, name: str, cause: Cause) -> str:
+    sure = percent(cause.confidence)
     if cause.rank > 1:
         first = answered.causes[0]
         leader = f"{plain(first.subject, 60)} ({percent(first.confidence)})"
-        return f"Perhaps: {name} is suspect {cause.rank}, after {leader}"
+        likely = "Perhaps" if cause.confidence >= UNLIKELY else "Unlikely"
+        return f"{likely}: {name} is suspect {cause.rank} ({sure}), after {leader}"
     if answered.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
-        return f"{name}: it is my first suspect, not established"
-    return f"Yes, {name} is what I blame"
+        return f"{name} is my first suspect ({sure}), not established"
+    return f"Yes, I blame {name} ({sure})"
 
 
 def _in_trouble(answered: AnsweredCase, name: str, bad: Sequence[Finding]) -> AnswerText:
@@ -112,11 +116,15 @@ def _calm_or_unseen(
         return AnswerText(lead=lead, lines=(answered.said(shown, bold="Looked at"), *told))
     if told:
         return AnswerText(lead=f"Nothing speaks for {name}.", lines=told)
-    lines = tuple(
+    lines = [
         answered.said(f"{plain(a, 60)} calls {plain(b, 60)}", bold="Known") for a, b in calls[:3]
-    )
+    ]
+    first = answered.first
+    if first is not None:
+        lines.append(answered.said(answered.view.headline, first.findings[:2], "I blame"))
     more = (f"To have me look there, reply: check {name} too",) if subject.is_service else ()
-    return AnswerText(lead=f"I have nothing about {name} in this case.", lines=lines, more=more)
+    lead = f"I collected nothing about {name} in this investigation."
+    return AnswerText(lead=lead, lines=tuple(lines), more=more)
 
 
 def _series(answered: AnsweredCase, subject: Subject) -> list[str]:
@@ -141,9 +149,9 @@ def _pair_is_about(service: str, signal: str, subject: Subject) -> bool:
         return any(_same(service, n) or signal == n for n in subject.names)
     if subject.thing is None:
         return False
-    if classify(signal) in CLASSES.get(subject.thing, frozenset()):
+    if classify(signal) in THINGS[subject.thing].classes:
         return True
-    wanted = thing_words(subject.thing)
+    wanted = THINGS[subject.thing].words
     return any(wanted.intersection(_pieces(word)) for word in words(f"{service} {signal}"))
 
 
@@ -152,15 +160,15 @@ def _calls(answered: AnsweredCase) -> list[tuple[str, str]]:
     return [(str(caller), str(callee)) for caller, callee in calls.head(MOST_CALLS).iter_rows()]
 
 
-def _is_cause(cause: Cause, subject: Subject, answered: AnsweredCase) -> bool:
+def is_cause(cause: Cause, subject: Subject, answered: AnsweredCase) -> bool:
     """By its subject, the change it blames, or, of a kind of thing, by its findings."""
     if subject.names:
-        return any(_is_named(cause, name) for name in subject.names)
+        return any(is_named(cause, name) for name in subject.names)
     if subject.thing == "deploy":
         return cause.change is not None and cause.kind in ("deploy", "merge", "scale")
     if subject.thing is None:
         return False
-    if not thing_words(subject.thing).isdisjoint(_pieces(cause.subject.casefold())):
+    if not THINGS[subject.thing].words.isdisjoint(_pieces(cause.subject.casefold())):
         return True
     # Of the findings about the cause's own subject, the first is the one that it rests on most.
     for finding in answered.some(cause.findings[:3]):
@@ -169,7 +177,8 @@ def _is_cause(cause: Cause, subject: Subject, answered: AnsweredCase) -> bool:
     return False
 
 
-def _is_named(cause: Cause, name: str) -> bool:
+def is_named(cause: Cause, name: str) -> bool:
+    """Whether it is the cause's subject, the change it blames or its signal."""
     return _same(cause.subject, name) or name in (cause.change, cause.signal)
 
 

@@ -63,7 +63,7 @@ def still(answered: AnsweredCase) -> AnswerText:
     more: tuple[str, ...] = ()
     if age > FRESH:
         ago = f"That was {span_of(age)} ago."
-        more = (f"{ago} To look at now, ask: what about the last 30 minutes?",)
+        more = (f"{ago} To investigate what is now, ask: what about the last 30 minutes?",)
     return AnswerText(lead=lead, lines=tuple(lines), more=more)
 
 
@@ -97,8 +97,9 @@ def changes(answered: AnsweredCase) -> AnswerText:
         blamed = [f for f in near if change_named(f) == first.change]
     others = [f for f in near if f not in blamed]
     ruled_out = _of_kind(answered, RULED_OUT)
-    lines = [answered.line(f, "To blame") for f in blamed]
-    lines += [answered.line(f, "Near") for f in others]
+    authors = _authors(answered)
+    lines = [_by(answered.line(f, "To blame"), authors.get(change_named(f))) for f in blamed]
+    lines += [_by(answered.line(f, "Near"), authors.get(change_named(f))) for f in others]
     lines += [answered.line(f, "Ruled out") for f in ruled_out]
     told = changes_named([*near, *ruled_out])
     rest = list(_other_changes(answered, told))
@@ -106,6 +107,15 @@ def changes(answered: AnsweredCase) -> AnswerText:
     shown = (*lines, *rest)
     more = (f"{len(shown) - MOST} more on the page",) if len(shown) > MOST else ()
     return AnswerText(lead=lead, lines=tuple(shown[:MOST]), more=more)
+
+
+def _authors(answered: AnsweredCase) -> dict[str | None, str]:
+    rows = answered.case.changes.select("id", "author").drop_nulls()
+    return {change: plain(author, 40) for change, author in rows.iter_rows()}
+
+
+def _by(line: AnswerLine, author: str | None) -> AnswerLine:
+    return line.model_copy(update={"text": f"{line.text}, by {author}"}) if author else line
 
 
 def timeline(answered: AnsweredCase) -> AnswerText:
@@ -161,10 +171,11 @@ def _other_changes(answered: AnsweredCase, told: set[str]) -> Iterator[AnswerLin
     latest = near.sort("time", descending=True).head(4 * MOST)
     for row in latest.iter_rows(named=True):
         if str(row["id"]) not in told:
-            yield AnswerLine(text=_change_text(row), bold=clock(row["time"]))
+            yield AnswerLine(text=change_text(row), bold=clock(row["time"]))
 
 
-def _change_text(row: Mapping[str, Any]) -> str:
+def change_text(row: Mapping[str, Any]) -> str:
+    """`deploy v2.3.1 of payments by ada: Retry declined cards`."""
     kind, name = plain(str(row["kind"]), 20), plain(str(row["id"]), 40)
     text = f"{kind} {name} of {plain(str(row['service']), 60)}"
     if row.get("author"):
@@ -184,16 +195,19 @@ def _changes_lead(answered: AnsweredCase, blamed: bool, known: int) -> str:
         if answered.first:
             return f"{changes} around it, and none that the first cause rests on:"
         return f"{changes} around it, and none that is to blame for anything:"
-    # A source that failed leaves a gap even when another one was collected.
+    return no_changes(answered)
+
+
+def no_changes(answered: AnsweredCase, of: str = "") -> str:
+    """Why no change is known: a source that failed leaves a gap even when another one was
+    collected."""
     for gap in answered.case.gaps:
         if gap.kind == "changes":
-            return (
-                f"I do not know: changes from {plain(gap.source, 40)} could not be had "
-                f"({plain(gap.reason, 160)})."
-            )
+            reason = f"{plain(gap.source, 40)}: {plain(gap.reason, 160)}"
+            return f"I don't know{of}: I couldn't collect changes ({reason})."
     if any(e.kind == "changes" for e in answered.case.evidence):
-        return "None that I know of before the onset."
-    return "I do not know: no source of changes was asked."
+        return f"I know of no change{of} before the onset."
+    return f"I don't know{of}: no source of changes is connected."
 
 
 def _uncertainty(told: list[Finding]) -> tuple[str, ...]:

@@ -4,18 +4,20 @@ links to them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
-from analysis.vocabulary import Cause, Diagnosis, Finding, Report
+from analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Report
 from bot.answer.foreign_text import one_line, safe_url, sentence
+from bot.answer.lines import SHOWN_BY
 from bot.answer.view import AnswerView, answer_view
 from bot.intake.questions.slack_question import AnswerLine
 from bot.settings import Settings
+from bot.settings.teams import owners
 from bot.store.store import StoredInvestigation
 
 LINE = 400
@@ -35,6 +37,8 @@ class AnsweredCase:
     page_url: str
     now: datetime
     newer_runs: bool = False
+    teams: Mapping[str, str] = field(default_factory=dict)
+    """Team by service, as the settings have them."""
 
     @cached_property
     def view(self) -> AnswerView:
@@ -97,17 +101,21 @@ class AnsweredCase:
         )
 
     def links(self, ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """To the findings on the page, and to the first evidence of theirs that has an address at
-        its vendor."""
-        found = [
-            (one_line(i, 12), safe_url(f"{self.page_url}#{quote(i, safe='')}")) for i in ids[:LINKS]
-        ]
-        items = self.view.evidence
-        evidence = [items[e] for i in ids for e in self.findings[i].evidence if e in items]
-        vendor = next(((e, url) for e in evidence if (url := safe_url(e.link))), None)
-        if vendor is not None:
-            found.append((one_line(f"{vendor[0].source} {vendor[0].kind}", 40), vendor[1]))
-        return tuple((title, url) for title, url in found if url)
+        """To the first findings on the page, each called by what shows it, and to the first
+        evidence of theirs that has an address at its vendor."""
+        links: dict[str, str] = {}
+        cited: list[Evidence] = []
+        for one in ids[:LINKS]:
+            items = [self.view.evidence.get(e) for e in self.findings[one].evidence]
+            known = [item for item in items if item is not None]
+            called = SHOWN_BY.get(known[0].kind, "evidence") if known else "finding"
+            links.setdefault(called, f"{self.page_url}#{quote(one, safe='')}")
+            cited += known
+        linked = next((item for item in cited if safe_url(item.link)), None)
+        if linked is not None:
+            links[one_line(linked.source, 40)] = linked.link or ""
+        safe = ((title, safe_url(url)) for title, url in links.items())
+        return tuple((title, url) for title, url in safe if url)
 
 
 def load_case(
@@ -127,6 +135,7 @@ def load_case(
         page_url=page_url(settings, investigation.id),
         now=now,
         newer_runs=newer_runs,
+        teams={service: team for service, _, team in owners(settings.teams, "services")},
     )
 
 

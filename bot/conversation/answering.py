@@ -1,8 +1,8 @@
-"""A question to a case, answered by code alone: understood by the intent table, or told that it is
-not.
+"""A question to a case, answered by code alone: first the kind of request, then what it names; what
+is not understood is admitted, with questions that can be answered.
 
-Pure. `useful` says whether the case itself answered: without that, nobody who did not mention us
-hears from us.
+Pure, but for what has to be asked again of its source: that is left to `Reply.look`. `useful` says
+whether the case itself answered: without that, nobody who did not mention us hears from us.
 """
 
 from __future__ import annotations
@@ -10,49 +10,85 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import polars as pl
-
-from analysis.wording.phrases import counted, plain
-from bot.answer.lines import at
-from bot.conversation import about_cause, about_rows, about_scope, about_subject, about_time
+from analysis.wording.phrases import plain
+from bot.answer.exports.status_update import first_clause
+from bot.conversation import (
+    about_acting,
+    about_cause,
+    about_documents,
+    about_metric,
+    about_people,
+    about_rows,
+    about_scope,
+    about_subject,
+    about_time,
+    asking_again,
+    correction,
+)
 from bot.conversation.answered_case import AnsweredCase
+from bot.conversation.asking_again import Look
+from bot.conversation.correction import Correction
 from bot.conversation.explain import explain
-from bot.intake.questions.follow_up_scope import AskedSpan, asked_span, asks_to_include
-from bot.intake.questions.intents import SAID_AS, Intent, Understood, strange_words, understand
-from bot.intake.questions.slack_question import AnswerText
-from bot.intake.questions.subjects import Subject, asks_about, subject_of
+from bot.conversation.help_text import HELP
+from bot.conversation.measured import named_series, telling_series
+from bot.intake.questions.follow_up_scope import (
+    AskedSpan,
+    asked_span,
+    asks_to_include,
+    days_ago,
+)
+from bot.intake.questions.request_kind import Request, RequestKind, examples, understand
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from bot.intake.questions.subjects import METRIC_WORDS, Subject, asks_about, subject_of
+from bot.intake.questions.words import listed
 from bot.store.follow_ups import MAX_SERVICES
 
-OF_THE_CASE: Mapping[Intent, Callable[[AnsweredCase], AnswerText]] = {
-    Intent.CAUSE: about_cause.cause,
-    Intent.WHY: about_cause.why,
-    Intent.AGAINST: about_cause.against,
-    Intent.SUSPECTS: about_cause.suspects,
-    Intent.NEXT: about_cause.next_steps,
-    Intent.SINCE: about_time.since,
-    Intent.STILL: about_time.still,
-    Intent.CHANGES: about_time.changes,
-    Intent.TIMELINE: about_time.timeline,
-    Intent.BEFORE: about_time.before,
-    Intent.IMPACT: about_scope.impact,
-    Intent.MISSING: about_scope.missing,
-    Intent.CHECKED: about_scope.checked,
+SECTIONS: Mapping[RequestKind, Callable[[AnsweredCase], AnswerText]] = {
+    RequestKind.CAUSE: about_cause.cause,
+    RequestKind.WHY: about_cause.why,
+    RequestKind.AGAINST: about_cause.against,
+    RequestKind.SUSPECTS: about_cause.suspects,
+    RequestKind.NEXT: about_cause.next_steps,
+    RequestKind.SINCE: about_time.since,
+    RequestKind.CHANGES: about_time.changes,
+    RequestKind.TIMELINE: about_time.timeline,
+    RequestKind.BEFORE: about_time.before,
+    RequestKind.IMPACT: about_scope.impact,
+    RequestKind.MISSING: about_scope.missing,
+    RequestKind.CHECKED: about_scope.checked,
+    RequestKind.POSTMORTEM: about_documents.postmortem,
 }
+"""What a section of the answer, or all of it, says."""
 OF_A_SUBJECT = frozenset(
-    {Intent.UNKNOWN, Intent.WHY, Intent.CAUSE, Intent.STILL, Intent.CHECKED, Intent.SUBJECT}
+    {
+        RequestKind.UNKNOWN,
+        RequestKind.WHY,
+        RequestKind.CAUSE,
+        RequestKind.CHECKED,
+        RequestKind.IMPACT,
+        RequestKind.SLOW,
+    }
 )
 """Questions that are about their subject, where they name one: "why not the database?", "is
 payments ok?"."""
-CAN_ANSWER = (
-    "why · what speaks against it · what changed · who is affected · since when · is it over · "
-    "show logs of a service · slowest calls · other suspects · what is missing · what next · "
-    "happened before · "
-    "explain F1"
+FREE_WORDS = frozenset(
+    {
+        RequestKind.FEEDBACK,
+        RequestKind.ACTION,
+        RequestKind.HYPOTHETICAL,
+        RequestKind.LOGS,
+        RequestKind.OWNERSHIP,
+        RequestKind.STATUS_UPDATE,
+        RequestKind.POSTMORTEM,
+    }
 )
-
-
+"""Requests that may hold any words: a cause, a team, what a log line says."""
+BEYOND = frozenset({RequestKind.UNKNOWN, RequestKind.SUBJECT, RequestKind.LOGS, RequestKind.SLOW})
+"""Requests for which a longer time is looked up; of the others the case's own time is told."""
 MANY_STRANGE = 2
 """From so many words on that nobody knows, a question may be about something else."""
+WHETHER = listed("is are was were could can might")
+NOW = listed("now currently")
 
 
 @dataclass(frozen=True)
@@ -65,134 +101,198 @@ class FollowUpWanted:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, whether the case gave it, and what has to be looked up instead."""
+    """An answer, whether the case gave it, and what has to be done for it."""
 
     text: AnswerText
     useful: bool
-    intent: Intent
+    kind: RequestKind
     follow_up: FollowUpWanted | None = None
+    look: Look | None = None
+    """Asks sources for the answer; `text` is empty then."""
+    correction: Correction | None = None
+    """What is recorded as feedback."""
 
 
 def answer_from_case(
     answered: AnsweredCase, question: str, catalogue: tuple[str, ...] = (), *, for_us: bool = True
 ) -> Reply:
-    """The answer by the table. `catalogue` names services beyond the case's own; `for_us`: it was
-    addressed to us."""
-    understood = understand(question)
-    names = (*answered.services, *(s for s in catalogue if s not in answered.services))
-    subject = subject_of(question, names)
-    follow_up = _follow_up(answered, question, subject, for_us=for_us)
-    if follow_up is not None:
-        return Reply(
-            AnswerText(lead="I look."), useful=True, intent=Intent.FURTHER, follow_up=follow_up
-        )
-    if understood.intent is Intent.EXPLAIN:
-        return _reply(answered, explain(answered, understood.findings), understood.intent)
-    reply = _by_intent(
-        answered, question, understood, subject or subject_of(question, answered.signals)
-    )
-    strange = strange_words(understood, (*names, *answered.signals))
-    if strange < MANY_STRANGE or reply.intent not in SAID_AS:
+    """The answer. `catalogue` names services beyond the case's own; `for_us`: it was addressed to
+    us."""
+    asked = _Asked(answered, question, catalogue, for_us=for_us)
+    reply = asked.reply()
+    strange = asked.strange()
+    if len(strange) < MANY_STRANGE or reply.kind in FREE_WORDS or not reply.useful:
         return reply
-    taken = f"I took this for: {SAID_AS[reply.intent]}?"
-    return replace(
-        reply, useful=False, text=reply.text.model_copy(update={"more": (taken, *reply.text.more)})
-    )
+    if 2 * len(strange) > asked.request.telling():
+        return _reply(answered, not_understood(answered), RequestKind.UNKNOWN, useful=False)
+    taken = f"I took this for: {examples().get(reply.kind, reply.kind.value)}"
+    more = (taken, *reply.text.more)
+    return replace(reply, useful=False, text=reply.text.model_copy(update={"more": more}))
 
 
-def not_in_the_case(answered: AnsweredCase) -> AnswerText:
-    """Said when a question is not understood: what there is, and what can be asked."""
-    case = answered.case
-    have = [
-        counted(len(answered.findings), "finding"),
-        counted(len(answered.causes), "suspect"),
-        *(counted(table.height, name) for name, table in _tables(answered) if table.height),
-    ]
-    window = case.scope.incident
-    lines = (
-        answered.said(
-            f"{', '.join(have)}, {at(window.start)} to {window.end:%H:%M:%S}", bold="I have"
-        ),
-    )
-    lookup = "To look elsewhere: what about the last 6 hours · check payments too"
+def not_understood(answered: AnsweredCase) -> AnswerText:
+    """Said when a question is not understood: what it is about, and three that can be answered."""
+    told = telling_series(answered)
+    graph = f"graph {told[0].name}" if told else "what did you check?"
+    offers = ("what happened?", "is it still happening?", graph)
+    if answered.first is None:
+        offers = ("what did you check?", "is it still happening?", graph)
     return AnswerText(
-        lead="I cannot answer that from the case.", lines=lines, more=(f"Ask: {CAN_ANSWER}", lookup)
+        lead="I can't answer that. I answer questions in English about this incident: "
+        f"{plain(first_clause(answered.view.headline), 200)}.",
+        lines=tuple(AnswerLine(text=plain(offer, 120), bold="Ask") for offer in offers),
+        more=("help lists more",),
     )
 
 
-def _by_intent(
-    answered: AnsweredCase, question: str, understood: Understood, subject: Subject | None
-) -> Reply:
-    intent = understood.intent
-    about_it = subject is not None and (subject.known or asks_about(question))
-    if (
-        subject is not None
-        and about_it
-        and intent in OF_A_SUBJECT
-        and not _is_the_cause(answered, subject, intent)
-    ):
-        useful = about_subject.knows(answered, subject)
-        return _reply(
-            answered, about_subject.about(answered, subject), Intent.SUBJECT, useful=useful
-        )
-    if intent is Intent.LOGS:
-        text = about_rows.logs(answered, subject, question)
-        return _reply(answered, text, intent, useful=bool(text.lines or text.code))
-    if intent is Intent.SLOW:
-        text = about_rows.slow(answered, subject)
-        return _reply(answered, text, intent, useful=bool(text.lines))
-    if intent in OF_THE_CASE:
-        return _reply(answered, OF_THE_CASE[intent](answered), intent)
-    return _reply(answered, not_in_the_case(answered), Intent.UNKNOWN, useful=False)
+class _Asked:
+    """One question of one case."""
+
+    def __init__(
+        self, answered: AnsweredCase, question: str, catalogue: tuple[str, ...], *, for_us: bool
+    ) -> None:
+        self.answered, self.question, self.for_us = answered, question, for_us
+        self.request: Request = understand(question)
+        changes = tuple(answered.case.changes["id"].drop_nulls().to_list())
+        known = (*answered.services, *changes)
+        self.names = (*known, *(s for s in catalogue if s not in known))
+        self.subject = subject_of(question, self.names) or subject_of(question, answered.signals)
+        named = self.subject.names if self.subject is not None else ()
+        services = {*answered.services, *catalogue}
+        self.services = tuple(name for name in named if name in services)
+
+    def strange(self) -> tuple[str, ...]:
+        """Words that nobody knows."""
+        return self.request.strange((*self.names, *self.answered.signals, *METRIC_WORDS))
+
+    def reply(self) -> Reply:
+        """By the kind of the request."""
+        follow_up = self._follow_up()
+        if follow_up is not None:
+            text = AnswerText(lead="I'm starting a follow-up.")
+            return Reply(text, useful=True, kind=RequestKind.FURTHER, follow_up=follow_up)
+        said = self.request.words
+        match self.request.kind:
+            case RequestKind.EXPLAIN:
+                return self._told(explain(self.answered, self.request.findings))
+            case RequestKind.FEEDBACK:
+                given, text = correction.weighed(
+                    self.answered, correction.correction_in(self.question)
+                )
+                return replace(self._told(text), correction=given)
+            case RequestKind.HYPOTHETICAL:
+                return self._told(about_acting.hypothetical(self.answered, said, self.subject))
+            case RequestKind.ACTION:
+                return self._told(about_acting.action(self.answered, said, self.subject))
+            case RequestKind.STILL:
+                return self._looked(asking_again.still(self.answered, said, self.services))
+            case RequestKind.COMPARE:
+                days = days_ago(self.question, self.answered.case.alert.started_at)
+                if days == 0:
+                    return self._told(about_metric.metric(self.answered, said, self.services))
+                return self._looked(asking_again.compare(self.answered, said, self.services, days))
+            case RequestKind.OWNERSHIP:
+                return self._looked(about_people.ownership(self.answered, said, self.services))
+            case _:
+                return self._from_the_case()
+
+    def _from_the_case(self) -> Reply:
+        answered, kind, said = self.answered, self.request.kind, self.request.words
+        if kind is RequestKind.PICTURE:
+            strange = self.strange() or [w for w in said if w in METRIC_WORDS]
+            return self._told(about_metric.picture(answered, said, self.services, strange))
+        if kind is RequestKind.STATUS_UPDATE:
+            return self._told(about_documents.update(answered, said))
+        if kind is RequestKind.CALLS:
+            return self._told(about_scope.calls(answered, self.services))
+        if kind is RequestKind.HELP:
+            return self._told(HELP)
+        if kind is RequestKind.DEPLOYED:
+            return self._told(about_people.deployed(answered, self.services))
+        if kind is RequestKind.LOGS:
+            text = about_rows.logs(answered, self.subject, self.question)
+            return self._told(text, useful=bool(text.lines or text.code))
+        if kind is RequestKind.UNKNOWN and self._is_about_a_metric():
+            if said[-1] in NOW:
+                return self._looked(asking_again.still(answered, said, self.services))
+            text = about_metric.metric(answered, said, self.services)
+            return replace(self._told(text), kind=RequestKind.METRIC)
+        subject = self.subject
+        if subject is not None and self._is_about(subject):
+            useful = about_subject.knows(answered, subject)
+            return _reply(
+                answered,
+                about_subject.about(answered, subject),
+                RequestKind.SUBJECT,
+                useful=useful,
+            )
+        if kind is RequestKind.SLOW:
+            text = about_rows.slow(answered, self.subject)
+            return self._told(text, useful=bool(text.lines))
+        if kind in SECTIONS:
+            return self._told(SECTIONS[kind](answered))
+        return _reply(answered, not_understood(answered), RequestKind.UNKNOWN, useful=False)
+
+    def _is_about_a_metric(self) -> bool:
+        """A metric is named, and not as what is to blame ("is it the CPU?")."""
+        if asks_about(self.question) and not self.services:
+            return False
+        if named_series(self.answered, self.request.words, ()):
+            return True
+        return any(word in METRIC_WORDS for word in self.request.words)
+
+    def _is_about(self, subject: Subject) -> bool:
+        kind = self.request.kind
+        if kind not in OF_A_SUBJECT or _is_the_cause(self.answered, subject, kind):
+            return False
+        if kind in (RequestKind.UNKNOWN, RequestKind.WHY, RequestKind.CHECKED):
+            return subject.known or asks_about(self.question)
+        if kind is RequestKind.CAUSE:
+            return bool(subject.names)
+        return bool(subject.names) and self.request.words[0] in WHETHER
+
+    def _follow_up(self) -> FollowUpWanted | None:
+        """A longer time, or more services than the case has: by "check ... too", of services that
+        somebody knows."""
+        subject, include = self.subject, asks_to_include(self.question)
+        span = asked_span(self.question) if self.request.kind in BEYOND else None
+        known = subject.names if subject else ()
+        if not known and include and self.for_us and subject is not None and subject.is_service:
+            known = (subject.said,)
+        if span is None and not include:
+            return None
+        unseen = tuple(n for n in known if include and not self._knows(n))
+        if span is None and not unseen:
+            return None
+        return FollowUpWanted(span, tuple(plain(n, 200) for n in (unseen or known))[:MAX_SERVICES])
+
+    def _knows(self, name: str) -> bool:
+        return about_subject.knows(self.answered, Subject(name, (name,)))
+
+    def _told(self, text: AnswerText, *, useful: bool = True) -> Reply:
+        return _reply(self.answered, text, self.request.kind, useful=useful)
+
+    def _looked(self, look: Look) -> Reply:
+        return replace(self._told(AnswerText(lead="")), look=look)
+
+
+def finished(answered: AnsweredCase, text: AnswerText) -> AnswerText:
+    """The answer with the investigation it is of, and whether a newer one runs."""
+    more = text.more
+    if answered.newer_runs:
+        more = (*more, "A follow-up of this thread is still running; this is from before it")
+    return text.model_copy(update={"investigation_id": answered.investigation.id, "more": more})
 
 
 def _reply(
-    answered: AnsweredCase, text: AnswerText, intent: Intent, *, useful: bool = True
+    answered: AnsweredCase, text: AnswerText, kind: RequestKind, *, useful: bool = True
 ) -> Reply:
-    more = text.more
-    if answered.newer_runs:
-        more = (
-            *more,
-            "A further investigation of this thread is still running; this is what I knew before "
-            "it",
-        )
-    told = text.model_copy(update={"investigation_id": answered.investigation.id, "more": more})
-    return Reply(told, useful=useful, intent=intent)
+    return Reply(finished(answered, text), useful=useful, kind=kind)
 
 
-def _is_the_cause(answered: AnsweredCase, subject: Subject, intent: Intent) -> bool:
+def _is_the_cause(answered: AnsweredCase, subject: Subject, kind: RequestKind) -> bool:
     """ "Why checkout?" of the blamed service asks for the cause's evidence, not about the
     service."""
     first = answered.first
     own = {first.subject, answered.case.alert.service} if first else {answered.case.alert.service}
-    return intent in (Intent.WHY, Intent.CAUSE, Intent.STILL) and bool(own & set(subject.names))
-
-
-def _follow_up(
-    answered: AnsweredCase, question: str, subject: Subject | None, *, for_us: bool
-) -> FollowUpWanted | None:
-    """A longer time, or more services than the case has: by "check ... too", of services that
-    somebody knows."""
-    span = asked_span(question)
-    include = asks_to_include(question)
-    known = subject.names if subject else ()
-    if not known and include and for_us and subject is not None and subject.is_service:
-        known = (subject.said,)
-    if span is None and not include:
-        return None
-    unseen = tuple(
-        n for n in known if include and not about_subject.knows(answered, Subject(n, (n,)))
-    )
-    if span is None and not unseen:
-        return None
-    return FollowUpWanted(span, tuple(plain(n, 200) for n in (unseen or known))[:MAX_SERVICES])
-
-
-def _tables(answered: AnsweredCase) -> list[tuple[str, pl.DataFrame]]:
-    case = answered.case
-    return [
-        ("metric point", case.metrics),
-        ("log line", case.logs),
-        ("span", case.spans),
-        ("change", case.changes),
-    ]
+    return kind is RequestKind.WHY and bool(own & set(subject.names))

@@ -66,7 +66,8 @@ def _blocks(
         blocks.append({"type": "image", "slack_file": {"id": chart}, "alt_text": alt})
     left = len(answer.lines) - len(shown)
     more = [*([f"{left} more lines on the page"] if left else []), *answer.more]
-    blocks.append(context(" · ".join(more), page_url, limit=900))
+    if more or page_url:
+        blocks.append(context(" · ".join(more), page_url, limit=900))
     return blocks
 
 

@@ -6,29 +6,41 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import plain
+from bot.answer.exports.formats import export
 from bot.answer.lines import at, span_of
+from bot.answer.outcome import Answer, Outcome
 from bot.answer.targets.slack.target import TARGET
+from bot.conversation.about_trace import about_trace
 from bot.conversation.answered_case import AnsweredCase, load_case
-from bot.conversation.answering import CAN_ANSWER, FollowUpWanted, Reply, answer_from_case
+from bot.conversation.answering import (
+    FollowUpWanted,
+    Reply,
+    answer_from_case,
+    finished,
+)
+from bot.conversation.correction import Correction
+from bot.conversation.help_text import HELP
+from bot.conversation.pictures import drawn
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
 from bot.conversation.visibility import ConversationVisibility
 from bot.intake.questions.commands import command_in
 from bot.intake.questions.follow_up_scope import window_of
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from bot.intake.questions.slack_question import AnswerText
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question
 from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.labels import NO_ANSWER
+from bot.store.labels import NO_ANSWER, Labels
 from bot.store.store import ReplyTo, StoredInvestigation
 
 R = TypeVar("R")
@@ -37,34 +49,8 @@ _ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
 """`bot.store.store.new_investigation_id`."""
 LOOKED_AT = 50
 HOUR = timedelta(hours=1)
-HELP = AnswerText(
-    lead="I investigate alerts and answer questions about what I found. I change nothing.",
-    lines=(
-        AnswerLine(
-            bold="investigate checkout errors since 10:05",
-            text="look into something; in an alert's thread, investigate alone is enough",
-        ),
-        AnswerLine(
-            bold="status", text="what is running, whether the sources answer, the last answers"
-        ),
-        AnswerLine(
-            bold="explain F3", text="a finding: its numbers, how it was computed, its query"
-        ),
-        AnswerLine(
-            bold="trace",
-            text="and an address in S3: the trace doctor on a training job's files there",
-        ),
-        AnswerLine(
-            bold="quiet, listen",
-            text="in this thread, answer only when mentioned; answer questions again",
-        ),
-    ),
-    more=(
-        f"In an answer's thread, just ask: {CAN_ANSWER} · what about the last 6 hours · check "
-        f"payments too",
-    ),
-)
-
+PEOPLE = "people"
+"""Stage of the progress lines that say who did what."""
 log = logging.getLogger("faultline.conversation")
 
 
@@ -77,6 +63,7 @@ class Replies:
         self._context = context
         self._conversations = conversations
         self._furthers = FollowUps(context.store.engine)
+        self._posts = posts
         self._visibility = ConversationVisibility(context.store, posts, context.settings)
         self._health = Health(context.connectors)
 
@@ -91,20 +78,33 @@ class Replies:
         if question.kind == "limited":
             limit = self._context.settings.slack.questions_per_hour
             return AnswerText(
-                lead=f"That were {limit} questions in an hour in this thread; I go on later."
+                lead=f"This thread has reached its limit of {limit} questions per hour. Ask again "
+                "later."
             )
         if question.kind == "investigate":
             return await self._investigate(question)
         return await self._about_an_investigation(question)
 
     async def chart(self, answer: AnswerText) -> bytes | None:
-        """The chart of the finding that the answer explains."""
-        if answer.chart is None or answer.investigation_id is None:
+        """The picture that belongs to the answer: of a finding or of a series."""
+        if answer.investigation_id is None or not (answer.chart or answer.picture):
             return None
         try:
-            return await self._in_folder(answer.investigation_id, _DrawFinding(answer.chart))
+            return await self._in_folder(answer.investigation_id, partial(drawn, answer))
         except (FaultlineError, OSError) as error:
-            log.warning("chart of %s: %s", answer.chart, error)
+            log.warning("picture of %s: %s", answer.investigation_id, error)
+            return None
+
+    async def exported(self, answer: AnswerText) -> bytes | None:
+        """The file that is attached to the answer."""
+        if answer.investigation_id is None or answer.export is None:
+            return None
+        try:
+            return await self._in_folder(
+                answer.investigation_id, lambda folder: export(folder, answer.export or "")
+            )
+        except (FaultlineError, OSError) as error:
+            log.warning("export of %s: %s", answer.investigation_id, error)
             return None
 
     async def _silence(self, question: Question) -> AnswerText:
@@ -113,9 +113,9 @@ class Replies:
         await in_store(silence, question.channel, question.thread, question.who, quiet=quiet)
         if quiet:
             return AnswerText(
-                lead="I am quiet in this thread now: I answer only when mentioned. To undo: listen"
+                lead="I'll only answer when mentioned in this thread. Say listen to undo."
             )
-        return AnswerText(lead="I listen in this thread again: questions need no mention.")
+        return AnswerText(lead="I'll answer questions in this thread again, without a mention.")
 
     async def _status(self, question: Question) -> AnswerText:
         store, dm = self._context.store, question.surface in ("dm", "pane")
@@ -141,14 +141,14 @@ class Replies:
             asked_investigation, question, text, self._context.settings, self._context.store
         )
         return AnswerText(
-            lead="I look into it; the answer comes in this thread.", investigation_id=started
+            lead="I'm looking into it and will answer in this thread.", investigation_id=started
         )
 
     async def _about_an_investigation(self, question: Question) -> AnswerText | None:
         about, newer_runs = await self._investigation(question)
         mentioned = question.surface != "thread"
         if about is None:
-            return await self._which(question) if mentioned else None
+            return await self._about_a_trace(question, mentioned=mentioned)
         if about.status in ("accepted", "running"):
             return await self._still_running(about)
         if about.status == "failed":
@@ -167,9 +167,41 @@ class Replies:
         answered, reply = await self._in_folder(about.id, answer)
         if reply.follow_up is not None:
             return await self._start_follow_up(question, answered, reply.follow_up)
+        if reply.look is not None:
+            looked = await reply.look(self._context.connectors)
+            text = finished(answered, looked.text)
+            reply = replace(reply, text=text, useful=looked.useful)
+        if reply.correction is not None:
+            await self._record(question, answered, reply.correction)
         if reply.useful or not mentioned:
             return reply.text if reply.useful else None
         return await self._by_model(question, about) or reply.text
+
+    async def _about_a_trace(self, question: Question, *, mentioned: bool) -> AnswerText | None:
+        """In the thread of a trace answer that is meant; elsewhere an investigation is asked
+        for."""
+        for earlier in await in_store(self._conversations.earlier, question):
+            if earlier.kind == "trace" and earlier.answer is not None:
+                return about_trace(AnswerText.model_validate(earlier.answer), question.text)
+        return await self._which(question) if mentioned else None
+
+    async def _record(self, question: Question, answered: AnsweredCase, given: Correction) -> None:
+        """Keep what somebody said of the answer, and show it under the answer's message. Said
+        again, by a second worker or a second time, it is kept once."""
+        store, about = self._context.store, answered.investigation
+        labels = Labels(store.engine)
+        await in_store(
+            partial(labels.write, right=given.right, cause=given.cause, who=question.who), about.id
+        )
+        said = "right" if given.right else "wrong"
+        told = f": the cause was {given.cause}" if given.cause else ""
+        what = f"{question.who} said that the answer is {said}{told}"
+        await in_store(
+            partial(store.add_progress, key=f"{PEOPLE}:{question.id}"), about.id, PEOPLE, what
+        )
+        case = answered.case
+        answer = Answer(answered.diagnosis, answered.report, case.evidence, case.gaps, None)
+        await self._posts.refresh(Outcome(about, answer))
 
     async def _by_model(self, question: Question, about: StoredInvestigation) -> AnswerText | None:
         """Where a model is configured, it is asked what the table does not understand."""
@@ -195,8 +227,8 @@ class Replies:
         count = await in_store(self._furthers.count_since, question.channel, question.thread, since)
         if count >= limit:
             lead = (
-                f"I looked further {count} times in this thread within the hour, which is the "
-                f"limit. Ask later."
+                f"This thread has reached its limit of {limit} follow-ups per hour. Ask again "
+                f"later."
             )
             return AnswerText(lead=lead, investigation_id=answered.investigation.id)
         incident = answered.case.scope.incident
@@ -219,18 +251,15 @@ class Replies:
         if wanted.services:
             said.append(", ".join(plain(s, 60) for s in wanted.services[:5]))
         return AnswerText(
-            lead=f"That is not in the case, so I look: {'; '.join(said)}.",
-            more=(
-                f"A further investigation of {answered.investigation.id}; its answer comes in this "
-                f"thread",
-            ),
+            lead=f"I hadn't collected that. Starting a follow-up on {'; '.join(said)}.",
+            more=(f"A follow-up of {answered.investigation.id}; I'll answer in this thread",),
             investigation_id=started,
         )
 
     async def _still_running(self, about: StoredInvestigation) -> AnswerText:
         lines = await in_store(self._context.store.progress, about.id)
-        last = plain(lines[-1].text, 200) if lines else "it waits for a worker"
-        more = ("The answer comes in this thread; ask again then",)
+        last = plain(lines[-1].text, 200) if lines else "waiting for a worker"
+        more = ("I'll answer in this thread; ask again then",)
         return AnswerText(
             lead=f"I am still investigating; last: {last}.", more=more, investigation_id=about.id
         )
@@ -293,15 +322,3 @@ class Replies:
                 return read(folder)
 
         return await in_thread(work)
-
-
-class _DrawFinding:
-    """Draws one finding of a case."""
-
-    def __init__(self, finding_id: str) -> None:
-        self._finding_id = finding_id
-
-    def __call__(self, folder: Path) -> bytes | None:
-        from bot.answer.charts import finding_chart
-
-        return finding_chart(read_case(folder), read_diagnosis(folder), self._finding_id)

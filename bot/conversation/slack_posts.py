@@ -3,11 +3,14 @@ posted once."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from analysis.errors import ConnectorError
+from bot.answer.outcome import Outcome
 from bot.answer.targets.posting import LEASE, post_once
 from bot.answer.targets.slack.posts import (
     IsIt,
@@ -30,6 +33,8 @@ from connectors.named_ids import bare_id
 EVENT_TYPE = "faultline_answer"
 """Type of the message metadata by which an answer is found again, and known as our own."""
 FILE = "file"
+
+log = logging.getLogger("faultline.conversation")
 
 
 class ConversationPosts:
@@ -74,6 +79,14 @@ class ConversationPosts:
         """Replace what stands there."""
         await self._replies.edit(ref, message_of(answer, page_url))
 
+    async def refresh(self, outcome: Outcome) -> None:
+        """Bring the investigation's own message up to date, with what people said of it. A failure
+        costs that alone: the next edit of the message shows it."""
+        try:
+            await self._replies.refresh(outcome)
+        except ConnectorError as error:
+            log.warning("slack: a message was not brought up to date (%s)", error)
+
     async def show_chart(
         self,
         ref: MessageRef,
@@ -83,9 +96,7 @@ class ConversationPosts:
         png: bytes,
     ) -> None:
         """Edit the answer so that it shows a chart. The file is shared nowhere else."""
-        upload = self._client.files_upload_v2(
-            filename=f"{answer.chart or 'chart'}.png", file=png, title="Chart"
-        )
+        upload = self._client.files_upload_v2(filename="chart.png", file=png, title="Chart")
         uploaded = await said("files.completeUploadExternal", upload, ref.channel)
         chart = str(uploaded["file"]["id"])
         await self._replies.edit(ref, message_of(answer, page_url, chart=chart))

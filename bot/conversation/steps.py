@@ -19,6 +19,7 @@ from typing import TypedDict
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
+from bot.answer.exports.formats import FORMATS
 from bot.answer.targets.slack.posts import MessageRef
 from bot.conversation.answered_case import page_url
 from bot.conversation.replies_to import Replies
@@ -100,7 +101,8 @@ class ConversationSteps:
         asked = _place_asked(question)
         if refusal(asked, self._context.settings.traces) is not None:
             return "refused"
-        begun = AnswerText(lead=f"I read the traces at {shown_place(asked)}. This takes minutes.")
+        lead = f"I'm reading the traces at {shown_place(asked)}. This takes minutes."
+        begun = AnswerText(lead=lead)
         try:
             await self._talk(question).posts.post(question, begun, None)
         except ConnectorError as error:
@@ -136,8 +138,10 @@ class ConversationSteps:
         except ConnectorError as error:
             again = error.retryable and datetime.now(UTC) - question.asked_at < TOO_OLD
             return {"again": again, "why": str(error)}
-        if answer.chart is not None:
+        if answer.chart is not None or answer.picture is not None:
             await self._show_chart(question, answer, ref, url)
+        if answer.export is not None:
+            await self._attach_export(question, answer)
         return {"again": False, "why": "posted"}
 
     async def finish(self, question_id: str, why: str) -> str:
@@ -173,6 +177,21 @@ class ConversationSteps:
                 question, file, f"{_trace_case(question)}.html", "Trace report"
             )
         await in_thread(self._context.cases.delete, _trace_case(question), "")
+
+    async def _attach_export(self, question: Question, answer: AnswerText) -> None:
+        """The draft as a file. As with a picture, a failure costs the file only."""
+        talk, name = self._talk(question), FORMATS[answer.export or ""].file
+        content = await talk.replies.exported(answer)
+        if content is None:
+            return
+        with tempfile.TemporaryDirectory(prefix="faultline-export-") as scratch:
+            file = Path(scratch) / name
+            await in_thread(file.write_bytes, content)
+            try:
+                title = FORMATS[answer.export or ""].title
+                await talk.posts.attach(question, file, name, title)
+            except ConnectorError as error:
+                log.warning("%s of %s: %s", name, question.id, error)
 
     async def _show_chart(
         self, question: Question, answer: AnswerText, ref: MessageRef, url: str | None

@@ -11,6 +11,7 @@ from bot.answer.exports.answered import ExportedAnswer, read_answered
 from bot.answer.exports.as_json import document
 from bot.answer.exports.coding_agent import hand_off
 from bot.answer.exports.postmortem import postmortem
+from bot.answer.exports.status_update import as_markdown
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Format:
 
 FORMATS: Mapping[str, Format] = {
     "postmortem": Format("postmortem.md", "text/markdown", "Postmortem draft", postmortem),
+    "status": Format("status.md", "text/markdown", "Status update", as_markdown),
     "json": Format("investigation.json", "application/json", "JSON", document),
     "agent": Format("agent.md", "text/markdown", "Task for a coding agent", hand_off),
 }

@@ -50,8 +50,11 @@ FINDING = re.compile(r"(?<![\w-])f-?(\d{1,5})(?![a-z0-9])", re.IGNORECASE)
 LOCATION = re.compile(r"s3://[^\s<>|\"'`]{3,1024}")
 _FIRST = re.compile(rf"^\W*(?:(?:{'|'.join(sorted(POLITE))})\b\W*)*\S+[\s:,]*", re.IGNORECASE)
 """The command's own word, and what is polite before it."""
-NOT_ALONE = frozenset({"alert", "alerts", "monitor"})
-"""`mute this alert` is about the alert, not about us."""
+ABOUT_ELSE: Mapping[Kind, frozenset[str]] = {
+    "quiet": frozenset({"alert", "alerts", "monitor"}),
+    "status": frozenset({"update", "page", "report", "message"}),
+}
+"""`mute this alert` is about the alert, and `status update` about a text, not about us."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ def command_in(text: str) -> Command | None:
     said = words(text)
     kept = [word for word in said if word not in POLITE]
     if not kept:
-        return Command("help")
+        # Words in a script that is not read here are no call for help.
+        foreign = not said and any(character.isalpha() for character in text)
+        return None if foreign else Command("help")
     if len(kept) == 1 and FINDING.fullmatch(kept[0]):
         return Command("explain", kept[0].upper().replace("-", ""))
     inflected = any(
@@ -78,7 +83,8 @@ def command_in(text: str) -> Command | None:
     if name is None:
         return None
     kind = NAMES[name]
-    if len(kept) > MOST_WORDS.get(kind, len(kept)) or (kind == "quiet" and NOT_ALONE & set(kept)):
+    about_else = ABOUT_ELSE.get(kind, frozenset()) & set(kept)
+    if len(kept) > MOST_WORDS.get(kind, len(kept)) or about_else:
         return None
     return _with_argument(kind, text)
 

@@ -8,62 +8,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from analysis.vocabulary import Window
-from bot.intake.questions.words import words
+from bot.intake.questions.words import listed, words
 
 SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=7)
 """A further investigation's window; a longer one asks more than the vendors give within their
 limits."""
-_NUMBERS = {
-    "a": 1,
-    "an": 1,
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "eight": 8,
-    "ten": 10,
-    "twelve": 12,
-    "couple": 2,
-    "few": 3,
-}
-_UNITS = {
-    "m": 60,
-    "min": 60,
-    "mins": 60,
-    "minute": 60,
-    "minutes": 60,
-    "h": 3600,
-    "hr": 3600,
-    "hrs": 3600,
-    "hour": 3600,
-    "hours": 3600,
-    "d": 86400,
-    "day": 86400,
-    "days": 86400,
-    "week": 604800,
-}
-_SPAN = re.compile(
-    r"\b(?:last|past|previous|over|for|within)(?: the)?(?: last| past| previous)? "
-    r"(?:(?P<n>\d{1,4}|"
-    + "|".join(_NUMBERS)
-    + r")(?: of)? ?)?(?P<unit>"
-    + "|".join(_UNITS)
-    + r")\b"
-)
-_SINCE = re.compile(
-    r"\b(?:since|from|after|starting at|going back to)(?: about| around)? "
-    r"(?P<h>[01]?\d|2[0-3]):(?P<m>[0-5]\d)\b"
-)
-_WIDER = re.compile(
-    r"\b(?:wider|longer|larger|bigger) (?:window|time|range|period)\b|\bfurther back\b|\bgo back "
-    r"further\b"
-)
-_LOOK = r"(?:check|look at|look into|include|add|investigate|examine|query)"
-_ALSO = re.compile(rf"\b{_LOOK}\b.*\b(?:too|also|as well)\b|\b(?:also|please) {_LOOK}\b")
 WIDER = 3.0
 """How many times longer "a wider window" is."""
+WEEKDAYS = listed("monday tuesday wednesday thursday friday saturday sunday")
+_LENGTH = re.compile(
+    r"\b(?:last|past|previous) (?P<length>(?:half an |a couple of |couple of |a few |few |an? |"
+    r"[a-z0-9]+ )?(?:\d+)?(?:m|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?))\b"
+)
+_SINCE = re.compile(
+    r"\b(?:since|from|after|starting at|back to)(?: about| around)? "
+    r"(?P<clock>\d{1,2}[:.]\d\d|\d{1,2} ?[ap]m|noon|midnight)\b"
+)
+_WIDER = re.compile(
+    r"\b(?:wider|longer|larger|bigger) (?:window|time|range|period)\b|\b(?:go )?further back\b"
+    r"|\bback further\b"
+)
+_COUNTS = (("half an hour", "30 minutes"), ("couple of", "2"), ("few", "3"))
+_LOOK = r"(?:check|look at|look into|include|add|investigate|examine|query)"
+_ALSO = re.compile(rf"\b{_LOOK}\b.*\b(?:too|also|as well)\b|\b(?:also|please) {_LOOK}\b")
 
 
 @dataclass(frozen=True)
@@ -78,19 +45,38 @@ class AskedSpan:
 def asked_span(text: str) -> AskedSpan | None:
     """The span in a question, or None."""
     said = " ".join(words(text))
-    said = re.sub(r"\b(\d{1,4})(h|m|d|min|hrs?)\b", r"\1 \2", said)
-    if match := _SINCE.search(said):
-        return AskedSpan(since=(int(match["h"]), int(match["m"])))
-    if match := _SPAN.search(said):
-        n = match["n"]
-        count = 1 if n is None else _NUMBERS.get(n) or int(n)
-        return AskedSpan(length=timedelta(seconds=count * _UNITS[match["unit"]])) if count else None
+    since, length = _SINCE.search(said), _LENGTH.search(said)
+    if since is not None:
+        time = _read(since["clock"])
+        return AskedSpan(since=(time.hour, time.minute)) if time else None
+    if length is not None:
+        told = _length(length["length"])
+        return AskedSpan(length=told) if told else None
     return AskedSpan() if _WIDER.search(said) else None
+
+
+def speaks_of_a_span(text: str) -> bool:
+    """The same by its form alone, for processes that do without the library that reads times."""
+    said = " ".join(words(text))
+    return any(form.search(said) for form in (_SINCE, _LENGTH, _WIDER))
 
 
 def asks_to_include(text: str) -> bool:
     """Whether a text asks to look at more: "check payments too"."""
     return _ALSO.search(" ".join(words(text))) is not None
+
+
+def days_ago(text: str, time: datetime) -> int:
+    """How many days before `time` a comparison means: "yesterday", "last tuesday", "a week ago". A
+    day where it does not say, none where it means the same day."""
+    said = words(text)
+    if {"hour", "hours", "minutes", "earlier"} & set(said):
+        return 0
+    if "week" in said or f"{time:%A}".casefold() in said:
+        return 7
+    weekday = next((word for word in said if word in WEEKDAYS), None)
+    meant = _read(weekday, time) if weekday else None
+    return max(1, (time.date() - meant.date()).days) if meant else 1
 
 
 def window_of(span: AskedSpan, incident: Window, now: datetime) -> Window:
@@ -107,3 +93,24 @@ def window_of(span: AskedSpan, incident: Window, now: datetime) -> Window:
     else:
         start, end = incident.end - timedelta(seconds=WIDER * incident.seconds), incident.end
     return Window(start=end - min(max(end - start, SHORTEST), LONGEST), end=end)
+
+
+def _length(said: str) -> timedelta | None:
+    for word, count in _COUNTS:
+        said = re.sub(rf"\b(?:a )?{word}\b", count, said)
+    counted = said if re.match(r"\d|.* ", said) else f"1 {said}"
+    noon = datetime(2000, 1, 1, 12, tzinfo=UTC)
+    began = _read(f"{counted} ago", noon)
+    return noon - began if began is not None and began < noon else None
+
+
+def _read(text: str, now: datetime | None = None) -> datetime | None:
+    # Late: the library takes a quarter of a second to load, and few questions name a time.
+    import dateparser
+
+    settings: dict[str, object] = {"PREFER_DATES_FROM": "past", "TIMEZONE": "UTC"}
+    settings["RETURN_AS_TIMEZONE_AWARE"] = True
+    if now is not None:
+        settings["RELATIVE_BASE"] = now
+    read = dateparser.parse(text, languages=["en"], settings=settings)
+    return read if isinstance(read, datetime) else None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from bot.intake.questions.follow_up_scope import asked_span
-from bot.intake.questions.intents import Intent, understand
-from bot.intake.questions.subjects import asks_about
+from bot.intake.questions.follow_up_scope import speaks_of_a_span
+from bot.intake.questions.request_kind import RequestKind, understand
+from bot.intake.questions.subjects import asks_about, names_metric
 from bot.intake.questions.words import listed, words
 
 MAX_CHARACTERS = 300
@@ -22,7 +22,9 @@ _ASKS = listed(
     "why what which who whom whose when where how is are was were has have had did does do any "
     "could might since"
 )
-_TELLS = listed("show list explain summarize summarise compare check")
+_TELLS = listed(
+    "show list explain summarize summarise compare check graph chart plot draw timeline tldr"
+)
 _PEOPLE = listed(
     "i we us our my someone anyone somebody anybody everyone everybody guys folks team y'all ya "
     "will gonna eta meeting "
@@ -33,6 +35,21 @@ _PEOPLE = listed(
 """Words of people who plan among each other."""
 _ONLY_IF_TALKING = frozenset({"you", "your"})
 """With these the bot is meant only by somebody who is talking with it."""
+
+
+TO_WHOM_IT_TALKS = frozenset(
+    {
+        RequestKind.FEEDBACK,
+        RequestKind.ACTION,
+        RequestKind.HYPOTHETICAL,
+        RequestKind.OWNERSHIP,
+        RequestKind.STATUS_UPDATE,
+        RequestKind.POSTMORTEM,
+        RequestKind.HELP,
+    }
+)
+"""People say and ask these of each other: without a mention only who is talking with the bot means
+it."""
 
 
 def addresses_others(text: str) -> bool:
@@ -51,11 +68,15 @@ def is_question(text: str, *, talking: bool = False) -> bool:
     spoken = set(said) - ({"us", "me"} if told_to_show else set())
     if spoken & _PEOPLE or (spoken & _ONLY_IF_TALKING and not talking):
         return False
+    kind = understand(text).kind
+    if kind in TO_WHOM_IT_TALKS:
+        return talking
     asks = text.rstrip().rstrip("!").endswith("?")
     if not (asks or told_to_show or (said[0] in _ASKS and len(said) <= 8)):
         return False
     return (
-        understand(text).intent is not Intent.UNKNOWN
+        kind is not RequestKind.UNKNOWN
         or asks_about(text)
-        or asked_span(text) is not None
+        or names_metric(text)
+        or speaks_of_a_span(text)
     )

@@ -87,4 +87,8 @@ class AnswerText(Frozen):
     investigation_id: str | None = None
     chart: str | None = None
     """The id of the finding whose chart is shown."""
+    picture: tuple[str, str] | None = None
+    """Service and signal of a series that is drawn."""
+    export: str | None = None
+    """The name of an export that is attached: `bot.answer.exports.formats`."""
     written_by: str = "built-in"

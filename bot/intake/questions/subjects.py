@@ -4,8 +4,9 @@ as "the database"."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from analysis.kinds.signals import SignalClass
 from bot.intake.questions.words import listed, nearest, words
@@ -13,49 +14,71 @@ from bot.intake.questions.words import listed, nearest, words
 MAX_NAMES = 2_000
 MAX_SUBJECT = 60
 
-THINGS: Mapping[str, tuple[str, ...]] = {
-    "database": (
+
+@dataclass(frozen=True)
+class Thing:
+    """A kind of thing that services have or use. `words` recognise it in questions, names and
+    sentences; `classes` are the classes of signals that are about it."""
+
+    called: str
+    words: frozenset[str]
+    classes: frozenset[SignalClass] = frozenset()
+
+
+def _thing(called: str, known_by: str, *classes: SignalClass) -> Thing:
+    return Thing(called, listed(known_by), frozenset(classes))
+
+
+THINGS: Mapping[str, Thing] = {
+    "database": _thing(
+        "the database",
         "database databases db dbs sql postgres postgresql mysql mariadb mongo mongodb rds aurora "
-        "dynamodb cockroach "
-        "cassandra oracle sqlite deadlock deadlocks",
+        "dynamodb cockroach cassandra oracle sqlite deadlock deadlocks",
     ),
-    "cache": ("cache caches caching redis memcached memcache valkey eviction evictions",),
-    "queue": ("queue queues kafka rabbitmq sqs broker backlog consumer lag pulsar nats celery",),
-    "network": (
-        "network networking dns tcp packet packets connectivity bandwidth nic infiniband ib "
-        "latency_network",
+    "cache": _thing(
+        "the cache", "cache caches caching redis memcached memcache valkey eviction evictions"
     ),
-    "cpu": ("cpu cpus throttling throttled load_average",),
-    "memory": ("memory ram oom heap rss leak leaking swap",),
-    "disk": ("disk disks storage iops filesystem volume volumes",),
-    "gpu": ("gpu gpus cuda xid nvlink ecc nccl accelerator",),
-    "traffic": ("traffic load requests rps qps demand spike surge ddos",),
-    "errors": ("errors exceptions",),
-    "deploy": ("deploy deployment release rollout",),
-    "dataloader": ("dataloader dataloading dataloaders loader loading data_loading",),
+    "queue": _thing(
+        "the queue",
+        "queue queues kafka rabbitmq sqs broker backlog consumer lag pulsar nats celery",
+        SignalClass.QUEUE,
+    ),
+    "network": _thing(
+        "the network",
+        "network networking dns tcp packet packets connectivity bandwidth nic infiniband ib",
+        SignalClass.NETWORK,
+    ),
+    "cpu": _thing("CPU", "cpu cpus throttling throttled load_average", SignalClass.CPU),
+    "memory": _thing("memory", "memory ram oom heap rss leak leaking swap", SignalClass.MEMORY),
+    "disk": _thing(
+        "the disk", "disk disks storage iops filesystem volume volumes", SignalClass.DISK
+    ),
+    "gpu": _thing("a GPU", "gpu gpus cuda xid nvlink ecc nccl accelerator"),
+    "traffic": _thing(
+        "traffic",
+        "traffic load requests rps qps demand spike surge ddos throughput",
+        SignalClass.TRAFFIC,
+    ),
+    "errors": _thing(
+        "errors", "error errors exceptions 5xx 500s 502s 503s 504s", SignalClass.ERRORS
+    ),
+    "deploy": _thing("a deploy", "deploy deployment release rollout"),
+    "dataloader": _thing(
+        "data loading", "dataloader dataloading dataloaders loader loading data_loading"
+    ),
 }
-_WORD_TO_THING = {
-    word: thing for thing, rows in THINGS.items() for row in rows for word in row.split()
+_WORD_TO_THING = {word: name for name, thing in THINGS.items() for word in thing.words}
+METRIC_WORDS: Mapping[str, SignalClass] = {
+    **{word: one for thing in THINGS.values() for word in thing.words for one in thing.classes},
+    "latency": SignalClass.LATENCY,
+    "latencies": SignalClass.LATENCY,
+    "failures": SignalClass.ERRORS,
+    "availability": SignalClass.AVAILABILITY,
+    "connections": SignalClass.CONNECTIONS,
+    "restarts": SignalClass.RESTARTS,
+    "loss": SignalClass.LOSS,
 }
-_CALLED: Mapping[str, str] = {
-    "cpu": "CPU",
-    "gpu": "a GPU",
-    "memory": "memory",
-    "traffic": "traffic",
-    "errors": "errors",
-    "deploy": "a deploy",
-    "dataloader": "data loading",
-}
-CLASSES: Mapping[str, frozenset[SignalClass]] = {
-    "queue": frozenset({SignalClass.QUEUE}),
-    "network": frozenset({SignalClass.NETWORK}),
-    "cpu": frozenset({SignalClass.CPU}),
-    "memory": frozenset({SignalClass.MEMORY}),
-    "disk": frozenset({SignalClass.DISK}),
-    "traffic": frozenset({SignalClass.TRAFFIC}),
-    "errors": frozenset({SignalClass.ERRORS}),
-}
-"""Kinds of things that a class of signals is about."""
+"""Words for what a class of signals measures. `p99` and its like are latency, too."""
 _ABOUT = re.compile(
     r"\b(?:is|was|could|can|might|may|would) (?:it|this|that)(?: be)?(?: not)?(?: because of| due "
     r"to| caused by| from)?"
@@ -68,6 +91,7 @@ _ABOUT = re.compile(
     r"(?:ok|okay|fine|healthy|affected|broken|down|slow|failing|to blame|involved|the "
     r"cause|guilty)\b"
 )
+_QUANTILE = re.compile(r"p(?:50|75|90|95|99|999)")
 _ONE_NAME = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
 _FILLERS = listed(
     "it this that the a an our my again then now really still too also as well maybe perhaps "
@@ -108,7 +132,7 @@ def subject_of(text: str, names: Collection[str]) -> Subject | None:
         return Subject(found[0], found)
     thing = next((_WORD_TO_THING[w] for w in said if w in _WORD_TO_THING), None)
     if thing is not None:
-        return Subject(_CALLED.get(thing, f"the {thing}"), (), thing)
+        return Subject(THINGS[thing].called, (), thing)
     match = _ABOUT.search(" ".join(said))
     if match is None:
         return None
@@ -128,11 +152,6 @@ def asks_about(text: str) -> bool:
     )
 
 
-def thing_words(thing: str) -> frozenset[str]:
-    """The words by which a kind of thing is recognised in names and sentences."""
-    return frozenset(w for row in THINGS.get(thing, ()) for w in row.split())
-
-
 def _named(said: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
     """Names that stand in the text as whole words, in their order there; `rank 2` is such a name
     too."""
@@ -144,3 +163,21 @@ def _named(said: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
         if place >= 0:
             places.append((place, -len(folded), name))
     return tuple(dict.fromkeys(name for _, _, name in sorted(places)))
+
+
+def metric_classes(said: Sequence[str]) -> frozenset[SignalClass]:
+    """The classes of signals that the words of a text name."""
+    found = {METRIC_WORDS[word] for word in said if word in METRIC_WORDS}
+    if quantile_in(said) or ("response", "time") in pairwise(said):
+        found.add(SignalClass.LATENCY)
+    return frozenset(found)
+
+
+def quantile_in(said: Iterable[str]) -> str | None:
+    """`p99`, where a text names a quantile."""
+    return next((word for word in said if _QUANTILE.fullmatch(word)), None)
+
+
+def names_metric(text: str) -> bool:
+    """Whether a text names something that is measured."""
+    return bool(metric_classes(words(text)))

@@ -6,26 +6,56 @@ python -m tests.bot.conversation.questions --all      # every answer
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
+
+from bot.answer.exports.formats import FORMATS
+from bot.conversation.about_trace import about_trace
 from bot.conversation.answered_case import AnsweredCase
 from bot.conversation.answering import answer_from_case
 from bot.conversation.replies_to import HELP
 from bot.intake.questions.commands import command_in
-from bot.intake.questions.slack_question import AnswerText
-from tests.bot.conversation.cases import answered, demo, healthy, write_payments, write_shop
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from connectors.base import Check, Collected, Request
+from connectors.limits import Limits
+from tests.bot.conversation.cases import (
+    answered,
+    demo,
+    healthy,
+    payments_rows,
+    write_payments,
+    write_shop,
+)
 
 FILE = Path(__file__).with_name("questions.toml")
 OFFERED = 3
 LONGEST = 2_500
 REFUSES = re.compile(r"(?i)can ?(no|'|’)t answer|i cannot answer|did ?(no|n.)t understand")
+ROLLED_BACK = datetime(2026, 11, 20, 15, 40, 12, tzinfo=UTC)
+TRACE_ANSWER = AnswerText(
+    lead="jobs/pretrain-ranker: 2 diagnoses.",
+    lines=(
+        AnswerLine(
+            text="Rank 2 delays every step: its data loading takes 86 ms, 1.3 ms elsewhere",
+            bold="Critical",
+        ),
+        AnswerLine(
+            text="The GPUs of the other ranks wait 78 ms of each 103 ms step", bold="Warning"
+        ),
+        AnswerLine(text="Move rank 2's shard back to the node cache", bold="Do"),
+    ),
+    more=("4 ranks · 8 steps",),
+)
 FINDING = re.compile(r"\bF\d{1,4}\b")
 
 
@@ -67,7 +97,7 @@ def grade(question: GradedQuestion, text: str) -> GradedAnswer:
     refuses = REFUSES.search(text) is not None
     if refuses != (question.kind == "refuse"):
         wrong.append("refuses" if refuses else "does not refuse")
-    if question.kind == "refuse" and text.count("•") < OFFERED:
+    if question.kind == "refuse" and text.count("\n- ") < OFFERED:
         wrong.append("does not offer three questions")
     if FINDING.search(text):
         wrong.append("says a finding's id")
@@ -80,15 +110,39 @@ def shown(text: AnswerText) -> str:
     """An answer as a reader sees it, with what is attached to it."""
     lines = [text.lead]
     lines += [f"- {line.bold}  {line.text}".replace("-   ", "- ") for line in text.lines]
+    if text.picture is not None:
+        lines.append(f"[picture {' '.join(text.picture)}]")
+    if text.export is not None:
+        lines.append(f"[file {FORMATS[text.export].file}]")
     return "\n".join([*lines, *text.code, *text.more])
+
+
+class MetricsAgain:
+    """A source of metrics that can be asked for any time: the rollback of the payments deploy was
+    at 15:00, and the same time of earlier days was calm."""
+
+    name = "prometheus"
+    kinds = ("metrics",)
+    limits = Limits()
+
+    async def collect(self, request: Request) -> Collected:
+        """A point a minute for the window that is asked."""
+        window = request.scope.incident
+        rows = payments_rows(window.start, window.end, bad_from=window.end)
+        return Collected({"metrics": pl.DataFrame(rows)})
+
+    async def check(self) -> Check:
+        """It answers."""
+        return Check(self.name, True, "")
 
 
 class Asked:
     """The cases, and how a question is asked of one."""
 
     def __init__(self, scratch: Path) -> None:
+        payments = answered(write_payments(scratch / "payments"), now=ROLLED_BACK)
         self.cases: dict[str, AnsweredCase] = {
-            "payments": answered(write_payments(scratch / "payments")),
+            "payments": replace(payments, teams={"payments": "money"}),
             "shop": answered(write_shop(scratch / "shop")),
             "job": demo(),
             "calm": healthy(),
@@ -96,14 +150,21 @@ class Asked:
 
     def ask(self, question: GradedQuestion) -> str:
         """The whole answer to a question that was addressed to the bot."""
-        case = self.cases.get(question.of)
+        return shown(self._answer(question))
+
+    def _answer(self, question: GradedQuestion) -> AnswerText:
         command = command_in(question.q)
-        if case is None or (command is not None and command.kind == "help"):
-            return shown(HELP)
         if command is not None:
-            return f"(command {command.kind})"
+            return HELP if command.kind == "help" else AnswerText(lead=f"({command.kind})")
+        if question.of == "trace":
+            return about_trace(TRACE_ANSWER, question.q)
+        case = self.cases[question.of]
         catalogue = ("checkout", "payments", "cart", "orders-db", "search")
-        return shown(answer_from_case(case, question.q, catalogue).text)
+        reply = answer_from_case(case, question.q, catalogue)
+        if reply.look is None:
+            return reply.text
+        connectors = (MetricsAgain(),) if question.of == "payments" else ()
+        return asyncio.run(reply.look(connectors)).text
 
 
 def graded(asked: Asked, group: str) -> list[GradedAnswer]:

@@ -15,10 +15,10 @@ from bot.intake.questions.follow_up_scope import (
     asks_to_include,
     window_of,
 )
-from bot.intake.questions.intents import Intent, understand
 from bot.intake.questions.is_question import is_question
+from bot.intake.questions.request_kind import RequestKind, understand
 from bot.intake.questions.subjects import subject_of
-from bot.intake.questions.words import typing_errors, words
+from bot.intake.questions.words import nearest, words
 
 
 @pytest.mark.parametrize(
@@ -54,50 +54,50 @@ def test_commands_are_recognised_with_typing_errors(text: str, command: Command 
 
 
 @pytest.mark.parametrize(
-    ("text", "intent"),
+    ("text", "kind"),
     [
-        ("why this cause?", Intent.WHY),
-        ("How do you know?", Intent.WHY),
-        ("what evidence is there", Intent.WHY),
-        ("what speaks against it?", Intent.AGAINST),
-        ("are you sure?", Intent.AGAINST),
-        ("what changed?", Intent.CHANGES),
-        ("which depolys?", Intent.CHANGES),
-        ("who deployed this", Intent.CHANGES),
-        ("which deploys happened before it?", Intent.CHANGES),
-        ("who is affected?", Intent.IMPACT),
-        ("what's the blast radius", Intent.IMPACT),
-        ("how many requests fail?", Intent.IMPACT),
-        ("since when?", Intent.SINCE),
-        ("when did it start", Intent.SINCE),
-        ("is it still going on?", Intent.STILL),
-        ("has it recovered", Intent.STILL),
-        ("isn't it over?", Intent.STILL),
-        ("show logs of checkout", Intent.LOGS),
-        ("any exceptions?", Intent.LOGS),
-        ("slowest calls", Intent.SLOW),
-        ("where is the time spent", Intent.SLOW),
-        ("show F3", Intent.EXPLAIN),
-        ("what is missing?", Intent.MISSING),
-        ("what could you not see", Intent.MISSING),
-        ("what did you check?", Intent.CHECKED),
-        ("what else could it be?", Intent.SUSPECTS),
-        ("any other causes?", Intent.SUSPECTS),
-        ("what next?", Intent.NEXT),
-        ("how do I fix this?", Intent.NEXT),
-        ("should we roll back?", Intent.NEXT),
-        ("did this happen before?", Intent.BEFORE),
-        ("have we seen this before", Intent.BEFORE),
-        ("what happened first?", Intent.TIMELINE),
-        ("what happened?", Intent.CAUSE),
-        ("tl;dr", Intent.CAUSE),
-        ("is it the database?", Intent.UNKNOWN),
-        ("lunch?", Intent.UNKNOWN),
-        ("", Intent.UNKNOWN),
+        ("why this cause?", RequestKind.WHY),
+        ("How do you know?", RequestKind.WHY),
+        ("what evidence is there", RequestKind.WHY),
+        ("what speaks against it?", RequestKind.AGAINST),
+        ("are you sure?", RequestKind.AGAINST),
+        ("what changed?", RequestKind.CHANGES),
+        ("which depolys?", RequestKind.CHANGES),
+        ("who deployed this", RequestKind.CHANGES),
+        ("which deploys happened before it?", RequestKind.CHANGES),
+        ("who is affected?", RequestKind.IMPACT),
+        ("what's the blast radius", RequestKind.IMPACT),
+        ("how many requests fail?", RequestKind.IMPACT),
+        ("since when?", RequestKind.SINCE),
+        ("when did it start", RequestKind.SINCE),
+        ("is it still going on?", RequestKind.STILL),
+        ("has it recovered", RequestKind.STILL),
+        ("isn't it over?", RequestKind.STILL),
+        ("show logs of checkout", RequestKind.LOGS),
+        ("any exceptions?", RequestKind.LOGS),
+        ("slowest calls", RequestKind.SLOW),
+        ("where is the time spent", RequestKind.SLOW),
+        ("show F3", RequestKind.EXPLAIN),
+        ("what is missing?", RequestKind.MISSING),
+        ("what could you not see", RequestKind.MISSING),
+        ("what did you check?", RequestKind.CHECKED),
+        ("what else could it be?", RequestKind.SUSPECTS),
+        ("any other causes?", RequestKind.SUSPECTS),
+        ("what next?", RequestKind.NEXT),
+        ("how do I fix this?", RequestKind.NEXT),
+        ("should we roll back?", RequestKind.HYPOTHETICAL),
+        ("did this happen before?", RequestKind.BEFORE),
+        ("have we seen this before", RequestKind.BEFORE),
+        ("what happened first?", RequestKind.TIMELINE),
+        ("what happened?", RequestKind.CAUSE),
+        ("tl;dr", RequestKind.CAUSE),
+        ("is it the database?", RequestKind.UNKNOWN),
+        ("lunch?", RequestKind.UNKNOWN),
+        ("", RequestKind.UNKNOWN),
     ],
 )
-def test_questions_have_the_intent_that_their_words_say(text: str, intent: Intent) -> None:
-    assert understand(text).intent is intent
+def test_questions_are_of_the_kind_that_their_words_say(text: str, kind: RequestKind) -> None:
+    assert understand(text).kind is kind
 
 
 QUESTIONS = (
@@ -207,10 +207,12 @@ def test_a_subject_is_a_name_of_the_case_first_then_a_kind_of_thing() -> None:
     assert subject_of("why?", names) is None
 
 
-def test_typing_errors_are_counted_with_swaps() -> None:
-    assert typing_errors("stauts", "status") == 1
-    assert typing_errors("investgate", "investigate") == 1
-    assert typing_errors("", "help") == 4
+def test_a_misspelt_word_is_the_one_that_it_is_near_to() -> None:
+    known = ("status", "investigate", "statue")
+    assert nearest("stauts", known) == "status"
+    assert nearest("investgate", known) == "investigate"
+    assert nearest("statu", known) is None, "two are as near"
+    assert nearest("", known) is None
 
 
 def test_long_hostile_text_takes_no_time() -> None:

@@ -1,0 +1,96 @@
+"""A status update in three voices: for a status page, for executives, for the next shift.
+
+Built from the answer alone. What the answer does not know stays out: no promise, no fix that nobody
+confirmed, and on the status page nothing of what is inside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from analysis.vocabulary import Section, Verdict
+from analysis.wording.names import subject_name
+from analysis.wording.phrases import capitalised, plain
+from bot.answer.exports.answered import ExportedAnswer
+from bot.answer.view import AnswerView
+from bot.answer.writer.markdown_text import shown
+
+MOST_STEPS = 2
+MOST_UNSURE = 3
+_STATE = {
+    Verdict.CAUSE_FOUND: "We have identified a likely cause.",
+    Verdict.RECOVERED: "The service has recovered.",
+    Verdict.NO_ACTIVE_INCIDENT: "We found no ongoing disruption.",
+    Verdict.INSUFFICIENT_EVIDENCE: "We are investigating the cause.",
+}
+
+
+@dataclass(frozen=True)
+class StatusUpdate:
+    """The three texts; foreign names in them are not escaped."""
+
+    status_page: str
+    executives: str
+    next_shift: tuple[str, ...]
+
+
+def status_update(view: AnswerView, *, since: datetime | None) -> StatusUpdate:
+    """The texts of one answer."""
+    service = plain(subject_name(view.alert.service or view.alert.title), 80)
+    began = f" since {since:%H:%M} UTC, {since.day} {since:%b}" if since else ""
+    return StatusUpdate(
+        status_page=_status_page(view, service, began),
+        executives=_executives(view, began),
+        next_shift=tuple(_next_shift(view, began)),
+    )
+
+
+def as_markdown(answered: ExportedAnswer) -> str:
+    """The export: one section for each reader."""
+    view = answered.view
+    update = status_update(view, since=view.impact.since)
+    shift = "\n".join(f"- {shown(line)}" for line in update.next_shift)
+    return (
+        f"# Status update: {shown(view.alert.title)}\n\n"
+        "> A draft from what was measured. Check it before you send it.\n\n"
+        f"## Status page\n\n{shown(update.status_page)}\n\n"
+        f"## Executives\n\n{shown(update.executives)}\n\n"
+        f"## Next shift\n\n{shift}\n"
+    )
+
+
+def _status_page(view: AnswerView, service: str, began: str) -> str:
+    failed = view.impact.numbers.get("failed_percent")
+    if view.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return f"{capitalised(service)} works normally. {_STATE[view.verdict]}"
+    what = f"{capitalised(service)} is impaired{began}."
+    share = f" About {failed:.2g} % of requests fail." if failed else ""
+    return f"{what}{share} {_STATE[view.verdict]}"
+
+
+def first_clause(headline: str) -> str:
+    """The headline up to its reasons: "v2.3.1 made checkout slow", without ": calls fail ..."."""
+    return headline.split(": ")[0].rstrip(". ")
+
+
+def _executives(view: AnswerView, began: str) -> str:
+    sentences = [f"{first_clause(view.headline)}{began}"]
+    failed = view.impact.numbers.get("failed_percent")
+    if failed:
+        sentences.append(f"About {failed:.2g} % of requests failed")
+    if view.how_sure:
+        sentences.append(f"How sure we are: {view.how_sure[0].lower()}{view.how_sure[1:]}")
+    if view.next_steps:
+        sentences.append(f"Next: {view.next_steps[0].text.split('. ')[0].rstrip('.')}")
+    return f"{'. '.join(sentences)}."
+
+
+def _next_shift(view: AnswerView, began: str) -> list[str]:
+    sure = view.how_sure or view.verdict_label
+    lines = [f"{first_clause(view.headline)}{began}. {sure}."]
+    lines += [claim.text for claim in view.section(Section.WHY)[:MOST_STEPS]]
+    lines += [f"To do: {step.text}" for step in view.next_steps[:MOST_STEPS]]
+    unsure = [claim.text for claim in view.section(Section.UNSURE)] or list(view.missing)
+    lines += [f"Not sure: {text}" for text in unsure[:MOST_UNSURE]]
+    return lines

@@ -1,0 +1,130 @@
+"""Answers about who is responsible and what runs where: on call, teams, the latest deploys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import polars as pl
+
+from analysis.errors import FaultlineError
+from analysis.wording.names import subject_name
+from analysis.wording.phrases import plain
+from bot.answer.lines import at
+from bot.conversation.about_time import change_text, no_changes
+from bot.conversation.answered_case import AnsweredCase
+from bot.conversation.asking_again import Look, Looked
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from connectors.base import Connector
+
+MOST = 8
+LEVEL = "on call, level "
+"""How the evidence of who is on call begins: `connectors.pagerduty.answers`."""
+
+
+@runtime_checkable
+class OnCallSource(Protocol):
+    """A connector that can say who is on call for a service."""
+
+    async def on_call(self, service: str) -> Mapping[str, str]:
+        """Names by level; nothing where it does not know the service. Raises FaultlineError."""
+
+
+def ownership(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> Look:
+    """Who is on call for a service, and which team it belongs to; asked now where that is
+    possible."""
+    team_wanted = not {"call", "on-call", "oncall", "page"} & set(said)
+    first = answered.first
+    blamed = first.subject if first is not None else None
+    named = services[0] if services else blamed or answered.case.alert.service or ""
+
+    async def look(connectors: Sequence[Connector]) -> Looked:
+        people, problem = await _asked(connectors, named)
+        when = f"now ({at(answered.now)})"
+        if not people:
+            people = on_call_then(answered)
+            when = f"for this incident when it alerted ({_fired(answered)})"
+        told = _told(answered, named, people, when, problem)
+        if team_wanted and people and named.casefold() not in answered.teams:
+            unknown = f"Which team owns {plain(named, 60)} I don't know. {told.lead}"
+            more = (*told.more, "Name its team in the settings ([teams])")
+            return Looked(told.model_copy(update={"lead": unknown, "more": more}))
+        return Looked(told, useful=bool(people) or named.casefold() in answered.teams)
+
+    return look
+
+
+def on_call_then(answered: AnsweredCase) -> dict[str, str]:
+    """Who was on call for the incident, as PagerDuty said while it was investigated."""
+    found: dict[str, str] = {}
+    for item in answered.case.evidence:
+        for key, people in item.details.items():
+            if key.startswith(LEVEL):
+                found.setdefault(key, people)
+    return found
+
+
+def deployed(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:
+    """The latest change of each service before the data ends."""
+    table = answered.case.changes
+    end = answered.case.scope.incident.end
+    rows = table.filter(pl.col("time") <= end) if table.height else table
+    if services:
+        rows = rows.filter(pl.col("service").is_in(list(services)))
+    latest = rows.sort("time", descending=True).unique("service", keep="first", maintain_order=True)
+    lines = []
+    for row in latest.head(MOST).iter_rows(named=True):
+        lines.append(AnswerLine(text=f"{change_text(row)}, {at(row['time'])}"))
+    of = f" of {plain(services[0], 60)}" if services else ""
+    if not lines:
+        return AnswerText(lead=no_changes(answered, of))
+    more = ("What was deployed before these and not changed since, I can't see",)
+    return AnswerText(lead=f"The latest change{of} that I know:", lines=tuple(lines), more=more)
+
+
+async def _asked(connectors: Sequence[Connector], service: str) -> tuple[Mapping[str, str], str]:
+    problem = ""
+    for one in connectors:
+        if isinstance(one, OnCallSource):
+            try:
+                people = await one.on_call(service)
+            except FaultlineError as error:
+                problem = str(error)
+                continue
+            if people:
+                return people, ""
+    return {}, problem
+
+
+def _told(
+    answered: AnsweredCase, service: str, people: Mapping[str, str], when: str, problem: str
+) -> AnswerText:
+    name = plain(subject_name(service), 60)
+    team = answered.teams.get(service.casefold())
+    lines = []
+    for level, names in list(people.items())[:3]:
+        number = plain(level.removeprefix(LEVEL), 20)
+        lines.append(AnswerLine(text=plain(names, 200), bold=f"Level {number}"))
+    if team:
+        lines.append(AnswerLine(text=f"{name} belongs to team {plain(team, 60)}", bold="Team"))
+    if people:
+        return AnswerText(lead=f"On call {when}:", lines=tuple(lines))
+    why = f" ({plain(problem, 200)})" if problem else ""
+    how = "Connect PagerDuty ([pagerduty]) to have me ask it"
+    if team:
+        lead = f"{name} belongs to team {plain(team, 60)}. I don't know who is on call{why}."
+        return AnswerText(lead=lead, more=(how,))
+    lead = f"I don't know who is on call for {name}, nor which team owns it{why}."
+    more = (how, "Or name its team in the settings ([teams])", *_authors(answered, service))
+    return AnswerText(lead=lead, more=more)
+
+
+def _authors(answered: AnsweredCase, service: str) -> tuple[str, ...]:
+    rows = answered.case.changes
+    authors = rows.filter(pl.col("service") == service)["author"].drop_nulls().unique().sort()
+    shown = ", ".join(plain(author, 40) for author in authors.to_list()[:3])
+    return (f"It was last changed by {shown}",) if shown else ()
+
+
+def _fired(answered: AnsweredCase) -> str:
+    return at(answered.case.alert.started_at)

@@ -1,0 +1,250 @@
+"""Fresh state and comparisons: the series of an answer, read again from their sources.
+
+Reading only, by the same connectors as an investigation and within the same limits. The answer says
+when it asked, and what could not be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+
+from analysis.case.readable_rows import readable_rows
+from analysis.case.tables import METRICS
+from analysis.errors import EvidenceError
+from analysis.metrics.recovery import HALF_WAY
+from analysis.vocabulary import Window
+from analysis.wording.phrases import capitalised, plain
+from bot.answer.lines import at, span_of
+from bot.conversation import about_time
+from bot.conversation.answered_case import AnsweredCase
+from bot.conversation.measured import (
+    CaseSeries,
+    SeriesLevels,
+    levels_of,
+    median,
+    named_series,
+    points_of,
+    series_of,
+    telling_series,
+)
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from connectors.base import Collected, Connector, Request, collect_one
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a look at the sources gave. Not `useful` where they, and the case, tell nothing."""
+
+    text: AnswerText
+    useful: bool = True
+
+
+Look = Callable[[Sequence[Connector]], Awaitable[Looked]]
+"""Asks sources, and words the answer."""
+
+RECENT = timedelta(minutes=15)
+LAST = timedelta(minutes=5)
+"""What is now is the median of the last minutes, as one point may be an outlier."""
+WITHIN_S = 25.0
+MOST = 4
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the sources gave for a window; `refused` says why some gave nothing."""
+
+    metrics: pl.DataFrame
+    sources: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+def still(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> Look:
+    """Is it still happening? Asked now, of the sources that brought the metrics."""
+    wanted = _wanted(answered, said, services)
+
+    async def look(connectors: Sequence[Connector]) -> Looked:
+        now = answered.now
+        reading = await read_again(connectors, answered, Window(start=now - RECENT, end=now))
+        values = _last_values(reading, wanted)
+        if not values:
+            return Looked(_could_not_ask(answered, reading))
+        return Looked(_state_now(answered, reading, values))
+
+    return look
+
+
+def compare(
+    answered: AnsweredCase, said: Sequence[str], services: Sequence[str], days: int
+) -> Look:
+    """The incident beside the same time so many days earlier."""
+    wanted = _wanted(answered, said, services)
+    shift = timedelta(days=days)
+    incident = answered.case.scope.incident
+    then = Window(start=incident.start - shift, end=incident.end - shift)
+
+    async def look(connectors: Sequence[Connector]) -> Looked:
+        reading = _held(answered, then, wanted)
+        if reading is None:
+            reading = await read_again(connectors, answered, then)
+        return _beside(answered, reading, then, days, wanted)
+
+    return look
+
+
+async def read_again(
+    connectors: Sequence[Connector], answered: AnsweredCase, window: Window
+) -> Reading:
+    """Ask every source of metrics for a window. What fails is said, never raised."""
+    able = [one for one in connectors if METRICS.name in one.kinds]
+    scope = answered.case.scope.model_copy(
+        update={"incident": window, "baseline": (), "baseline_logs": None, "baseline_spans": None}
+    )
+    with tempfile.TemporaryDirectory(prefix="faultline-again-") as scratch:
+        request = Request(answered.case.alert, scope, Path(scratch))
+        found = await asyncio.gather(*(_collected(one, request) for one in able))
+    tables, sources, refused = [], [], []
+    for connector, collected in zip(able, found, strict=True):
+        try:
+            table = _points(collected)
+        except EvidenceError as error:
+            refused.append(f"{connector.name}: {error}")
+            continue
+        if table.height:
+            tables.append(table)
+            sources.append(connector.name)
+        else:
+            reasons = [m.reason for m in collected.missing if m.kind == METRICS.name]
+            refused.append(f"{connector.name}: {(reasons or ['it gave no points'])[0]}")
+    rows = pl.concat(tables, how="diagonal_relaxed") if tables else answered.case.metrics.clear()
+    return Reading(rows, tuple(sources), tuple(refused))
+
+
+def _points(collected: Collected) -> pl.DataFrame:
+    table = collected.tables.get(METRICS.name, pl.DataFrame())
+    return readable_rows(table, METRICS, METRICS.name).rows if table.height else table
+
+
+async def _collected(connector: Connector, request: Request) -> Collected:
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            return await collect_one(connector, request)
+    except TimeoutError:
+        return Collected()
+
+
+def _wanted(
+    answered: AnsweredCase, said: Sequence[str], services: Sequence[str]
+) -> list[CaseSeries]:
+    """The series that are named, of a service that is named, or that the answer is about."""
+    found = named_series(answered, said, services)
+    if not found and services:
+        found = series_of(answered, services)
+    return (found or telling_series(answered))[:MOST]
+
+
+def _last_values(reading: Reading, wanted: Sequence[CaseSeries]) -> dict[CaseSeries, float]:
+    found = {}
+    for one in wanted:
+        points = points_of(reading.metrics, one)
+        newest = points["time"].max()
+        if isinstance(newest, datetime):
+            value = median(points.filter(pl.col("time") >= newest - LAST))
+            if value is not None:
+                found[one] = value
+    return found
+
+
+def _state_now(
+    answered: AnsweredCase, reading: Reading, values: dict[CaseSeries, float]
+) -> AnswerText:
+    told = {one: levels_of(answered, one) for one in values}
+    moved = [one for one in values if told[one].finding is not None]
+    out = [one for one in moved if _is_out(told[one], values[one])]
+    if out:
+        state = f"Still going on: {_now(told[out[0]], values[out[0]])}"
+    elif moved:
+        state = f"Back to normal: {_now(told[moved[0]], values[moved[0]])}"
+    else:
+        first = next(iter(values))
+        state = f"It did not move in the incident: {_now(told[first], values[first])}"
+    shown = (out or moved or list(values))[0]
+    lines = tuple(
+        AnswerLine(text=f"{capitalised(_now(told[one], value))}.")
+        for one, value in values.items()
+        if one != shown
+    )
+    source = " and ".join(plain(name, 40) for name in reading.sources)
+    asked = f"I asked {source} at {at(answered.now)}."
+    return AnswerText(lead=f"{state}. {asked}", lines=lines, more=_resolved(answered))
+
+
+def _now(told: SeriesLevels, value: float) -> str:
+    usual = told.said(told.before)
+    if told.finding is None:
+        return f"{told.series.name} is {told.said(value)} now (usual: {usual})"
+    return (
+        f"{told.series.name} is {told.said(value)} now "
+        f"(usual: {usual}, in the incident: {told.said(told.after)})"
+    )
+
+
+def _is_out(told: SeriesLevels, value: float) -> bool:
+    if told.before is None or told.after is None:
+        return False
+    move = told.after - told.before
+    return bool(move) and (value - told.before) / move > HALF_WAY
+
+
+def _could_not_ask(answered: AnsweredCase, reading: Reading) -> AnswerText:
+    why = "; ".join(reading.refused[:2]) or "no source of metrics is connected"
+    before = about_time.still(answered)
+    return before.model_copy(
+        update={"lead": f"I couldn't ask again ({plain(why, 200)}). {before.lead}", "more": ()}
+    )
+
+
+def _resolved(answered: AnsweredCase) -> tuple[str, ...]:
+    resolved = answered.investigation.resolved_at
+    return (f"The alert itself was resolved at {at(resolved)}",) if resolved else ()
+
+
+def _held(answered: AnsweredCase, then: Window, wanted: Sequence[CaseSeries]) -> Reading | None:
+    """What the case itself holds of that time: the same hours of earlier days are often there."""
+    own = answered.case.metrics.filter(pl.col("time").is_between(then.start, then.end))
+    if any(points_of(own, one).height for one in wanted):
+        return Reading(own, (), ())
+    return None
+
+
+def _beside(
+    answered: AnsweredCase,
+    reading: Reading,
+    then: Window,
+    days: int,
+    wanted: Sequence[CaseSeries],
+) -> Looked:
+    when = "yesterday" if days == 1 else "last week" if days == 7 else f"{days} days earlier"
+    lines = []
+    for one in wanted:
+        value, told = median(points_of(reading.metrics, one)), levels_of(answered, one)
+        if value is not None:
+            text = f"{told.said(value)} {when}, {told.said(told.after)} in the incident"
+            lines.append(AnswerLine(text=text, bold=plain(one.name, 100)))
+    if lines:
+        span = f"{then.start:%H:%M} to {then.end:%H:%M} UTC, {then.start:%a} {then.start.day}"
+        lead = f"The same time {when} ({span} {then.start:%b}) beside the incident:"
+        return Looked(AnswerText(lead=lead, lines=tuple(lines)))
+    why = "; ".join(reading.refused[:2]) or "no source of metrics is connected"
+    usual = [levels_of(answered, one) for one in wanted]
+    shown = tuple(AnswerLine(text=f"{capitalised(one.sentence)}.") for one in usual)
+    length = span_of(sum((w.end - w.start for w in answered.case.scope.baseline), timedelta(0)))
+    more = (f"“Before” is the {length} before the incident",) if shown else ()
+    lead = f"I couldn't ask for the same time {when} ({plain(why, 200)}). What I have:"
+    return Looked(AnswerText(lead=lead, lines=shown, more=more), useful=False)

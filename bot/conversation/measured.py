@@ -1,0 +1,183 @@
+"""The series of a case that a question names, and what each was before and in the incident."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from analysis.case.windows import metric_windows
+from analysis.kinds.signals import SYMPTOMS, classify
+from analysis.vocabulary import Finding
+from analysis.wording.amounts import Unit, amount, levels, unit_of
+from analysis.wording.names import signal_name, subject_name
+from analysis.wording.phrases import plain
+from bot.conversation.answered_case import AnsweredCase
+from bot.intake.questions.subjects import metric_classes, quantile_in
+from bot.intake.questions.words import listed
+
+MOST_PAIRS = 2_000
+_UNIT_WORDS = listed("ms s sec seconds percent ratio total bytes count per http")
+
+
+@dataclass(frozen=True)
+class CaseSeries:
+    """One series by its service and signal, as the case names them."""
+
+    service: str
+    signal: str
+
+    @property
+    def name(self) -> str:
+        """`p99 latency of checkout`."""
+        return f"{signal_name(self.signal)} of {subject_name(self.service)}"
+
+
+@dataclass(frozen=True)
+class SeriesLevels:
+    """Medians of a series: in the baseline, and in the incident from its onset on."""
+
+    series: CaseSeries
+    unit: Unit
+    before: float | None
+    after: float | None
+    onset: datetime | None
+    finding: Finding | None = None
+
+    @property
+    def sentence(self) -> str:
+        """`p99 latency of payments: 78 ms before, 2.4 s since 14:20:00 UTC`."""
+        name = self.series.name
+        if self.before is None or self.after is None:
+            known = self.after if self.after is not None else self.before
+            return f"{name}: {self.said(known)}, and nothing to compare that with"
+        before, after = levels(self.before, self.after, self.unit)
+        if self.finding is None or self.onset is None:
+            return f"{name}: {before} before, {after} in the incident; no change stands out"
+        return f"{name}: {before} before, {after} since {self.onset:%H:%M:%S} UTC"
+
+    def said(self, value: float | None) -> str:
+        """A value of this series with its unit."""
+        return "unknown" if value is None else amount(value, self.unit)
+
+
+def all_series(answered: AnsweredCase) -> list[CaseSeries]:
+    """Every series of the case."""
+    pairs = answered.case.metrics.select("service", "signal").unique().drop_nulls()
+    rows = pairs.sort("service", "signal").head(MOST_PAIRS).iter_rows()
+    return [CaseSeries(service, signal) for service, signal in rows]
+
+
+def named_series(
+    answered: AnsweredCase, said: Sequence[str], services: Sequence[str]
+) -> list[CaseSeries]:
+    """The series that the words name, those of the alert and of the cause first; of the services
+    alone, where some are named."""
+    every = all_series(answered)
+    own = [one for one in every if _is_spelled_out(one.signal, said)]
+    classes = metric_classes(said)
+    found = own or [one for one in every if classify(one.signal) in classes]
+    quantile = quantile_in(said)
+    exact = [one for one in found if quantile and quantile in signal_name(one.signal)]
+    return in_order(answered, [one for one in exact or found if _is_of(one, services)])
+
+
+def series_of(answered: AnsweredCase, services: Sequence[str]) -> list[CaseSeries]:
+    """Those of some services, what their callers feel first."""
+    found = [one for one in all_series(answered) if _is_of(one, services)]
+    found = in_order(answered, found)
+    return sorted(found, key=lambda one: classify(one.signal) not in SYMPTOMS)
+
+
+def telling_series(answered: AnsweredCase) -> list[CaseSeries]:
+    """The alerting series, and those of the impact and the first cause."""
+    alert, first = answered.case.alert, answered.first
+    cited = [*answered.diagnosis.impact.findings, *(first.findings if first else ())]
+    known = all_series(answered)
+    found = dict.fromkeys(
+        CaseSeries(f.subject, f.signal) for f in answered.some(cited) if f.signal is not None
+    )
+    alerting = CaseSeries(alert.service or "", alert.signal or "")
+    return [one for one in (alerting, *(f for f in found if f != alerting)) if one in known]
+
+
+def in_order(answered: AnsweredCase, some: Iterable[CaseSeries]) -> list[CaseSeries]:
+    """The alert's own first, then those that the answer rests on, then the strongest moves."""
+    telling = telling_series(answered)
+    alert = answered.case.alert
+
+    def place(one: CaseSeries) -> tuple[bool, int, float, str]:
+        finding = finding_on(answered, one)
+        strength = finding.strength if finding else 0.0
+        first = telling.index(one) if one in telling else len(telling)
+        own = one.service == alert.service and one.signal == alert.signal
+        return not own, first, -strength, one.service
+
+    return sorted(some, key=place)
+
+
+def levels_of(answered: AnsweredCase, series: CaseSeries) -> SeriesLevels:
+    """What the series was before, and in the incident."""
+    rows = points_of(answered.case.metrics, series)
+    windows, finding = metric_windows(answered.case), finding_on(answered, series)
+    onset = finding.onset if finding else None
+    began = onset or answered.diagnosis.impact.since or answered.case.alert.started_at
+    incident = rows.filter(windows.in_search("time"))
+    after = incident.filter(pl.col("time") >= began)
+    values = rows["value"].to_list()
+    unit = unit_of(series.signal, unit_said(rows), values)
+    before = median(rows.filter(windows.in_baseline("time")))
+    return SeriesLevels(series, unit, before, median(after), onset, finding)
+
+
+def points_of(metrics: pl.DataFrame, series: CaseSeries) -> pl.DataFrame:
+    """The finite points of a series."""
+    rows = metrics.filter(
+        pl.col("service") == series.service, pl.col("signal") == series.signal
+    ).drop_nulls("value")
+    return rows.filter(pl.col("value").is_finite())
+
+
+def finding_on(answered: AnsweredCase, series: CaseSeries) -> Finding | None:
+    """The strongest finding about a series."""
+    about = [
+        f
+        for f in answered.findings.values()
+        if f.subject == series.service and f.signal == series.signal and f.series
+    ]
+    return max(about, key=lambda f: f.strength, default=None)
+
+
+def median(rows: pl.DataFrame) -> float | None:
+    """Of the values; None without any."""
+    found = rows["value"].median()
+    return found if isinstance(found, float) else None
+
+
+def unit_said(rows: pl.DataFrame) -> str | None:
+    """The unit that the vendor gives."""
+    units = rows["unit"].drop_nulls()
+    return str(units[0]) if len(units) else None
+
+
+def offered(some: Iterable[CaseSeries], most: int = 6) -> str:
+    """The series by name, for an answer that has not the one asked for."""
+    return ", ".join(plain(one.name, 80) for one in list(some)[:most])
+
+
+def _is_spelled_out(signal: str, said: Sequence[str]) -> bool:
+    """Whether the words hold the signal's own name, or all of it but the unit."""
+    if signal.casefold() in said:
+        return True
+    pieces = {p for p in re.split(r"[^a-z0-9]+", signal.casefold()) if p} - _UNIT_WORDS
+    return len(pieces) > 1 and pieces <= set(said)
+
+
+def _is_of(series: CaseSeries, services: Sequence[str]) -> bool:
+    own = series.service.casefold()
+    return not services or any(
+        own == s.casefold() or own.endswith(f"/{s.casefold()}") for s in services
+    )

@@ -1,0 +1,48 @@
+"""The picture that belongs to an answer in a thread, drawn as the pictures of answers are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis.case.folder import Case, read_case, read_diagnosis
+from analysis.vocabulary import Diagnosis, Finding
+from bot.intake.questions.slack_question import AnswerText
+
+OF_A_SERIES = "series"
+"""Id of the finding that stands for a series about which there is none."""
+
+
+def drawn(answer: AnswerText, folder: Path) -> bytes | None:
+    """The PNG of the finding or the series that the answer is about; None when it has no points."""
+    # Late: loading what draws takes half a second, and most answers have no picture.
+    from bot.answer.charts import finding_chart
+
+    case, diagnosis = read_case(folder), read_diagnosis(folder)
+    if answer.picture is None:
+        return finding_chart(case, diagnosis, answer.chart or "")
+    finding = finding_of_series(case, diagnosis, *answer.picture)
+    shown = diagnosis.model_copy(update={"findings": (*diagnosis.findings, finding)})
+    return finding_chart(case, shown, finding.id)
+
+
+def finding_of_series(case: Case, diagnosis: Diagnosis, service: str, signal: str) -> Finding:
+    """The strongest finding about a series of metrics; for a series that did not move, one that
+    only names it."""
+    about = [
+        found
+        for found in diagnosis.findings
+        if found.series.get("table") == "metrics"
+        and (found.series.get("service"), found.series.get("signal")) == (service, signal)
+    ]
+    if about:
+        return max(about, key=lambda found: found.strength)
+    series = {"table": "metrics", "service": service, "signal": signal}
+    return Finding(
+        id=OF_A_SERIES,
+        kind="metric_shift",
+        subject=service,
+        signal=signal,
+        sentence=f"{signal} of {service}",
+        strength=0.0,
+        series=series,
+    )

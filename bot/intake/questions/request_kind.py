@@ -1,0 +1,190 @@
+"""What a message asks for: first its kind, by the table in `request_kinds.toml`, then how many of
+its words neither the table nor the case knows.
+
+The table is honest: what is not in it is not understood, and said so.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, lru_cache
+from pathlib import Path
+
+from bot.intake.questions.commands import findings_in
+from bot.intake.questions.words import listed, nearest, words
+
+TABLE = Path(__file__).with_name("request_kinds.toml")
+GUESSED = 5
+"""Words of fewer letters are too near to others to be taken for a misspelt one."""
+_SENTENCE = re.compile(r"(?<=[.?!;\n])\s+|,\s+(?=it (?:was|is)\b|the cause\b)")
+_LITERAL = re.compile(r"(?<!\\)[a-z0-9]+")
+_ENDINGS = ("", "s", "d", "ed", "ing")
+
+
+class RequestKind(StrEnum):
+    """What can be asked for. Only `unknown`, `explain`, `subject`, `metric` and `further` are not
+    told by the table."""
+
+    FEEDBACK = "feedback"
+    HYPOTHETICAL = "hypothetical"
+    ACTION = "action"
+    PICTURE = "picture"
+    POSTMORTEM = "postmortem"
+    STATUS_UPDATE = "status_update"
+    OWNERSHIP = "ownership"
+    COMPARE = "compare"
+    STILL = "still"
+    DEPLOYED = "deployed"
+    CALLS = "calls"
+    HELP = "help"
+    CAUSE = "cause"
+    WHY = "why"
+    AGAINST = "against"
+    CHANGES = "changes"
+    IMPACT = "impact"
+    SINCE = "since"
+    LOGS = "logs"
+    SLOW = "slow"
+    TIMELINE = "timeline"
+    MISSING = "missing"
+    CHECKED = "checked"
+    SUSPECTS = "suspects"
+    NEXT = "next"
+    BEFORE = "before"
+    EXPLAIN = "explain"
+    SUBJECT = "subject"
+    METRIC = "metric"
+    FURTHER = "further"
+    UNKNOWN = "unknown"
+
+
+SMALL = listed(
+    """
+    a an the this that these those it its is are was were be been being am has have had do does did
+    no not yes of in on at to for from by with and or but so if then than there here me us you your
+    my our i we they them he she any some all more most much many few only just now please pls up
+    down out about as into ago far away go going get got make made say says said mean think thinks
+    really actually maybe exactly today hour hours minute minutes day days last service services
+    alert alerts alerting job jobs incident issue system thing things one two real new can could
+    would will should give show tell let what which who how hey hi ok okay too also again already
+    yet see look need want right bed back help thanks thank bot faultline between end ended usage
+    use used level value levels values high low higher lower bad go up down rise rose drop dropped
+    spike spiked increase normal usual usually typical before after during vs versus per does
+    paged page firing fired fire fine broken involved feature something anything this run doing
+    """
+)
+"""Words that say nothing of what is asked."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A message that was understood. `words` are normalised, misspelt ones put right; `findings`
+    are those it names."""
+
+    kind: RequestKind
+    words: tuple[str, ...]
+    findings: tuple[str, ...] = ()
+
+    def strange(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Words that neither the table nor the case knows, in their order."""
+        known = {piece for name in names for piece in _pieces(name)} | SMALL | _vocabulary()
+        return tuple(w for w in dict.fromkeys(self.words) if not (_pieces(w) <= known or _time(w)))
+
+    def telling(self) -> int:
+        """How many of its words say something."""
+        return sum(word not in SMALL for word in dict.fromkeys(self.words))
+
+
+def understand(text: str) -> Request:
+    """What a text asks for; of several sentences the first that asks. Services, metrics and times
+    in it are read by who answers."""
+    said = tuple(_corrected(words(text)))
+    named = findings_in(text)
+    if named:
+        return Request(RequestKind.EXPLAIN, said, named)
+    for sentence in _SENTENCE.split(text.strip())[:5]:
+        asks = sentence.rstrip(" !").endswith("?")
+        kind = _kind_of(" ".join(_corrected(words(sentence))), asks=asks)
+        if kind is not RequestKind.UNKNOWN:
+            return Request(kind, said)
+    return Request(RequestKind.UNKNOWN, said)
+
+
+@cache
+def examples() -> dict[RequestKind, str]:
+    """How each kind of question is said back."""
+    return {RequestKind(r.name): r.example for r in _rows() if r.example}
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    pattern: re.Pattern[str]
+    source: str
+    statement: bool
+    example: str
+
+
+def _kind_of(said: str, *, asks: bool) -> RequestKind:
+    for row in _rows():
+        if row.statement and asks:
+            continue
+        if row.pattern.search(said):
+            return RequestKind(row.name)
+    return RequestKind.UNKNOWN
+
+
+@cache
+def _rows() -> tuple[_Row, ...]:
+    rows = []
+    for kind in tomllib.loads(TABLE.read_text(encoding="utf-8"))["kind"]:
+        source = "|".join(kind["patterns"])
+        statement, example = kind.get("statement", False), kind.get("example", "")
+        rows.append(_Row(kind["name"], re.compile(source), source, statement, example))
+    return tuple(rows)
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Every word that stands in the table, and the forms of each."""
+    found: set[str] = set()
+    for row in _rows():
+        plain = re.sub(r"\\.", " ", row.source).replace("?:", " ")
+        # Of `graphs?` the word is `graph`; its forms follow.
+        plain = re.sub(r"[a-z]\?", "", plain)
+        for word in _LITERAL.findall(plain):
+            found.update(word + ending for ending in _ENDINGS)
+    return frozenset(found)
+
+
+@cache
+def _guessable() -> frozenset[str]:
+    return frozenset(word for word in _vocabulary() if len(word) >= GUESSED)
+
+
+def _corrected(said: Iterable[str]) -> Iterator[str]:
+    for word in said:
+        if word in _vocabulary() or word in SMALL or len(word) < GUESSED or not word.isalpha():
+            yield word
+        else:
+            yield _guessed(word)
+
+
+@lru_cache(maxsize=4096)
+def _guessed(word: str) -> str:
+    """A word of the table that begins with the same letter, as nobody mistypes that."""
+    return nearest(word, [w for w in _guessable() if w[0] == word[0]]) or word
+
+
+def _pieces(name: str) -> frozenset[str]:
+    """`pretrain-ranker/rank 2` is pretrain, ranker, rank and 2, and each word of it whole."""
+    said = words(name)
+    return frozenset(said) | {piece for word in said for piece in re.split(r"[-_./:]", word)}
+
+
+def _time(word: str) -> bool:
+    return bool(re.fullmatch(r"\d.*|.*(?:day|night|week|month|morning)s?", word))
