@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from analysis.kinds.watched_signals import AlertQuery
@@ -52,3 +53,12 @@ class KnowsCalls(Protocol):
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
         """Whom the alert's service calls, by name; none where the server does not know. Raises
         ConnectorError."""
+
+
+@runtime_checkable
+class KnowsOnCall(Protocol):
+    """A connector whose vendor knows who is on call."""
+
+    async def on_call(self, service: str) -> Mapping[str, str]:
+        """Who is on call for a service now: names by "on call, level 1" and so on; none where the
+        vendor does not know the service. Raises FaultlineError."""

@@ -8,13 +8,19 @@ about what it covers, and says where its rows belong.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from connectors.abilities import KnowsAlerts, KnowsCalls, KnowsItsOwn, KnowsRules
+from connectors.abilities import (
+    KnowsAlerts,
+    KnowsCalls,
+    KnowsItsOwn,
+    KnowsOnCall,
+    KnowsRules,
+)
 from connectors.base import Check, Collected, Connector, Missing, Request
 from connectors.instance_settings import InstanceSettings
 from connectors.limits import Limits
@@ -95,6 +101,13 @@ class ConnectorInstance:
             return ()
         with asking_instance(self._settings.name):
             return await self._connector.callees_of(alert, scope)
+
+    async def on_call(self, service: str) -> Mapping[str, str]:
+        """Who is on call for a service, as far as this instance knows. Raises FaultlineError."""
+        if not isinstance(self._connector, KnowsOnCall):
+            return {}
+        with asking_instance(self._settings.name):
+            return await self._connector.on_call(service)
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert. Raises ConnectorError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
 
 import polars as pl
 
@@ -15,19 +14,12 @@ from bot.conversation.about_time import change_text, no_changes
 from bot.conversation.answered_case import AnsweredCase
 from bot.conversation.asking_again import Look, Looked
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from connectors.abilities import KnowsOnCall
 from connectors.base import Connector
 
 MOST = 8
 LEVEL = "on call, level "
 """How the evidence of who is on call begins: `connectors.pagerduty.answers`."""
-
-
-@runtime_checkable
-class OnCallSource(Protocol):
-    """A connector that can say who is on call for a service."""
-
-    async def on_call(self, service: str) -> Mapping[str, str]:
-        """Names by level; nothing where it does not know the service. Raises FaultlineError."""
 
 
 def ownership(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> Look:
@@ -85,7 +77,7 @@ def deployed(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:
 async def _asked(connectors: Sequence[Connector], service: str) -> tuple[Mapping[str, str], str]:
     problem = ""
     for one in connectors:
-        if isinstance(one, OnCallSource):
+        if isinstance(one, KnowsOnCall):
             try:
                 people = await one.on_call(service)
             except FaultlineError as error:

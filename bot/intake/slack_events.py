@@ -145,18 +145,34 @@ class SlackEvents:
         if not message.channel or ourselves.wrote(message):
             return
         question = question_in(message)
-        if question is not None:
-            parent = await self.workspace.parent(message)
-            found = asked(envelope, question, parent, self.settings, now=datetime.now(UTC))
-            if found is not None:
-                await self._take(found)
-                return
+        if question is None and self._heard is not None:
+            within = self._limits.accept_within_s
+            question = await self._heard.begins(envelope, within_s=within)
+        if question is not None and await self._begun(envelope, question, ourselves):
+            return
         if message.bot_id:
             return
         if self._heard is not None:
             await self._heard.mention(envelope, within_s=self._limits.accept_within_s)
         elif not repeated:
             self._answer_later(message)
+
+    async def _begun(self, envelope: Envelope, question: str, ourselves: Ourselves) -> bool:
+        """Begin the investigation that is asked for; False when nothing says of what. Raises
+        NotAccepted."""
+        message, about = envelope.event, None
+        parent = await self.workspace.parent(message)
+        if message.is_reply and self._heard is not None:
+            about = await self._heard.alert_of(message, within_s=self._limits.accept_within_s)
+        # What we wrote ourselves is an answer, and no alert to investigate.
+        if parent is not None and ourselves.wrote(parent):
+            parent = None
+        now = datetime.now(UTC)
+        found = asked(envelope, question, parent, self.settings, now=now, about=about)
+        if found is None:
+            return False
+        await self._take(found)
+        return True
 
     async def _investigate_in_dm(self, envelope: Envelope) -> bool:
         """`investigate ...` in a direct message, as in a mention; whether it was that. Raises

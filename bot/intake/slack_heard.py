@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from analysis.vocabulary import Alert
 from bot.intake.questions.is_question import addresses_others
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.questions.slack_question import SlackQuestion, Surface
@@ -53,6 +54,20 @@ class Heard:
         """Somebody mentioned us and did not ask for an investigation. Raises NotAccepted."""
         if _is_persons(envelope.event) and _addressed(envelope.event.channel, envelope.event):
             await self._router.take(self._asked(envelope, "mention"), within_s=within_s)
+
+    async def begins(self, envelope: Envelope, *, within_s: float) -> str | None:
+        """The text of a mention that tells of trouble where nothing was answered yet, or None.
+        Raises NotAccepted."""
+        event = envelope.event
+        if not _is_persons(event) or not _addressed(event.channel, event):
+            return None
+        asked = self._asked(envelope, "mention")
+        return asked.text if await self._router.begins(asked, within_s=within_s) else None
+
+    async def alert_of(self, message: Message, *, within_s: float) -> Alert | None:
+        """The alert that our answer in this thread is about. Raises NotAccepted."""
+        channel = named_id(self._workspace, message.channel)
+        return await self._router.alert_of(channel, message.thread, within_s=within_s)
 
     def _asked(self, envelope: Envelope, surface: Surface) -> SlackQuestion:
         event = envelope.event

@@ -34,16 +34,25 @@ def question_in(message: Message) -> str | None:
 
 
 def asked(
-    envelope: Envelope, question: str, parent: Message | None, settings: Settings, *, now: datetime
+    envelope: Envelope,
+    question: str,
+    parent: Message | None,
+    settings: Settings,
+    *,
+    now: datetime,
+    about: Alert | None = None,
 ) -> Arrival | None:
     """The investigation that was asked for, or None when neither the question nor the thread says
-    of what.
+    of what. `about` is the alert that is answered in the thread, where we answered one.
 
     Each request is its own alert: someone who asks again shall get an answer, not silence.
     """
     message = envelope.event
-    about = alert_in(parent, settings, now=now) if parent else None
     context = _context(parent)
+    if about is None:
+        about = alert_in(parent, settings, now=now) if parent else None
+    else:
+        context = about.summary or ""
     subject = about.title if about else context
     title = one_line(question) or one_line(subject)
     if not title:

@@ -105,6 +105,17 @@ class Conversations:
         none of ours."""
         return next(iter(self.in_thread(channel, thread, 1)), None)
 
+    def has_trace(self, channel: str, thread: str) -> bool:
+        """Whether the trace doctor answered in this thread."""
+        query = select(QuestionRow.id).where(
+            QuestionRow.channel == channel,
+            QuestionRow.thread == thread,
+            QuestionRow.kind == "trace",
+            QuestionRow.status == "answered",
+        )
+        with self._read() as session:
+            return session.scalar(query.limit(1)) is not None
+
     def take(self, new: NewQuestion, *, now: datetime | None = None) -> bool:
         """Keep a question; whether it is new. The second of two events about one message changes
         nothing."""

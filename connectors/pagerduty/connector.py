@@ -155,6 +155,14 @@ class PagerDutyConnector:
             self.our_name(incident.get("service")),
         )
 
+    async def on_call(self, service: str) -> Mapping[str, str]:
+        """Who is on call for a service now: names by level, none where PagerDuty does not know
+        the service. Raises ConnectorError, BudgetExceeded."""
+        found = await Ask(self, Deadline.after(ENRICH_S)).on_call_now(service)
+        for missing in found.missing:
+            raise ConnectorError(VENDOR, missing.query, missing.reason)
+        return {key: people for item in found.items for key, people in item.details.items()}
+
     def is_of(self, alert: Alert) -> bool:
         """Whether this account sent the alert."""
         return alert.source == VENDOR and alert.labels.get(ACCOUNT_LABEL, "") == self._account

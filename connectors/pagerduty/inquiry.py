@@ -236,6 +236,15 @@ class Ask:
             ]
         )
 
+    async def on_call_now(self, service: str) -> PagerDutyEvidence:
+        """Who is on call for the escalation policy of one of our services. Raises
+        ConnectorError."""
+        service_id = await self._service_id(service)
+        if service_id is None:
+            return PagerDutyEvidence()
+        found = (await self.one(f"/services/{service_id}")).get("service")
+        return await self.on_call(found if isinstance(found, Mapping) else {})
+
     async def refusal(self, path: str) -> str | None:
         """Why the list at `path` cannot be read, or None. Raises when the key itself is not
         accepted."""

@@ -191,6 +191,7 @@ def serve_incident(server: LocalServer) -> None:
     }
     cart["escalation_policy"] = POLICY
     server.on("/services", lambda asked: page("services", [cart], asked))
+    server.on("/services/PCART01", Reply({"service": cart}))
     server.on("/services/PCART01/change_events", lambda asked: page("change_events", [], asked))
     server.on("/incidents", lambda asked: page("incidents", [incident()], asked))
     server.on("/change_events", lambda asked: page("change_events", CHANGES, asked))

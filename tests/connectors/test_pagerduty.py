@@ -86,6 +86,23 @@ def test_who_is_on_call_and_related_incidents_are_told_by_name_alone(
     assert "example.com" not in repr(details)
 
 
+def test_who_is_on_call_for_a_service_now_is_asked_by_its_escalation_policy(
+    server: LocalServer,
+) -> None:
+    serve_incident(server)
+    assert asyncio.run(connector(server).on_call("Cart")) == {
+        "on call, level 1": "Dana (Daily rotation)",
+        "on call, level 2": "PSAM001 (Daily rotation)",
+    }
+    asked = next(a for a in server.asked if a.path == "/oncalls")
+    assert asked.query["escalation_policy_ids[]"] == ["PT20YPA"]
+    assert {a.method for a in server.asked} == {"GET"}
+    assert asyncio.run(connector(server).on_call("unheard-of")) == {}
+    server.on("/oncalls", Reply({}, 500))
+    with pytest.raises(ConnectorError):
+        asyncio.run(connector(server).on_call("Cart"))
+
+
 @pytest.mark.parametrize(
     "broken", [{"oncalls": [None, 5, {"user": "x"}, {"escalation_level": []}]}, {"oncalls": []}]
 )

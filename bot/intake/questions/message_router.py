@@ -13,13 +13,16 @@ from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from analysis.vocabulary import Alert
 from bot.intake.accepting import NotAccepted
 from bot.intake.questions.commands import command_in, is_courtesy
+from bot.intake.questions.first_contact import tells_of_trouble
 from bot.intake.questions.is_question import is_question
 from bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, Taken
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.conversations import Conversations, NewQuestion
+from bot.store.store import Store
 from connectors.named_ids import bare_id
 
 T = TypeVar("T")
@@ -33,6 +36,7 @@ class MessageRouter:
     """Takes what people ask us. One per process; it holds its settings and the store alone."""
 
     def __init__(self, settings: Settings, conversations: Conversations) -> None:
+        self._settings = settings
         self._slack = settings.slack
         self._conversations = conversations
 
@@ -56,6 +60,28 @@ class MessageRouter:
         return await self._stored(
             self._conversations.withdraw, f"{channel}:{ts}", within_s=within_s
         )
+
+    async def begins(self, question: SlackQuestion, *, within_s: float = 2.0) -> bool:
+        """Whether a mention tells of trouble where nothing was answered yet. Raises
+        NotAccepted."""
+        if not tells_of_trouble(question.text, self._settings):
+            return False
+        return not await self._stored(self._is_ours, question, within_s=within_s)
+
+    async def alert_of(self, channel: str, thread: str, *, within_s: float = 2.0) -> Alert | None:
+        """The alert of the investigation that is answered in a thread. Raises NotAccepted."""
+        return await self._stored(self._alert_of, channel, thread, within_s=within_s)
+
+    def _is_ours(self, question: SlackQuestion) -> bool:
+        channel, thread = question.channel, question.thread
+        found = self._conversations.thread_of(channel, thread)
+        return found is not None or self._conversations.has_trace(channel, thread)
+
+    def _alert_of(self, channel: str, thread: str) -> Alert | None:
+        ids = self._conversations.in_thread(channel, thread)
+        # The first one is about the alert itself; later ones may have been asked for in words.
+        found = Store(self._conversations.engine).get(ids[-1]) if ids else None
+        return found.alert if found is not None else None
 
     def _take(self, question: SlackQuestion) -> Taken:
         ours = question.investigation_id or self._conversations.thread_of(
@@ -98,7 +124,8 @@ class MessageRouter:
             return command.kind, ""
         if self._slack.follow_ups == "off":
             return None, "follow-up questions are off"
-        return ("question" if ours or question.surface != "mention" else "help"), ""
+        answered = ours or self._conversations.has_trace(question.channel, question.thread)
+        return ("question" if answered or question.surface != "mention" else "help"), ""
 
     def _without_mention(
         self, question: SlackQuestion, ours: str | None
@@ -106,7 +133,7 @@ class MessageRouter:
         is_quiet = bare_id(question.channel) in self._slack.quiet_channels
         if self._slack.follow_ups != "questions" or is_quiet:
             return None, "only mentions are answered here"
-        if ours is None:
+        if ours is None and not self._conversations.has_trace(question.channel, question.thread):
             return None, "not in a thread of ours"
         if self._conversations.is_quiet(question.channel, question.thread):
             return None, "this thread asked for silence"

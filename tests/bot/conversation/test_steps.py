@@ -14,8 +14,10 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
-from analysis.case.folder import read_diagnosis
+from analysis.case.folder import read_diagnosis, read_report
 from analysis.vocabulary import Alert
+from bot.answer.outcome import Answer, Outcome
+from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.steps import ConversationSteps
 from bot.conversation.visibility import ConversationVisibility
@@ -28,6 +30,7 @@ from bot.store.case_store import CaseStore
 from bot.store.conversation_rows import QuestionRow
 from bot.store.conversations import Conversations
 from bot.store.follow_ups import FollowUps
+from bot.store.labels import Labels
 from bot.store.store import ReplyTo, Store
 from connectors.slack.settings import SlackSettings
 from connectors.traces.settings import TracesSettings
@@ -375,6 +378,8 @@ def test_a_trace_is_diagnosed_and_its_report_attached_once(talk: Talk) -> None:
     refused = talk.ask("trace s3://elsewhere/secrets", PUBLIC)
     talk.work(refused)
     assert "none of the configured traces.locations" in talk.said(refused)
+    (said,) = talk.replies(refused)
+    assert len(said.blocks) == 1, "nothing stands below the refusal"
 
 
 def test_a_trace_that_was_read_already_is_not_announced_again(talk: Talk) -> None:
@@ -430,3 +435,53 @@ def test_hostile_questions_come_back_as_nothing_but_text(talk: Talk, shop_folder
             assert "<!channel>" not in message.text
             assert '"type": "user"' not in shown
             assert '"url": "https://evil.example' not in shown
+
+
+def test_a_correction_is_kept_shown_under_the_answer_and_weighed(
+    talk: Talk, shop_folder: Path
+) -> None:
+    investigation, thread = talk.answered(PUBLIC, shop_folder)
+    found = talk.store.get(investigation)
+    assert found is not None
+    diagnosis = read_diagnosis(shop_folder)
+    answer = Answer(diagnosis, read_report(shop_folder), (), (), None)
+    target = SlackReplies(talk.context.settings, talk.store, owner="w1")
+    asyncio.run(target.answer(Outcome(found, answer)))
+    question = talk.ask("you are wrong, it was the payments deploy", PUBLIC, thread)
+    talk.work(question)
+    talk.work(question)
+    label = Labels(talk.store.engine).get(investigation)
+    assert label is not None
+    assert (label.right, label.cause, label.who) == (False, "the payments deploy", "U0ADA")
+    assert len(Labels(talk.store.engine).all()) == 1
+    assert "I blame orders-db (95 %)" in talk.said(question)
+    shown = [json.dumps(m.blocks) for m in talk.slack.posts if m.metadata is not None]
+    assert any("*Wrong*, said <@U0ADA>" in one and "the payments deploy" in one for one in shown)
+
+
+def test_a_series_comes_back_as_a_picture_and_a_draft_as_a_file(
+    talk: Talk, shop_folder: Path
+) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    calm = talk.ask("graph cart latency", PUBLIC, thread)
+    talk.work(calm)
+    assert '"type": "image"' in talk.said(calm)
+    assert [f.content[:4] for f in talk.slack.files.values()] == [b"\x89PNG"]
+    draft = talk.ask("write a postmortem", PUBLIC, thread)
+    talk.work(draft)
+    talk.work(draft)
+    files = [f for f in talk.slack.files.values() if f.name == "postmortem.md"]
+    assert [f.shared_in for f in files] == [[PUBLIC]]
+    assert b"# Postmortem draft: checkout p99 latency" in files[0].content
+
+
+def test_a_trace_answer_can_be_asked_about_in_its_thread(talk: Talk) -> None:
+    doctored = talk.ask(f"trace {recorded_cases() / 'slow-rank' / 'traces'}", PUBLIC)
+    talk.work(doctored)
+    thread = doctored.partition(":")[2]
+    asked = talk.ask("which rank is it?", PUBLIC, thread, surface="thread")
+    talk.work(asked)
+    assert "rank 2" in talk.said(asked)
+    off = talk.ask("order pizza", PUBLIC, thread)
+    talk.work(off)
+    assert "I can't answer that from the traces" in talk.said(off)

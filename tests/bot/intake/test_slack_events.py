@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -15,9 +16,12 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from analysis.vocabulary import Alert
 from bot.intake.accepting import IntakeLimits, NotAccepted, store_accept
+from bot.intake.questions.message_router import MessageRouter
 from bot.settings import Settings
-from bot.store.store import Accepted, Arrival, Store
+from bot.store.conversations import Conversations
+from bot.store.store import Accepted, Arrival, ReplyTo, Store
 from tests.bot.intake.conftest import (
     SLACK_SECRETS,
     WATCHED,
@@ -32,6 +36,7 @@ from tests.bot.intake.conftest import (
 from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
 
 Serve = Callable[..., Senders]
+AT = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -226,6 +231,56 @@ def test_in_an_alerts_thread_the_alert_is_the_context(bot: Senders, slack: Slack
     found = only(bot.store)
     assert found.alert.title == "HighErrorRate checkout (critical)"
     assert found.reply_to.slack_thread == "1763690000.000100"
+
+
+@pytest.fixture
+def heard(sqlite_store: Store, connected: Settings) -> Iterator[Senders]:
+    """With the conversation, as in a running bot."""
+    router = MessageRouter(connected, Conversations(sqlite_store.engine))
+    accept = store_accept(sqlite_store)
+    with serving(connected, accept, message_router=router) as base:
+        senders = Senders(base, sqlite_store)
+        yield senders
+        senders.client.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ("why is checkout throwing 504s?", True),
+        ("basket looks odd since lunch", True),
+        ("everything is timing out", True),
+        ("who is on call for checkout?", False),
+        ("roll back checkout", False),
+        ("what changed?", False),
+        ("good morning", False),
+    ],
+)
+def test_a_mention_that_tells_of_trouble_begins_an_investigation(
+    heard: Senders, text: str, begins: bool
+) -> None:
+    assert heard.slack(slack_event(mention(text))).status_code == 200
+    assert heard.store.count() == int(begins)
+    if begins:
+        assert only(heard.store).question == text
+
+
+def test_in_an_answers_thread_a_mention_is_about_the_alert_never_about_our_text(
+    heard: Senders, slack: Slack
+) -> None:
+    thread = "1763690000.000100"
+    slack.threads[thread] = bot_message(user="U0BOT", bot_id="B0US", ts=thread)
+    alert = Alert(source="pagerduty", title="Basket is slow", started_at=AT, service="checkout")
+    heard.store.accept(alert, reply_to=ReplyTo("C9", thread))
+    asked = mention("investigate", ts="1763690500.000100", thread_ts=thread)
+    heard.slack(slack_event(asked))
+    newest = heard.store.latest(1)[0]
+    assert heard.store.count() == 2
+    assert (newest.alert.title, newest.alert.service) == ("Basket is slow", "checkout")
+    assert newest.alert.started_at == AT
+    question = mention("why is checkout down?", ts="1763690600.000100", thread_ts=thread)
+    heard.slack(slack_event(question, event_id="Ev7"))
+    assert heard.store.count() == 2, "there it is a question"
 
 
 def test_a_thread_that_cannot_be_read_in_time_does_not_hold_the_question_up(

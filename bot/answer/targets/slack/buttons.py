@@ -5,6 +5,7 @@ A button that cannot do anything is not shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
@@ -35,6 +36,7 @@ MORE = f"{PREFIX}more"
 MAX_BUTTONS = 5
 """More of them in a row wrap on a phone; what is left goes behind the three dots."""
 MAX_CAUSE, MAX_WHO, MAX_REASON = 240, 80, 120
+SLACK_USER = re.compile(r"[UW][A-Z0-9]{2,20}")
 
 
 @cache
@@ -84,6 +86,9 @@ def until_words(until: datetime) -> str:
 
 def _judged(label: AnswerLabel) -> str:
     who = escape_mrkdwn(one_line(label.who, MAX_WHO)) or "somebody"
+    if SLACK_USER.fullmatch(label.who):
+        # Who wrote in the thread is known by id alone; Slack shows the name.
+        who = f"<@{label.who}>"
     verdict = "*Right*" if label.right else "*Wrong*"
     cause = escape_mrkdwn(one_line(label.cause, MAX_CAUSE))
     told = f": the cause was {cause}" if cause and not label.right else ""

@@ -1,0 +1,41 @@
+"""A mention outside of our threads: does it tell of trouble, so that an investigation begins?"""
+
+from __future__ import annotations
+
+import re
+
+from bot.intake.questions.commands import command_in
+from bot.intake.questions.request_kind import RequestKind, understand
+from bot.intake.questions.words import words
+from bot.intake.service_names import mentioned
+from bot.settings import Settings
+
+_SYMPTOM = re.compile(
+    r"\b(?:slow\w*|latency|laggy|errors?|erroring|fail(?:s|ed|ing|ures?)?|[45](?:xx|\d\d)s?|down"
+    r"|tim(?:ing|es?|ed) ?-?outs?|broken?|crash\w*|oom\w*|stuck|hang(?:s|ing)?|hung|unavailable"
+    r"|unreachable|unresponsive|throwing|throws|degraded|outages?|spik\w*|not working|restarting"
+    r"|nan|diverg\w*|leak(?:s|ing)?)\b"
+)
+ABOUT_TROUBLE = frozenset(
+    {
+        RequestKind.UNKNOWN,
+        RequestKind.CAUSE,
+        RequestKind.WHY,
+        RequestKind.STILL,
+        RequestKind.SINCE,
+        RequestKind.IMPACT,
+        RequestKind.SLOW,
+        RequestKind.LOGS,
+    }
+)
+"""What else is asked for, such as who is on call, needs no investigation."""
+
+
+def tells_of_trouble(text: str, settings: Settings) -> bool:
+    """Whether a text names a symptom, or a service of the catalogue, and asks for nothing else."""
+    if command_in(text) is not None or understand(text).kind not in ABOUT_TROUBLE:
+        return False
+    said = words(text)
+    if _SYMPTOM.search(" ".join(said)):
+        return True
+    return len(said) > 1 and mentioned(settings, text) in settings.services
