@@ -15,9 +15,10 @@ from bot.conversation.measured import (
     named_series,
     offered,
     series_of,
+    telling_series,
 )
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.subjects import METRIC_WORDS, quantile_in
+from bot.intake.questions.subjects import METRIC_WORDS, metric_classes, quantile_in
 
 MOST = 4
 
@@ -25,6 +26,8 @@ MOST = 4
 def metric(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> AnswerText:
     """Before and after, of each series that is named."""
     found = named_series(answered, said, services)
+    if not found and not metric_classes(said) and "per" not in said:
+        found = series_of(answered, services) if services else telling_series(answered)
     if not found:
         return _no_such_metric(answered, said, services)
     told = [levels_of(answered, one) for one in found[:MOST]]

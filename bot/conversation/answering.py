@@ -36,6 +36,7 @@ from bot.intake.questions.follow_up_scope import (
     asked_span,
     asks_to_include,
     days_ago,
+    window_of,
 )
 from bot.intake.questions.request_kind import Request, RequestKind, examples, understand
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
@@ -237,18 +238,21 @@ class _Asked:
         """A metric is named, and not as what is to blame ("is it the CPU?")."""
         if asks_about(self.question) and not self.services:
             return False
-        if named_series(self.answered, self.request.words, ()):
+        said = self.request.words
+        if named_series(self.answered, said, ()):
             return True
-        return any(word in METRIC_WORDS for word in self.request.words)
+        return "per" in said or any(word in METRIC_WORDS for word in said)
 
     def _is_about(self, subject: Subject) -> bool:
         kind = self.request.kind
         if kind not in OF_A_SUBJECT or _is_the_cause(self.answered, subject, kind):
             return False
-        if kind in (RequestKind.UNKNOWN, RequestKind.WHY, RequestKind.CHECKED):
+        if kind is RequestKind.WHY:
+            return subject.known or "why not" in " ".join(self.request.words)
+        if kind in (RequestKind.UNKNOWN, RequestKind.CHECKED):
             return subject.known or asks_about(self.question)
         if kind is RequestKind.CAUSE:
-            return bool(subject.names)
+            return bool(subject.names) and self.answered.case.alert.service not in subject.names
         return bool(subject.names) and self.request.words[0] in WHETHER
 
     def _follow_up(self) -> FollowUpWanted | None:
@@ -256,6 +260,8 @@ class _Asked:
         somebody knows."""
         subject, include = self.subject, asks_to_include(self.question)
         span = asked_span(self.question) if self.request.kind in BEYOND else None
+        if span is not None and self._is_held(span):
+            span = None
         known = subject.names if subject else ()
         if not known and include and self.for_us and subject is not None and subject.is_service:
             known = (subject.said,)
@@ -265,6 +271,13 @@ class _Asked:
         if span is None and not unseen:
             return None
         return FollowUpWanted(span, tuple(plain(n, 200) for n in (unseen or known))[:MAX_SERVICES])
+
+    def _is_held(self, span: AskedSpan) -> bool:
+        """Logs "from 14:20" are those of the case, where that lies in its time."""
+        scope = self.answered.case.scope
+        if span.since is None or self.request.kind is RequestKind.UNKNOWN:
+            return False
+        return window_of(span, scope.incident, scope.incident.end).start >= scope.events_from
 
     def _knows(self, name: str) -> bool:
         return about_subject.knows(self.answered, Subject(name, (name,)))

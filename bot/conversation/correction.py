@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from analysis.changes.nearby import NEAR, RULED_OUT
+from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Cause, Finding
 from analysis.wording.names import subject_name
 from analysis.wording.phrases import plain
@@ -22,13 +23,20 @@ MOST = 4
 _WRONG = re.compile(
     r"\b(?:wrong|incorrect|false|not (?:it|right|true|correct)|isn'?t it|nope|no)\b", re.IGNORECASE
 )
-_RIGHT = re.compile(r"\b(?:right|correct|exactly|confirmed|spot on|nailed it)\b", re.IGNORECASE)
+_RIGHT = re.compile(
+    r"\b(?:right|correct|exactly|confirmed|spot on|nailed it|agree)\b", re.IGNORECASE
+)
 _CAUSE = re.compile(
-    r"\b(?:it was|it turned out to be|cause (?:was|is)|it is|it's)\s+"
+    r"\b(?P<said>it was|it turned out to be|cause (?:was|is)|it is|it'?s)\s+"
     r"(?!all\b|clearly|totally|wrong|right|correct|not\b)(?P<cause>[^\n]{2,400})",
     re.IGNORECASE,
 )
+_BROKE = re.compile(r"(?P<cause>[\w./-]+) (?:broke|caused|did) (?:it|this|that)\b", re.IGNORECASE)
 _THEN = re.compile(r"(?:wrong|incorrect|not it|not right)\W+(?P<cause>[^\n]{3,400})", re.IGNORECASE)
+_FILLER = re.compile(
+    r"^(?:(?:definitely|probably|clearly|actually|just|really|because of|due to)\s+)+",
+    re.IGNORECASE,
+)
 _CHANGE = re.compile(r"\b(?:deploy\w*|release|rollout|change|config\w*|flag|commit|merge)\b", re.I)
 
 
@@ -38,19 +46,30 @@ class Correction:
 
     right: bool
     cause: str
+    explicit: bool = True
+    """Whether it says that the answer is right or wrong, or what the cause is. "It was urgent"
+    does not."""
 
 
 def correction_in(text: str) -> Correction:
     """What a text that judges the answer says."""
-    found = _CAUSE.search(text) or _THEN.search(text)
-    cause = plain(found["cause"], MAX_CAUSE).rstrip(" .!") if found else ""
-    wrong = _WRONG.search(text) is not None
-    return Correction(right=not wrong and not cause, cause=cause)
+    found = _CAUSE.search(text) or _BROKE.search(text) or _THEN.search(text)
+    cause = plain(_FILLER.sub("", found["cause"]), MAX_CAUSE).rstrip(" .!") if found else ""
+    wrong, right = _WRONG.search(text) is not None, _RIGHT.search(text) is not None
+    named = found is not None and "cause" in found.groupdict().get("said", "")
+    explicit = wrong or right or named
+    return Correction(right=right and not wrong and not cause, cause=cause, explicit=explicit)
 
 
-def weighed(answered: AnsweredCase, given: Correction) -> tuple[Correction, AnswerText]:
-    """The judgement as it is recorded, and what was measured for and against its cause."""
+def weighed(answered: AnsweredCase, given: Correction) -> tuple[Correction | None, AnswerText]:
+    """The judgement as it is recorded, and what was measured for and against its cause. None where
+    a text may judge nothing: then it is asked."""
     first = answered.first
+    if not given.explicit and not _names_a_cause(answered, given.cause):
+        said = f"To record it as the cause, write: the cause was {given.cause or 'a full disk'}"
+        return None, AnswerText(
+            lead="I recorded nothing: I'm not sure that you mean the cause.", more=(said,)
+        )
     if given.right or not given.cause:
         said = "right" if given.right else "wrong"
         more = () if given.right else ("To tell me the cause, write: it was the payments deploy",)
@@ -92,7 +111,11 @@ def _evidence(
 def _about(answered: AnsweredCase, subject: Subject | None, given: Correction) -> list[Finding]:
     if subject is None:
         return []
-    about = [f for f in answered.findings.values() if about_subject.concerns(f, subject)]
+    about = []
+    for finding in answered.findings.values():
+        is_change = change_named(finding) in subject.names
+        if is_change or about_subject.concerns(finding, subject):
+            about.append(finding)
     if _CHANGE.search(given.cause):
         changes = [f for f in about if f.kind in (NEAR, RULED_OUT)]
         about = changes or about
@@ -109,6 +132,12 @@ def _agrees(answered: AnsweredCase, first: Cause, subject: Subject, given: Corre
     if thing is not None and other and not about_subject.is_cause(first, thing, answered):
         return False
     return about_subject.is_cause(first, subject, answered)
+
+
+def _names_a_cause(answered: AnsweredCase, cause: str) -> bool:
+    """Whether it names something that can be one: a service, a change, a kind of thing."""
+    subject = subject_of(cause, _names(answered))
+    return bool(_CHANGE.search(cause)) or (subject is not None and subject.known)
 
 
 def _subject(answered: AnsweredCase, cause: str) -> Subject | None:

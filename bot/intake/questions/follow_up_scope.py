@@ -15,6 +15,8 @@ SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=7)
 limits."""
 WIDER = 3.0
 """How many times longer "a wider window" is."""
+COMPARED = listed("yesterday week month day compare compared comparison normal usual")
+HOURS = listed("hour hours minutes earlier")
 WEEKDAYS = listed("monday tuesday wednesday thursday friday saturday sunday")
 _LENGTH = re.compile(
     r"\b(?:last|past|previous) (?P<length>(?:half an |a couple of |couple of |a few |few |an? |"
@@ -68,9 +70,9 @@ def asks_to_include(text: str) -> bool:
 
 def days_ago(text: str, time: datetime) -> int:
     """How many days before `time` a comparison means: "yesterday", "last tuesday", "a week ago". A
-    day where it does not say, none where it means the same day."""
+    day where it does not say, none where it means the same day. "Compare" alone means yesterday."""
     said = words(text)
-    if {"hour", "hours", "minutes", "earlier"} & set(said):
+    if HOURS & set(said) or (not COMPARED & set(said) and not WEEKDAYS & set(said)):
         return 0
     if "week" in said or f"{time:%A}".casefold() in said:
         return 7

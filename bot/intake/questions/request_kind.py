@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from bot.intake.questions.commands import findings_in
+from bot.intake.questions.subjects import METRIC_WORDS
 from bot.intake.questions.words import listed, nearest, words
 
 TABLE = Path(__file__).with_name("request_kinds.toml")
@@ -74,6 +75,10 @@ SMALL = listed(
     yet see look need want right bed back help thanks thank bot faultline between end ended usage
     use used level value levels values high low higher lower bad go up down rise rose drop dropped
     spike spiked increase normal usual usually typical before after during vs versus per does
+    anyone anybody anything somebody someone everyone everything people nobody touch touched take
+    took put call called like because cause without within under way lot kind sort part place side
+    point sure guess believe find found happen try trying still same different long short big small
+    great good nice first next later soon never ever always often often well current currently
     paged page firing fired fire fine broken involved feature something anything this run doing
     """
 )
@@ -168,10 +173,8 @@ def _guessable() -> frozenset[str]:
 
 def _corrected(said: Iterable[str]) -> Iterator[str]:
     for word in said:
-        if word in _vocabulary() or word in SMALL or len(word) < GUESSED or not word.isalpha():
-            yield word
-        else:
-            yield _guessed(word)
+        known = word in SMALL or word in METRIC_WORDS or word in _vocabulary()
+        yield word if known or len(word) < GUESSED or not word.isalpha() else _guessed(word)
 
 
 @lru_cache(maxsize=4096)

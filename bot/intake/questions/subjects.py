@@ -71,6 +71,8 @@ _WORD_TO_THING = {word: name for name, thing in THINGS.items() for word in thing
 METRIC_WORDS: Mapping[str, SignalClass] = {
     **{word: one for thing in THINGS.values() for word in thing.words for one in thing.classes},
     "latency": SignalClass.LATENCY,
+    "slower": SignalClass.LATENCY,
+    "faster": SignalClass.LATENCY,
     "latencies": SignalClass.LATENCY,
     "failures": SignalClass.ERRORS,
     "availability": SignalClass.AVAILABILITY,
