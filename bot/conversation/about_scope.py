@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from analysis.changes.nearby import RULED_OUT
+from analysis.vocabulary import Evidence
 from analysis.wording.phrases import counted, number, plain
 from bot.answer.foreign_text import one_line, safe_url
 from bot.answer.lines import SHOWN_BY, at
@@ -55,14 +56,8 @@ def missing(answered: AnsweredCase) -> AnswerText:
 
 def checked(answered: AnsweredCase) -> AnswerText:
     """What was asked of whom, and which services look fine."""
-    lines = []
-    for item in sorted(answered.case.evidence, key=lambda one: -(one.rows or 0))[:MOST]:
-        rows = f" ({counted(item.rows, 'row')})" if item.rows else ""
-        address = safe_url(item.link)
-        links = ((SHOWN_BY.get(item.kind, "evidence"), address),) if address else ()
-        text = f"{one_line(item.query, 160)}{rows}"
-        label = one_line(f"{item.source} {item.kind}", 60)
-        lines.append(AnswerLine(text=text, bold=label, links=links))
+    most_rows_first = sorted(answered.case.evidence, key=lambda one: -(one.rows or 0))
+    lines = [_collected(item) for item in most_rows_first[:MOST]]
     window = answered.case.scope.incident
     fine = fine_services(answered)
     if fine:
@@ -71,6 +66,19 @@ def checked(answered: AnsweredCase) -> AnswerText:
     findings = counted(len(answered.findings), "finding")
     lead = f"I looked at {window.start:%H:%M} to {window.end:%H:%M} UTC and made {findings}:"
     return AnswerText(lead=lead, lines=tuple(lines))
+
+
+def _collected(item: Evidence) -> AnswerLine:
+    """What was asked, how much came, and where it can be opened."""
+    text = one_line(item.query, 160)
+    if item.rows:
+        text += f" ({counted(item.rows, 'row')})"
+    label = one_line(f"{item.source} {item.kind}", 60)
+    address = safe_url(item.link)
+    if not address:
+        return AnswerLine(text=text, bold=label)
+    called = SHOWN_BY.get(item.kind, "evidence")
+    return AnswerLine(text=text, bold=label, links=((called, address),))
 
 
 def calls(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:

@@ -16,8 +16,8 @@ from bot.answer.foreign_text import one_line, safe_url, sentence
 from bot.answer.lines import SHOWN_BY
 from bot.answer.view import AnswerView, answer_view
 from bot.intake.questions.slack_question import AnswerLine
+from bot.policy.teams import Teams
 from bot.settings import Settings
-from bot.settings.teams import owners
 from bot.store.store import StoredInvestigation
 
 LINE = 400
@@ -38,7 +38,7 @@ class AnsweredCase:
     now: datetime
     newer_runs: bool = False
     teams: Mapping[str, str] = field(default_factory=dict)
-    """Team by service, as the settings have them."""
+    """Team by service in small letters, as the settings have them."""
 
     @cached_property
     def view(self) -> AnswerView:
@@ -135,7 +135,7 @@ def load_case(
         page_url=page_url(settings, investigation.id),
         now=now,
         newer_runs=newer_runs,
-        teams={service: team for service, _, team in owners(settings.teams, "services")},
+        teams=Teams.of(settings).services,
     )
 
 

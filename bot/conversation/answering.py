@@ -38,7 +38,7 @@ from bot.intake.questions.follow_up_scope import (
     days_ago,
     window_of,
 )
-from bot.intake.questions.request_kind import Request, RequestKind, examples, understand
+from bot.intake.questions.request_kind import AskedRequest, RequestKind, examples, understand
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.intake.questions.subjects import METRIC_WORDS, Subject, asks_about, subject_of
 from bot.intake.questions.words import listed
@@ -153,7 +153,7 @@ class _Asked:
         self, answered: AnsweredCase, question: str, catalogue: tuple[str, ...], *, for_us: bool
     ) -> None:
         self.answered, self.question, self.for_us = answered, question, for_us
-        self.request: Request = understand(question)
+        self.request: AskedRequest = understand(question)
         changes = tuple(answered.case.changes["id"].drop_nulls().to_list())
         known = (*answered.services, *changes)
         self.names = (*known, *(s for s in catalogue if s not in known))

@@ -1,7 +1,7 @@
 """Fresh state and comparisons: the series of an answer, read again from their sources.
 
-Reading only, by the same connectors as an investigation and within the same limits. The answer says
-when it asked, and what could not be asked.
+Nothing is written: the connectors of an investigation are asked, within the same limits. The answer
+says when it asked, and what could not be asked.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MOST = 4
 
 
 @dataclass(frozen=True)
-class Reading:
+class FreshReading:
     """What the sources gave for a window; `refused` says why some gave nothing."""
 
     metrics: pl.DataFrame
@@ -100,7 +100,7 @@ def compare(
 
 async def read_again(
     connectors: Sequence[Connector], answered: AnsweredCase, window: Window
-) -> Reading:
+) -> FreshReading:
     """Ask every source of metrics for a window. What fails is said, never raised."""
     able = [one for one in connectors if METRICS.name in one.kinds]
     scope = answered.case.scope.model_copy(
@@ -123,7 +123,7 @@ async def read_again(
             reasons = [m.reason for m in collected.missing if m.kind == METRICS.name]
             refused.append(f"{connector.name}: {(reasons or ['it gave no points'])[0]}")
     rows = pl.concat(tables, how="diagonal_relaxed") if tables else answered.case.metrics.clear()
-    return Reading(rows, tuple(sources), tuple(refused))
+    return FreshReading(rows, tuple(sources), tuple(refused))
 
 
 def _points(collected: Collected) -> pl.DataFrame:
@@ -149,7 +149,7 @@ def _wanted(
     return (found or telling_series(answered))[:MOST]
 
 
-def _last_values(reading: Reading, wanted: Sequence[CaseSeries]) -> dict[CaseSeries, float]:
+def _last_values(reading: FreshReading, wanted: Sequence[CaseSeries]) -> dict[CaseSeries, float]:
     found = {}
     for one in wanted:
         points = points_of(reading.metrics, one)
@@ -162,7 +162,7 @@ def _last_values(reading: Reading, wanted: Sequence[CaseSeries]) -> dict[CaseSer
 
 
 def _state_now(
-    answered: AnsweredCase, reading: Reading, values: dict[CaseSeries, float]
+    answered: AnsweredCase, reading: FreshReading, values: dict[CaseSeries, float]
 ) -> AnswerText:
     told = {one: levels_of(answered, one) for one in values}
     moved = [one for one in values if told[one].finding is not None]
@@ -202,7 +202,7 @@ def _is_out(told: SeriesLevels, value: float) -> bool:
     return bool(move) and (value - told.before) / move > HALF_WAY
 
 
-def _could_not_ask(answered: AnsweredCase, reading: Reading) -> AnswerText:
+def _could_not_ask(answered: AnsweredCase, reading: FreshReading) -> AnswerText:
     why = "; ".join(reading.refused[:2]) or "no source of metrics is connected"
     before = about_time.still(answered)
     return before.model_copy(
@@ -215,17 +215,19 @@ def _resolved(answered: AnsweredCase) -> tuple[str, ...]:
     return (f"The alert itself was resolved at {at(resolved)}",) if resolved else ()
 
 
-def _held(answered: AnsweredCase, then: Window, wanted: Sequence[CaseSeries]) -> Reading | None:
+def _held(
+    answered: AnsweredCase, then: Window, wanted: Sequence[CaseSeries]
+) -> FreshReading | None:
     """What the case itself holds of that time: the same hours of earlier days are often there."""
     own = answered.case.metrics.filter(pl.col("time").is_between(then.start, then.end))
     if any(points_of(own, one).height for one in wanted):
-        return Reading(own, (), ())
+        return FreshReading(own, (), ())
     return None
 
 
 def _beside(
     answered: AnsweredCase,
-    reading: Reading,
+    reading: FreshReading,
     then: Window,
     days: int,
     wanted: Sequence[CaseSeries],

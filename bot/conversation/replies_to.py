@@ -34,6 +34,7 @@ from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
 from bot.conversation.visibility import ConversationVisibility
 from bot.intake.questions.commands import command_in
+from bot.intake.questions.first_contact import tells_of_trouble
 from bot.intake.questions.follow_up_scope import window_of
 from bot.intake.questions.slack_question import AnswerText
 from bot.investigation.worker_context import WorkerContext
@@ -137,6 +138,9 @@ class Replies:
         text = command.argument if command else ""
         if not text:
             return AnswerText(lead="Say what: investigate checkout errors since 10:05")
+        return await self._start(question, text)
+
+    async def _start(self, question: Question, text: str) -> AnswerText:
         started = await in_store(
             asked_investigation, question, text, self._context.settings, self._context.store
         )
@@ -183,7 +187,13 @@ class Replies:
         for earlier in await in_store(self._conversations.earlier, question):
             if earlier.kind == "trace" and earlier.answer is not None:
                 return about_trace(AnswerText.model_validate(earlier.answer), question.text)
-        return await self._which(question) if mentioned else None
+        if not mentioned:
+            return None
+        if question.surface != "mention" and tells_of_trouble(
+            question.text, self._context.settings
+        ):
+            return await self._start(question, question.text)
+        return await self._which(question)
 
     async def _record(self, question: Question, answered: AnsweredCase, given: Correction) -> None:
         """Keep what somebody said of the answer, and show it under the answer's message. Said

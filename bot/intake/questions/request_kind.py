@@ -86,7 +86,7 @@ SMALL = listed(
 
 
 @dataclass(frozen=True)
-class Request:
+class AskedRequest:
     """A message that was understood. `words` are normalised, misspelt ones put right; `findings`
     are those it names."""
 
@@ -104,19 +104,19 @@ class Request:
         return sum(word not in SMALL for word in dict.fromkeys(self.words))
 
 
-def understand(text: str) -> Request:
+def understand(text: str) -> AskedRequest:
     """What a text asks for; of several sentences the first that asks. Services, metrics and times
     in it are read by who answers."""
     said = tuple(_corrected(words(text)))
     named = findings_in(text)
     if named:
-        return Request(RequestKind.EXPLAIN, said, named)
+        return AskedRequest(RequestKind.EXPLAIN, said, named)
     for sentence in _SENTENCE.split(text.strip())[:5]:
         asks = sentence.rstrip(" !").endswith("?")
         kind = _kind_of(" ".join(_corrected(words(sentence))), asks=asks)
         if kind is not RequestKind.UNKNOWN:
-            return Request(kind, said)
-    return Request(RequestKind.UNKNOWN, said)
+            return AskedRequest(kind, said)
+    return AskedRequest(RequestKind.UNKNOWN, said)
 
 
 @cache
@@ -146,10 +146,10 @@ def _kind_of(said: str, *, asks: bool) -> RequestKind:
 @cache
 def _rows() -> tuple[_Row, ...]:
     rows = []
-    for kind in tomllib.loads(TABLE.read_text(encoding="utf-8"))["kind"]:
+    for name, kind in tomllib.loads(TABLE.read_text(encoding="utf-8")).items():
         source = "|".join(kind["patterns"])
         statement, example = kind.get("statement", False), kind.get("example", "")
-        rows.append(_Row(kind["name"], re.compile(source), source, statement, example))
+        rows.append(_Row(name, re.compile(source), source, statement, example))
     return tuple(rows)
 
 
