@@ -112,7 +112,7 @@ async def read_again(
     tables, sources, refused = [], [], []
     for connector, collected in zip(able, found, strict=True):
         try:
-            table = _points(collected)
+            table = _points(collected, window)
         except EvidenceError as error:
             refused.append(f"{connector.name}: {error}")
             continue
@@ -121,14 +121,18 @@ async def read_again(
             sources.append(connector.name)
         else:
             reasons = [m.reason for m in collected.missing if m.kind == METRICS.name]
-            refused.append(f"{connector.name}: {(reasons or ['it gave no points'])[0]}")
+            refused.append(f"{connector.name}: {(reasons or ['no points for that time'])[0]}")
     rows = pl.concat(tables, how="diagonal_relaxed") if tables else answered.case.metrics.clear()
     return FreshReading(rows, tuple(sources), tuple(refused))
 
 
-def _points(collected: Collected) -> pl.DataFrame:
+def _points(collected: Collected, window: Window) -> pl.DataFrame:
+    """Those of the window alone: a source that knows no other time must not pass for fresh."""
     table = collected.tables.get(METRICS.name, pl.DataFrame())
-    return readable_rows(table, METRICS, METRICS.name).rows if table.height else table
+    if not table.height:
+        return table
+    rows = readable_rows(table, METRICS, METRICS.name).rows
+    return rows.filter(pl.col("time").is_between(window.start, window.end))
 
 
 async def _collected(connector: Connector, request: Request) -> Collected:

@@ -14,8 +14,9 @@ from analysis.vocabulary import Alert
 from bot.conversation.answered_case import AnsweredCase
 from bot.conversation.answering import answer_from_case
 from bot.settings import Settings
-from connectors.base import collect_one
+from connectors.base import Connector, collect_one
 from connectors.prometheus.connector import PrometheusConnector, build
+from connectors.recorded.connector import RecordedConnector
 from tests.bot.conversation.cases import answered
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -69,7 +70,7 @@ def case(connector: PrometheusConnector, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-def _asked(case: AnsweredCase, question: str, connector: PrometheusConnector) -> str:
+def _asked(case: AnsweredCase, question: str, connector: Connector) -> str:
     look = answer_from_case(case, question).look
     assert look is not None
     text = asyncio.run(look((connector,))).text
@@ -91,6 +92,11 @@ def test_yesterday_is_asked_for_the_same_time_of_day(
     assert "1 % yesterday, 40 % in the incident" in said
     asked = [a for a in server.asked if a.path == "/api/v1/query_range"][-1]
     assert float(asked.query["end"][0]) < (ONSET - timedelta(hours=20)).timestamp()
+
+
+def test_points_of_another_time_do_not_pass_for_fresh(case: Path) -> None:
+    said = _asked(answered(case, now=FIXED), "still broken?", RecordedConnector(case))
+    assert said.startswith("I couldn't ask again (recorded: no points for that time)")
 
 
 def test_a_source_that_does_not_answer_is_named(

@@ -13,6 +13,7 @@ from bot.intake.questions.follow_up_scope import (
     AskedSpan,
     asked_span,
     asks_to_include,
+    days_ago,
     window_of,
 )
 from bot.intake.questions.is_question import is_question
@@ -40,6 +41,8 @@ from bot.intake.questions.words import nearest, words
         ("trace of checkout?", None),
         ("be quiet please", Command("quiet")),
         ("mute this alert", None),
+        ("status update", None),
+        ("何が起きていますか", None),
         ("lisen", Command("listen")),
         ("help", Command("help")),
         ("help me understand why this happened", None),
@@ -92,6 +95,25 @@ def test_commands_are_recognised_with_typing_errors(text: str, command: Command 
         ("what happened?", RequestKind.CAUSE),
         ("tl;dr", RequestKind.CAUSE),
         ("is it the database?", RequestKind.UNKNOWN),
+        ("did ada already roll back", RequestKind.STILL),
+        ("how do i roll back", RequestKind.ACTION),
+        ("if i roll back will checkout recover", RequestKind.HYPOTHETICAL),
+        ("when will it be fixed", RequestKind.HYPOTHETICAL),
+        ("what should we monitor after", RequestKind.NEXT),
+        ("should i wake up the payments team", RequestKind.OWNERSHIP),
+        ("write an email to customers", RequestKind.STATUS_UPDATE),
+        ("what's the current version of checkout", RequestKind.DEPLOYED),
+        ("what time did ada deploy", RequestKind.CHANGES),
+        ("was there an incident last week", RequestKind.BEFORE),
+        ("same as last tuesday?", RequestKind.COMPARE),
+        ("false alarm?", RequestKind.CAUSE),
+        ("link to grafana", RequestKind.CHECKED),
+        ("who calls payments", RequestKind.CALLS),
+        ("not payments, it's cart", RequestKind.FEEDBACK),
+        ("was it the cart deploy?", RequestKind.CHANGES),
+        ("are you a bot", RequestKind.HELP),
+        ("status update", RequestKind.STATUS_UPDATE),
+        ("order pizza", RequestKind.UNKNOWN),
         ("lunch?", RequestKind.UNKNOWN),
         ("", RequestKind.UNKNOWN),
     ],
@@ -189,6 +211,21 @@ def test_the_window_ends_now_and_has_bounds() -> None:
     )
     long_ago = now + timedelta(days=60)
     assert window_of(AskedSpan(timedelta(hours=1)), incident, long_ago).end == end
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("compare with yesterday", 1),
+        ("compare", 1),
+        ("same as last tuesday?", 3),
+        ("is this normal for a friday?", 7),
+        ("a week ago", 7),
+        ("compare latency to an hour ago", 0),
+    ],
+)
+def test_a_comparison_says_how_many_days_earlier(text: str, days: int) -> None:
+    assert days_ago(text, datetime(2026, 11, 20, 14, 25, tzinfo=UTC)) == days
 
 
 def test_more_services_are_asked_for_by_too_and_also() -> None:
