@@ -3,7 +3,9 @@ do next."""
 
 from __future__ import annotations
 
-from analysis.vocabulary import Cause, Verdict
+from analysis.vocabulary import Cause, Section, Verdict
+from analysis.wording.names import subject_name
+from analysis.wording.phrases import counted
 from bot.answer.foreign_text import sentence
 from bot.answer.lines import percent
 from bot.conversation.answered_case import AnsweredCase
@@ -41,18 +43,18 @@ def why(answered: AnsweredCase) -> AnswerText:
             lead=f"{NO_CAUSE[answered.view.verdict]}.", lines=_about_nothing(answered)
         )
     view = answered.view
-    found = answered.some(first.findings)
-    more = [f"{len(found) - MOST} more findings stand on the page"] if len(found) > MOST else []
+    # What the answer says first, in its words; then what else the cause rests on.
+    claims = view.section(Section.WHY)
+    lines = [answered.said(claim.text, claim.findings) for claim in claims]
+    cited = {one for claim in claims for one in claim.findings}
+    lines += [answered.line(f) for f in answered.some(first.findings) if f.id not in cited]
+    more = []
+    if len(lines) > MOST:
+        more.append(f"{counted(len(lines) - MOST, 'more finding')} on the page")
     counter = len(view.really_against)
-    more.append(
-        f"{counter} finding{'s' if counter != 1 else ''} against it"
-        if counter
-        else "Nothing found against it"
-    )
-    lead = f"{_sure(answered, first)} {first.subject}, because of what was measured:"
-    return AnswerText(
-        lead=lead, lines=tuple(answered.line(f) for f in found[:MOST]), more=tuple(more)
-    )
+    more.append(f"{counted(counter, 'finding')} against it" if counter else "Nothing against it")
+    lead = f"{_sure(answered, first)}:"
+    return AnswerText(lead=lead, lines=tuple(lines[:MOST]), more=tuple(more))
 
 
 def against(answered: AnsweredCase) -> AnswerText:
@@ -127,8 +129,10 @@ def named_cause(answered: AnsweredCase) -> str:
 
 
 def _sure(answered: AnsweredCase, first: Cause) -> str:
-    suspected = answered.view.suspected_only
-    return "Not established; I suspect" if suspected else f"I blame ({percent(first.confidence)})"
+    name, sure = subject_name(first.subject), percent(first.confidence)
+    if answered.view.suspected_only:
+        return f"No cause is established; I suspect {name} ({sure})"
+    return f"I blame {name} ({sure})"
 
 
 def _ruled_out(answered: AnsweredCase) -> tuple[AnswerLine, ...]:

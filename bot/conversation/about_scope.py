@@ -8,6 +8,8 @@ import polars as pl
 
 from analysis.changes.nearby import RULED_OUT
 from analysis.vocabulary import Evidence
+from analysis.wording.amounts import amount, unit_of
+from analysis.wording.names import signal_name, subject_name
 from analysis.wording.phrases import counted, number, plain
 from bot.answer.foreign_text import one_line, safe_url
 from bot.answer.lines import SHOWN_BY, at
@@ -66,6 +68,24 @@ def checked(answered: AnsweredCase) -> AnswerText:
     findings = counted(len(answered.findings), "finding")
     lead = f"I looked at {window.start:%H:%M} to {window.end:%H:%M} UTC and made {findings}:"
     return AnswerText(lead=lead, lines=tuple(lines))
+
+
+def alert(answered: AnsweredCase) -> AnswerText:
+    """What the alert watches, and when it fired."""
+    fired = answered.case.alert
+    lines = []
+    if fired.service and fired.signal:
+        watched = f"{signal_name(fired.signal)} of {subject_name(fired.service)}"
+        if fired.threshold is not None:
+            watched += f", threshold {amount(fired.threshold, unit_of(fired.signal, None))}"
+        lines.append(AnswerLine(text=watched, bold="Watches"))
+    if fired.summary:
+        lines.append(AnswerLine(text=one_line(fired.summary, 300), bold="It says"))
+    links = [(one_line(x.title, 40), safe_url(x.url)) for x in fired.links[:2]]
+    where = f"from {one_line(fired.source, 40)}, fired at {at(fired.started_at)}"
+    safe = tuple((title, url) for title, url in links if url)
+    lines.append(AnswerLine(text=where, bold="Sent", links=safe))
+    return AnswerText(lead=f"The alert: {one_line(fired.title, 200)}", lines=tuple(lines))
 
 
 def _collected(item: Evidence) -> AnswerLine:

@@ -57,6 +57,7 @@ SECTIONS: Mapping[RequestKind, Callable[[AnsweredCase], AnswerText]] = {
     RequestKind.IMPACT: about_scope.impact,
     RequestKind.MISSING: about_scope.missing,
     RequestKind.CHECKED: about_scope.checked,
+    RequestKind.ALERT: about_scope.alert,
     RequestKind.POSTMORTEM: about_documents.postmortem,
 }
 """What a section of the answer, or all of it, says."""

@@ -20,6 +20,8 @@ from bot.intake.questions.subjects import metric_classes, quantile_in
 from bot.intake.questions.words import listed
 
 MOST_PAIRS = 2_000
+LEAST_NAME = 4
+"""A signal of a shorter name, such as `up`, is hardly meant by that word."""
 _UNIT_WORDS = listed("ms s sec seconds percent ratio total bytes count per http")
 
 
@@ -173,7 +175,7 @@ def _is_spelled_out(signal: str, said: Sequence[str]) -> bool:
     if signal.casefold() in said:
         return True
     pieces = {p for p in re.split(r"[^a-z0-9]+", signal.casefold()) if p} - _UNIT_WORDS
-    return len(pieces) > 1 and pieces <= set(said)
+    return sum(len(piece) for piece in pieces) >= LEAST_NAME and pieces <= set(said)
 
 
 def _is_of(series: CaseSeries, services: Sequence[str]) -> bool:

@@ -41,6 +41,7 @@ class RequestKind(StrEnum):
     STILL = "still"
     DEPLOYED = "deployed"
     CALLS = "calls"
+    ALERT = "alert"
     HELP = "help"
     CAUSE = "cause"
     WHY = "why"
