@@ -116,7 +116,7 @@ def calls(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:
 
 
 def _some(services: Sequence[str]) -> str:
-    shown = ", ".join(one_line(service, 60) for service in services[:MOST])
+    shown = ", ".join(subject_name(service) for service in services[:MOST])
     return shown or "nothing that I know of"
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 import polars as pl
 
 from analysis.case.windows import metric_windows
-from analysis.kinds.signals import SYMPTOMS, classify
+from analysis.kinds.signals import SYMPTOMS, SignalClass, classify
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import Unit, amount, levels, unit_of
 from analysis.wording.names import signal_name, subject_name
@@ -20,6 +20,8 @@ from bot.intake.questions.subjects import metric_classes, quantile_in
 from bot.intake.questions.words import listed
 
 MOST_PAIRS = 2_000
+ALIKE = 0.1
+"""Levels that differ by less look the same in a graph of the series."""
 LEAST_NAME = 4
 """A signal of a shorter name, such as `up`, is hardly meant by that word."""
 _UNIT_WORDS = listed("ms s sec seconds percent ratio total bytes count per http")
@@ -58,7 +60,9 @@ class SeriesLevels:
             return f"{name}: {self.said(known)}, and nothing to compare that with"
         before, after = levels(self.before, self.after, self.unit)
         if self.finding is None or self.onset is None:
-            return f"{name}: {before} before, {after} in the incident; no change stands out"
+            same = abs(self.after - self.before) <= ALIKE * abs(self.before)
+            stays = "; no change stands out" if same else ""
+            return f"{name}: {before} before, {after} in the incident{stays}"
         return f"{name}: {before} before, {after} since {self.onset:%H:%M:%S} UTC"
 
     def said(self, value: float | None) -> str:
@@ -82,6 +86,9 @@ def named_series(
     own = [one for one in every if _is_spelled_out(one.signal, said)]
     classes = metric_classes(said)
     found = own or [one for one in every if classify(one.signal) in classes]
+    if not found and SignalClass.ERRORS in classes:
+        # Some vendors tell the share of requests that succeed instead.
+        found = [one for one in every if classify(one.signal) is SignalClass.AVAILABILITY]
     quantile = quantile_in(said)
     exact = [one for one in found if quantile and quantile in signal_name(one.signal)]
     return in_order(answered, [one for one in exact or found if _is_of(one, services)])

@@ -159,7 +159,7 @@ def test_what_the_case_does_not_hold_is_looked_up_in_the_same_thread(
     before = story.store.count()
     asked = write(story, "what about the last 6 hours?", thread)
     said = answer_to(story, asked)
-    assert "so I look" in said.text
+    assert "Starting a follow-up" in said.text
     send(story, asked)
     story.wait_for(lambda: story.store.count() == before + 1, what="a further investigation")
     further = next(i for i in story.store.latest() if i.question == "what about the last 6 hours?")
