@@ -26,62 +26,79 @@ MOST = 4
 def metric(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> AnswerText:
     """Before and after, of each series that is named."""
     found = named_series(answered, said, services)
-    if not found and not metric_classes(said) and "per" not in said:
-        found = series_of(answered, services) if services else telling_series(answered)
+    if not found and not _names_a_metric(said):
+        found = _unnamed(answered, services)
     if not found:
         return _no_such_metric(answered, said, services)
-    told = [levels_of(answered, one) for one in found[:MOST]]
-    lines = [answered.said(capitalised(t.sentence), _cited(t.finding)) for t in told]
-    left = len(found) - MOST
-    more = (f"{counted(left, 'more such metric')} on the page",) if left > 0 else ()
-    see = f"To see it, ask: graph {found[0].name}"
+    lines = []
+    for one in found[:MOST]:
+        told = levels_of(answered, one)
+        lines.append(answered.said(capitalised(told.sentence), _cited(told.finding)))
     lead = f"{lines[0].text}."
     quantile = quantile_in(said)
     if quantile is not None and quantile not in found[0].name:
         lead = f"I have no {quantile}. {lead}"
-    return AnswerText(lead=lead, lines=tuple(lines[1:]), more=(*more, plain(see, 160)))
+    more = [plain(f"To see it, ask: graph {found[0].name}", 160)]
+    if len(found) > MOST:
+        more.insert(0, f"{counted(len(found) - MOST, 'more such metric')} on the page")
+    return AnswerText(lead=lead, lines=tuple(lines[1:]), more=tuple(more))
 
 
 def picture(
     answered: AnsweredCase, said: Sequence[str], services: Sequence[str], strange: Sequence[str]
 ) -> AnswerText:
-    """The named series as a picture; without a name, the one that decided."""
+    """The named series as a picture; without a name, that of the service, or the one that
+    decided. `strange` words name something that is not there."""
     found = named_series(answered, said, services)
-    if not found and services:
-        found = series_of(answered, services)
-    if not found and strange:
+    if not found and not _names_a_metric(said):
+        found = series_of(answered, services) if services else []
+        if not found and not strange:
+            found = _decisive(answered)
+    if not found:
         return _no_such_metric(answered, said, services)
-    if not found:
-        found = _decisive(answered)
-    if not found:
-        return AnswerText(lead="I can't draw that: no metrics were collected for this answer.")
     told = levels_of(answered, found[0])
-    others = found[1 : 1 + MOST]
-    more = (plain(f"Also measured: {offered(others)}", 300),) if others else ()
+    more = []
+    if len(found) > 1:
+        more.append(plain(f"Also measured: {offered(found[1 : 1 + MOST])}", 300))
     return AnswerText(
         lead=plain(f"{capitalised(told.sentence)}.", 400),
-        more=more,
+        more=tuple(more),
         picture=(found[0].service, found[0].signal),
     )
 
 
+def _names_a_metric(said: Sequence[str]) -> bool:
+    return "per" in said or bool(metric_classes(said))
+
+
+def _unnamed(answered: AnsweredCase, services: Sequence[str]) -> list[CaseSeries]:
+    """Those of the service that is named; else those that the answer rests on."""
+    if services:
+        return series_of(answered, services)
+    return telling_series(answered)
+
+
 def _decisive(answered: AnsweredCase) -> list[CaseSeries]:
     """The series of the finding that is drawn beside the answer; else the alert's."""
+    every = all_series(answered)
     chart = answered.view.chart
     if chart is not None and chart.signal is not None:
         drawn = CaseSeries(chart.subject, chart.signal)
-        if drawn in all_series(answered):
+        if drawn in every:
             return [drawn]
-    return in_order(answered, all_series(answered))[:1]
+    return in_order(answered, every)[:1]
 
 
 def _no_such_metric(
     answered: AnsweredCase, said: Sequence[str], services: Sequence[str]
 ) -> AnswerText:
-    words = [word for word in said if word in METRIC_WORDS] or ["such"]
-    have = series_of(answered, services) if services else in_order(answered, all_series(answered))
-    of = f" of {plain(services[0], 60)}" if services else ""
-    lead = f"I have no {words[0]} metric{of} in this investigation."
+    """What there is instead."""
+    wanted = next((word for word in said if word in METRIC_WORDS), "such")
+    lead = f"I have no {wanted} metric in this investigation."
+    have = in_order(answered, all_series(answered))
+    if services:
+        lead = f"I have no {wanted} metric of {plain(services[0], 60)} in this investigation."
+        have = series_of(answered, services)
     if not have:
         return AnswerText(lead=lead)
     return AnswerText(lead=lead, lines=(AnswerLine(text=offered(have), bold="I have"),))

@@ -201,7 +201,7 @@ class _Asked:
     def _from_the_case(self) -> Reply:
         answered, kind, said = self.answered, self.request.kind, self.request.words
         if kind is RequestKind.PICTURE:
-            strange = self.strange() or [w for w in said if w in METRIC_WORDS]
+            strange = self.strange()
             return self._told(about_metric.picture(answered, said, self.services, strange))
         if kind is RequestKind.STATUS_UPDATE:
             return self._told(about_documents.update(answered, said))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from analysis.changes.nearby import NEAR, RULED_OUT
 from analysis.kinds.finding_details import change_named
-from analysis.vocabulary import Cause, Finding
+from analysis.vocabulary import Finding
 from analysis.wording.names import subject_name
 from analysis.wording.phrases import plain
 from bot.answer.lines import percent
@@ -54,90 +54,123 @@ class Correction:
 def correction_in(text: str) -> Correction:
     """What a text that judges the answer says."""
     found = _CAUSE.search(text) or _BROKE.search(text) or _THEN.search(text)
-    cause = plain(_FILLER.sub("", found["cause"]), MAX_CAUSE).rstrip(" .!") if found else ""
-    wrong, right = _WRONG.search(text) is not None, _RIGHT.search(text) is not None
-    named = found is not None and "cause" in found.groupdict().get("said", "")
-    explicit = wrong or right or named
-    return Correction(right=right and not wrong and not cause, cause=cause, explicit=explicit)
+    cause, named = "", False
+    if found is not None:
+        cause = plain(_FILLER.sub("", found["cause"]), MAX_CAUSE).rstrip(" .!")
+        named = "cause" in found.groupdict().get("said", "")
+    wrong = _WRONG.search(text) is not None
+    right = _RIGHT.search(text) is not None
+    agrees = right and not wrong and not cause
+    return Correction(right=agrees, cause=cause, explicit=wrong or right or named)
 
 
 def weighed(answered: AnsweredCase, given: Correction) -> tuple[Correction | None, AnswerText]:
     """The judgement as it is recorded, and what was measured for and against its cause. None where
     a text may judge nothing: then it is asked."""
-    first = answered.first
     if not given.explicit and not _names_a_cause(answered, given.cause):
+        lead = "I recorded nothing: I'm not sure that you mean the cause."
         said = f"To record it as the cause, write: the cause was {given.cause or 'a full disk'}"
-        return None, AnswerText(
-            lead="I recorded nothing: I'm not sure that you mean the cause.", more=(said,)
-        )
-    if given.right or not given.cause:
-        said = "right" if given.right else "wrong"
-        more = () if given.right else ("To tell me the cause, write: it was the payments deploy",)
-        lead = f"Recorded: the answer is {said}. It's shown under the answer."
-        return given, AnswerText(lead=lead, more=more)
-    subject = _subject(answered, given.cause)
-    agrees = first is not None and subject is not None and _agrees(answered, first, subject, given)
-    recorded = Correction(right=agrees, cause=given.cause)
-    lead = f"Recorded as the cause: {given.cause}."
-    if agrees and first is not None:
-        lead += f" That is what I blame, too ({percent(first.confidence)})."
-    elif first is not None:
-        blamed = plain(subject_name(first.subject), 60)
-        lead += f" I blame {blamed} ({percent(first.confidence)})."
-    return recorded, AnswerText(lead=lead, lines=_evidence(answered, subject, given, agrees=agrees))
+        return None, AnswerText(lead=lead, more=(said,))
+    if given.right:
+        return given, AnswerText(lead="Recorded: the answer is right. It's shown under the answer.")
+    if not given.cause:
+        lead = "Recorded: the answer is wrong. It's shown under the answer."
+        said = "To tell me the cause, write: it was the payments deploy"
+        return given, AnswerText(lead=lead, more=(said,))
+    weighing = _Weighing(answered, given.cause)
+    recorded = Correction(right=weighing.agrees, cause=given.cause)
+    return recorded, AnswerText(lead=weighing.lead(), lines=weighing.lines())
 
 
-def _evidence(
-    answered: AnsweredCase, subject: Subject | None, given: Correction, *, agrees: bool
-) -> tuple[AnswerLine, ...]:
-    first = answered.first
-    about = _about(answered, subject, given)
-    lines = [answered.line(f, "For") for f in about if f.kind != RULED_OUT]
-    thing = subject_of(given.cause, ())
-    if thing is not None and thing.thing and not about_subject.knows(answered, thing):
-        text = f"I collected nothing about {thing.said}"
-        lines.insert(0, AnswerLine(text=text, bold="Measured"))
-    against = [answered.line(f, "Against") for f in about if f.kind == RULED_OUT]
-    if not lines and not against:
-        named = plain(subject.said, 60) if subject else "that"
-        text = f"I collected nothing that speaks for or against {named}"
-        lines = [AnswerLine(text=text, bold="Measured")]
-    if first is not None and not agrees:
-        text = f"{answered.view.headline.rstrip('.')}, which it would have to explain"
-        against.append(answered.said(text, first.findings[:3], "Against"))
-    return (*lines[:MOST], *against[:MOST])
+class _Weighing:
+    """A cause in somebody's words beside what was measured."""
 
+    def __init__(self, answered: AnsweredCase, cause: str) -> None:
+        self._answered = answered
+        self._cause = cause
+        self._names_a_change = _CHANGE.search(cause) is not None
+        self._subject = _subject(answered, cause)
+        self._thing = subject_of(cause, ())
+        self.agrees = self._agrees()
 
-def _about(answered: AnsweredCase, subject: Subject | None, given: Correction) -> list[Finding]:
-    if subject is None:
-        return []
-    about = []
-    for finding in answered.findings.values():
-        is_change = change_named(finding) in subject.names
-        if is_change or about_subject.concerns(finding, subject):
-            about.append(finding)
-    if _CHANGE.search(given.cause):
-        changes = [f for f in about if f.kind in (NEAR, RULED_OUT)]
-        about = changes or about
-    return sorted(about, key=lambda f: -f.strength)
+    def lead(self) -> str:
+        """What is recorded, and what is blamed."""
+        recorded = f"Recorded as the cause: {self._cause}."
+        first = self._answered.first
+        if first is None:
+            return recorded
+        sure = percent(first.confidence)
+        if self.agrees:
+            return f"{recorded} That is what I blame, too ({sure})."
+        return f"{recorded} I blame {plain(subject_name(first.subject), 60)} ({sure})."
 
+    def lines(self) -> tuple[AnswerLine, ...]:
+        """What speaks for it, then what speaks against it."""
+        told: list[AnswerLine] = []
+        against: list[AnswerLine] = []
+        for finding in self._about():
+            if finding.kind == RULED_OUT:
+                against.append(self._answered.line(finding, "Against"))
+            else:
+                told.append(self._answered.line(finding, "For"))
+        unseen = self._unseen(nothing=not told and not against)
+        if unseen:
+            told.insert(0, AnswerLine(text=unseen, bold="Measured"))
+        first = self._answered.first
+        if first is not None and not self.agrees:
+            headline = self._answered.view.headline.rstrip(".")
+            text = f"{headline}, which it would have to explain"
+            against.append(self._answered.said(text, first.findings[:3], "Against"))
+        return (*told[:MOST], *against[:MOST])
 
-def _agrees(answered: AnsweredCase, first: Cause, subject: Subject, given: Correction) -> bool:
-    """Whether the same service is meant, and the same trouble of it: a deploy is the same cause
-    only where the first one blames a change, a full disk only where it blames the disk."""
-    if _CHANGE.search(given.cause) and first.change is None:
-        return False
-    thing = subject_of(given.cause, ())
-    other = thing is not None and thing.thing not in (None, "deploy")
-    if thing is not None and other and not about_subject.is_cause(first, thing, answered):
-        return False
-    return about_subject.is_cause(first, subject, answered)
+    def _unseen(self, *, nothing: bool) -> str:
+        """What of it was not collected; empty where it was."""
+        thing, subject = self._thing, self._subject
+        if thing is not None and thing.thing and not about_subject.knows(self._answered, thing):
+            return f"I collected nothing about {thing.said}"
+        if not nothing:
+            return ""
+        named = plain(subject.said, 60) if subject is not None else "that"
+        return f"I collected nothing that speaks for or against {named}"
+
+    def _about(self) -> list[Finding]:
+        """The findings about it, the strongest first; of a deploy those about changes."""
+        subject = self._subject
+        if subject is None:
+            return []
+        about: list[Finding] = []
+        changes: list[Finding] = []
+        for finding in self._answered.findings.values():
+            named = change_named(finding) in subject.names
+            if named or about_subject.concerns(finding, subject):
+                about.append(finding)
+                if finding.kind in (NEAR, RULED_OUT):
+                    changes.append(finding)
+        if self._names_a_change and changes:
+            about = changes
+        return sorted(about, key=lambda finding: -finding.strength)
+
+    def _agrees(self) -> bool:
+        """Whether the same service is meant, and the same trouble of it: a deploy is the same
+        cause only where the first one blames a change, a full disk only where it blames the
+        disk."""
+        first, subject, thing = self._answered.first, self._subject, self._thing
+        if first is None or subject is None:
+            return False
+        if self._names_a_change and first.change is None:
+            return False
+        if thing is not None and thing.thing not in (None, "deploy"):
+            same_trouble = about_subject.is_cause(first, thing, self._answered)
+            return same_trouble and about_subject.is_cause(first, subject, self._answered)
+        return about_subject.is_cause(first, subject, self._answered)
 
 
 def _names_a_cause(answered: AnsweredCase, cause: str) -> bool:
     """Whether it names something that can be one: a service, a change, a kind of thing."""
+    if _CHANGE.search(cause):
+        return True
     subject = subject_of(cause, _names(answered))
-    return bool(_CHANGE.search(cause)) or (subject is not None and subject.known)
+    return subject is not None and subject.known
 
 
 def _subject(answered: AnsweredCase, cause: str) -> Subject | None:
