@@ -52,7 +52,7 @@ _FIRST = re.compile(rf"^\W*(?:(?:{'|'.join(sorted(POLITE))})\b\W*)*\S+[\s:,]*", 
 """The command's own word, and what is polite before it."""
 ABOUT_ELSE: Mapping[Kind, frozenset[str]] = {
     "quiet": frozenset({"alert", "alerts", "monitor"}),
-    "status": frozenset({"update", "page", "report", "message"}),
+    "status": frozenset({"of", "update", "page", "report", "message"}),
 }
 """`mute this alert` is about the alert, and `status update` about a text, not about us."""
 

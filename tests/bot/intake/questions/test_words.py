@@ -42,6 +42,7 @@ from bot.intake.questions.words import nearest, words
         ("be quiet please", Command("quiet")),
         ("mute this alert", None),
         ("status update", None),
+        ("status of checkout?", None),
         ("何が起きていますか", None),
         ("lisen", Command("listen")),
         ("help", Command("help")),
