@@ -75,7 +75,7 @@ def hypothetical(
     if first is not None:
         label = f"Cause ({percent(first.confidence)})"
         lines.append(answered.said(answered.view.headline, first.findings[:2], label))
-    lines += [answered.said(s.text, s.findings[:2], "I'd do") for s in answered.view.next_steps[:1]]
+    lines += _steps(answered)[:1]
     more = ("To see afterwards whether it helped, ask: is it still happening?",)
     return AnswerText(lead=lead, lines=tuple(lines), more=more)
 
@@ -89,14 +89,16 @@ def _roll_back(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
         if first is not None:
             lines.append(AnswerLine(text=capitalised(_supported(first))))
         return AnswerText(lead=lead, lines=(*lines, *_steps(answered)))
-    change, service = change_name(str(row["id"])), plain(str(row["service"]), 60)
+    change = change_name(str(row["id"]))
+    service = plain(str(row["service"]), 60)
     lead = f"I change nothing: a person has to take back {change} of {service}."
     lines.append(AnswerLine(text=_how_back(row, service), bold="How"))
-    blamed = first is not None and first.change == row["id"]
-    if first is not None and not blamed:
+    if first is not None and first.change == row["id"]:
+        lines += _steps(answered)
+    elif first is not None:
         other = f"The evidence doesn't point to {change}: {answered.view.headline}"
         lines.append(answered.said(other, first.findings[:2], "But"))
-    return AnswerText(lead=lead, lines=(*lines, *(_steps(answered) if blamed else ())))
+    return AnswerText(lead=lead, lines=tuple(lines))
 
 
 def _how_back(row: Mapping[str, object], service: str) -> str:
@@ -111,11 +113,13 @@ def _how_back(row: Mapping[str, object], service: str) -> str:
 def _change_meant(answered: AnsweredCase, subject: Subject | None) -> Mapping[str, object] | None:
     """The change that is named, the latest of the service that is named, or the blamed one."""
     first, table = answered.first, answered.case.changes
-    names = list(subject.names) if subject is not None else []
-    rows = table.filter(pl.col("id").is_in(names)) if names else table.clear()
-    if not rows.height and names:
-        rows = table.filter(pl.col("service").is_in(names))
-    if not rows.height and not names and first is not None and first.change:
+    rows = table.clear()
+    if subject is not None and subject.names:
+        names = list(subject.names)
+        rows = table.filter(pl.col("id").is_in(names))
+        if not rows.height:
+            rows = table.filter(pl.col("service").is_in(names))
+    elif first is not None and first.change:
         rows = table.filter(pl.col("id") == first.change)
     end = answered.case.scope.incident.end
     latest = rows.filter(pl.col("time") <= end).sort("time", descending=True).head(1)
@@ -131,25 +135,29 @@ def _supported(first: Cause) -> str:
 
 
 def _call(answered: AnsweredCase) -> AnswerText:
-    people = on_call_then(answered)
-    lines = tuple(AnswerLine(text=plain(n, 200), bold=plain(k, 40)) for k, n in people.items())
     lead = "I change nothing and page nobody: do that in your paging tool."
-    said = f"{lead} On call when it alerted:" if lines else lead
-    return AnswerText(lead=said, lines=lines[:3], more=("who is on call? asks again",))
+    lines = []
+    for level, names in on_call_then(answered).items():
+        lines.append(AnswerLine(text=plain(names, 200), bold=plain(level, 40)))
+    if lines:
+        lead += " On call when it alerted:"
+    return AnswerText(lead=lead, lines=tuple(lines[:3]), more=("To ask again: who is on call?",))
 
 
 def _other(answered: AnsweredCase, said: Sequence[str], subject: Subject | None) -> AnswerText:
     name, first = _target(answered, subject), answered.first
     verb = next((word for word in said if word in _COMMANDS), "")
-    what = f"{verb} {plain(name, 60)}" if verb and name else "do that"
-    lead = f"I change nothing: a person has to {what}"
+    what = "do that"
     lines = []
     if verb and name:
+        what = f"{verb} {plain(name, 60)}"
         command = _COMMANDS[verb].format(name=_safe(name))
         lines.append(AnswerLine(text=f"{command}, or the same in your console", bold="How"))
-    if first is not None and not (subject and _names_cause(first, subject)):
+    is_the_cause = subject is not None and _names_cause(first, subject)
+    if first is not None and not is_the_cause:
         lines.append(answered.said(answered.view.headline, first.findings[:2], "The cause"))
-    return AnswerText(lead=f"{lead}.", lines=(*lines, *_steps(answered)))
+    lead = f"I change nothing: a person has to {what}."
+    return AnswerText(lead=lead, lines=(*lines, *_steps(answered)))
 
 
 def _target(answered: AnsweredCase, subject: Subject | None) -> str:
@@ -164,8 +172,10 @@ def _target(answered: AnsweredCase, subject: Subject | None) -> str:
 
 
 def _steps(answered: AnsweredCase) -> tuple[AnswerLine, ...]:
-    steps = answered.view.next_steps[:2]
-    return tuple(answered.said(capitalised(s.text), s.findings[:2], "I'd do") for s in steps)
+    lines = []
+    for step in answered.view.next_steps[:2]:
+        lines.append(answered.said(capitalised(step.text), step.findings[:2], "I'd do"))
+    return tuple(lines)
 
 
 def _names_cause(first: Cause | None, subject: Subject) -> bool:

@@ -33,7 +33,11 @@ ABOUT_TROUBLE = frozenset(
 
 def tells_of_trouble(text: str, settings: Settings) -> bool:
     """Whether a text names a symptom, or a service of the catalogue, and asks for nothing else."""
-    if command_in(text) is not None or understand(text).kind not in ABOUT_TROUBLE:
+    kind = understand(text).kind
+    if command_in(text) is not None or kind not in ABOUT_TROUBLE:
+        return False
+    # "The errors are gone" is good news.
+    if kind is RequestKind.STILL and not text.rstrip().endswith("?"):
         return False
     said = words(text)
     if _SYMPTOM.search(" ".join(said)):

@@ -485,3 +485,15 @@ def test_a_trace_answer_can_be_asked_about_in_its_thread(talk: Talk) -> None:
     off = talk.ask("order pizza", PUBLIC, thread)
     talk.work(off)
     assert "I can't answer that from the traces" in talk.said(off)
+
+
+def test_trouble_told_in_a_direct_message_begins_an_investigation_once(talk: Talk) -> None:
+    question = talk.ask("why is checkout throwing 504s?", DM, surface="dm")
+    talk.work(question)
+    talk.work(question)
+    assert "I'm looking into it" in talk.said(question)
+    (started,) = talk.store.latest()
+    assert started.question == "why is checkout throwing 504s?"
+    other = talk.ask("who is on call?", DM, surface="dm")
+    talk.work(other)
+    assert len(talk.store.latest()) == 1

@@ -254,6 +254,7 @@ def heard(sqlite_store: Store, connected: Settings) -> Iterator[Senders]:
         ("roll back checkout", False),
         ("what changed?", False),
         ("good morning", False),
+        ("the errors are gone", False),
     ],
 )
 def test_a_mention_that_tells_of_trouble_begins_an_investigation(
