@@ -472,7 +472,7 @@ def test_a_series_comes_back_as_a_picture_and_a_draft_as_a_file(
     talk.work(draft)
     files = [f for f in talk.slack.files.values() if f.name == "postmortem.md"]
     assert [f.shared_in for f in files] == [[PUBLIC]]
-    assert b"# Postmortem draft: checkout p99 latency" in files[0].content
+    assert b"# Postmortem draft: checkout is 3.7x slower" in files[0].content
 
 
 def test_a_trace_answer_can_be_asked_about_in_its_thread(talk: Talk) -> None:
