@@ -81,9 +81,9 @@ def _missing_sign(gpu: Device, at: int, step: int, here: int, everywhere: int) -
     others = here or everywhere
     whose = "of other hosts" if whole_host else "of that host"
     if others > 1:
-        go_on = f"while {number(others)} GPUs {whose} go on"
+        go_on = f"while {number(others)} GPUs {whose} still report"
     else:
-        go_on = f"while another GPU {whose} goes on"
+        go_on = f"while another GPU {whose} still reports"
     return Sign(
         kind=MISSING,
         device=gpu,

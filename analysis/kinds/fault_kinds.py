@@ -119,7 +119,7 @@ SLOW_CODE = CauseKind(
 CODE_ERROR = CauseKind(
     "code_error",
     phrase="logs new errors",
-    next_step="Read the new error lines of {subject} and the code that writes them.",
+    next_step="Read the new errors in the log of {subject}, and the code that writes them.",
     fails=True,
     predicts={
         "spans": "its own spans fail while those of what it calls succeed",
@@ -166,8 +166,8 @@ NETWORK_LOSS = CauseKind(
 SLOW = CauseKind(
     "latency",
     phrase="is slow, and nothing it calls explains it",
-    next_step="Find out where {subject} spends its time since the onset: its load, its limits, "
-    "what it waits for.",
+    next_step="Find out where {subject} spends its time now: its load, its limits, what it waits "
+    "for.",
     signals=frozenset({SignalClass.LATENCY}),
     predicts={
         "spans": "its own time rises, and no call below it does",
@@ -178,7 +178,7 @@ SLOW = CauseKind(
 FAILING = CauseKind(
     "errors",
     phrase="fails, and nothing it calls explains it",
-    next_step="Read the errors that {subject} answers with since the onset, and its own log.",
+    next_step="Read what {subject} answers with when it fails, and its own log.",
     signals=frozenset({SignalClass.ERRORS, SignalClass.AVAILABILITY}),
     fails=True,
     predicts={
@@ -244,8 +244,7 @@ CACHE_MISSES = CauseKind(
 UNREACHED = CauseKind(
     "unreached",
     phrase="can't be reached by its callers as before",
-    next_step="From a host of its callers, send {subject} a test request: check DNS, certificate "
-    "and network path.",
+    next_step="From a host of one of its callers, test {subject}: DNS, certificate, network path.",
     fails=True,
     measured_by=frozenset({SignalClass.ERRORS, SignalClass.LATENCY}),
     predicts={

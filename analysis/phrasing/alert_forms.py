@@ -84,8 +84,8 @@ def stopped(finding: Finding, voice: Voice) -> Statement | None:
     others = finding.numbers.get("other_series")
     rest = "and the service sends nothing else either"
     if others:
-        verb = "goes" if others == 1 else "go"
-        rest = f"while {amount(others)} other series of the service {verb} on"
+        verb = "comes" if others == 1 else "come"
+        rest = f"while {amount(others)} other series of the service still {verb} in"
     silent = say(
         "no data for {minutes}, {rest}", minutes=measured(finding, "minutes", MINUTES), rest=rest
     )

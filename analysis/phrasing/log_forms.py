@@ -30,7 +30,7 @@ def logged(finding: Finding, voice: Voice) -> Statement | None:
 def _known_failure(meaning: str, voice: Voice, often: Phrase) -> Statement:
     """What is known to be wrong, a whole clause, with the log as its witness."""
     witness = say("({often})", often=often)
-    shorter = NOTHING if voice.known else say("(log of {who})", who=voice.who)
+    shorter = NOTHING if voice.known else say("(according to {whose} log)", whose=voice.whose)
     return Statement(say("{it}", it=meaning), Verb("", "", ""), witness, shorter)
 
 

@@ -27,6 +27,7 @@ Datadog's recommended monitors warn."""
 DOUBLED = 2.0
 """The least rise of a resource that is offered as an explanation. A service under a usual day's
 peak doubles its use too; less tells nothing."""
+NEARLY_ALL = 0.99
 MULTIPLE = 1.15
 """A smaller rise is said as a move."""
 AGAIN = 2.0
@@ -35,6 +36,8 @@ KEEPS_RESTARTING = Verb("keeps restarting", "kept restarting", "keep restarting"
 RESTARTED = Verb("restarted", "restarted", "restart")
 TRAINS = Verb("trains", "trained", "train")
 STEP_TIME = "time per step"
+WORTH_SAYING = 0.01
+"""A smaller share of failing requests is left out where a few words have to do."""
 LEVELS = ("baseline", "incident", "now", "low", "high", "threshold")
 """Numbers of a finding that are levels of its metric."""
 NEVER = 0.05
@@ -114,6 +117,8 @@ def fails(finding: Finding, voice: Voice) -> Statement | None:
     if not is_shift(finding) or not generic or unit_seen(finding).kind != "share":
         return multiplied(finding, voice)
     before, after, unit = both_levels(finding)
+    if NEARLY_ALL <= finding.numbers["incident"] * unit.factor < 1:
+        after = figure(finding, "incident", "over 99 %")
     usual = say("({before} before)", before=before)
     if 100 * finding.numbers["baseline"] * unit.factor < NEVER:
         usual = NOTHING
@@ -217,9 +222,12 @@ def in_brackets(finding: Finding) -> str:
     if "latency" in called and ratio is not None and ratio >= MULTIPLE:
         return f"{times(ratio)} slower"
     unit = unit_seen(finding)
-    if unit.kind == "share" and called == "error rate":
+    share = failing_share(finding)
+    if share is None or share < WORTH_SAYING:
+        return ""
+    if called == "error rate":
         return f"{amount(finding.numbers['incident'], unit)} of requests fail"
-    if unit.kind == "share" and called == "availability":
+    if called == "availability":
         return f"{amount(100 - 100 * finding.numbers['incident'] * unit.factor, PERCENT)} fail"
     return ""
 

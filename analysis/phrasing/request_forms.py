@@ -96,7 +96,7 @@ def on_the_network(finding: Finding, voice: Voice) -> Statement | None:
     )
     after = measured(finding, "incident_ms", MILLISECONDS)
     short = say("{after} on the network", after=after)
-    return Statement(calls, Verb("lose", "lost", "lose"), lost, short)
+    return Statement(calls, Verb("spend", "spent", "spend"), lost, short)
 
 
 def path_ended(finding: Finding, voice: Voice) -> Statement | None:
@@ -121,7 +121,7 @@ def path_ended(finding: Finding, voice: Voice) -> Statement | None:
     if 100 - before >= NEVER:
         usual = f" ({amount(100 - before, PERCENT)} before)"
     reached = say("{step}{usual}", step=step, usual=usual)
-    stop = Verb("stop before", "stopped before", "stop before")
+    stop = Verb("never reach", "never reached", "miss")
     return Statement(some, stop, reached, Phrase((step,)))
 
 

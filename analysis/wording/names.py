@@ -81,10 +81,10 @@ _STATISTICS: Mapping[str, str] = {
     "mean": "mean",
     "avg": "mean",
     "average": "mean",
-    "max": "highest",
-    "maximum": "highest",
-    "min": "lowest",
-    "minimum": "lowest",
+    "max": "max",
+    "maximum": "max",
+    "min": "min",
+    "minimum": "min",
     "median": "p50",
 }
 _SHORT: Mapping[str, str] = {

@@ -113,7 +113,7 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         happening=sentence(happening, QUERY_LINE),
         why_label="Why" if view.established else "What I see",
         why=cite.claims(view.section(Section.WHY)[:WHY_LINES]),
-        steps=steps or (_NO_STEP[view.verdict],),
+        steps=steps or (_no_step(view),),
         unsure=_unsure(view, cite),
         confidence=_confidence(view),
         earlier=_earlier(view, cite),
@@ -134,6 +134,12 @@ def _state_and_headline(view: AnswerView) -> tuple[str, str]:
         for hedge, plainly in HEDGES:
             headline = headline.replace(hedge, plainly, 1)
     return view.state_label, headline
+
+
+def _no_step(view: AnswerView) -> str:
+    if view.verdict is Verdict.INSUFFICIENT_EVIDENCE and not view.missing:
+        return "Ask again in a few minutes, or name a service to look at."
+    return _NO_STEP[view.verdict]
 
 
 def _gap(gap: Gap) -> Line:
@@ -164,7 +170,7 @@ def _unsure(view: AnswerView, cite: _Citations) -> tuple[CitedLine, ...]:
 def _confidence(view: AnswerView) -> str:
     if not view.how_sure:
         return ""
-    said = [view.how_sure]
+    said = [sentence(view.how_sure, LINE)]
     if view.record:
         said.append(sentence(view.record.sentence, LINE))
     said += [sentence(claim.text, LINE) for claim in view.section(Section.CHECKED)]

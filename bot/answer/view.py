@@ -30,8 +30,10 @@ from analysis.vocabulary import (
     Section,
     Verdict,
 )
+from analysis.wording.names import subject_name
 from bot.answer.decisive_signal import decisive_finding
 from bot.answer.writer.built_in import word
+from bot.answer.writer.doubts import other_candidate
 from bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5
@@ -137,7 +139,7 @@ class AnswerView:
         if self.verdict is not Verdict.CAUSE_FOUND:
             return self.verdict_label
         if not self.explained:
-            return "Cause unknown"
+            return "Located"
         if self.confidence >= FOUND:
             return self.verdict_label
         return "Likely cause" if self.confidence >= MEDIUM else "Possible cause"
@@ -147,6 +149,8 @@ class AnswerView:
         """`Very likely (95 %)`; empty where nothing is blamed."""
         if not self.established or self.cause is None:
             return ""
+        if not self.explained:
+            return f"{percent(self.confidence)} sure that it is {subject_name(self.cause.subject)}"
         word = next(word for least, word in HOW_SURE if self.confidence >= least)
         return f"{word} ({percent(self.confidence)})"
 
@@ -214,7 +218,9 @@ def answer_view(
     findings = {found.id: found for found in diagnosis.findings}
     said = report.claims if report else ()
     by_code = word(diagnosis, alert)
-    question = diagnosis.next_query
+    story = story_of(diagnosis, alert)
+    # What would tell two causes apart is of use where two are named.
+    question = diagnosis.next_query if other_candidate(story, diagnosis) else None
     record = [found for found in diagnosis.findings if found.kind == RECORD]
     return AnswerView(
         alert=alert,
@@ -236,7 +242,7 @@ def answer_view(
         findings=findings,
         evidence={item.id: item for item in evidence},
         written_by=report.written_by if report else "built-in",
-        explained=is_explained(story_of(diagnosis, alert)),
+        explained=is_explained(story),
         began=began(diagnosis),
         model_use=report.model_use if report else None,
         record=record[0] if record else None,

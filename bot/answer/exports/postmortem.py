@@ -84,7 +84,7 @@ class _Draft:
         said = [self._said(claim) for claim in self.view.section(Section.HAPPENING)]
         sure = self.view.how_sure or self.view.verdict_label
         headline = shown(self.view.headline)
-        return [" ".join([headline, *said]), "", f"How sure: {sure}."]
+        return [" ".join([headline, *said]), "", f"Confidence: {shown(sure)}."]
 
     def impact(self) -> list[str]:
         """Of each affected service its symptom, and what only people know."""

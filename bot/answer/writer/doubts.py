@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from analysis.analyzers import fault_of
+from analysis.kinds.finding_details import LogLineDetails
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, METRIC_SHIFT
 from analysis.phrasing.clauses import statement
 from analysis.phrasing.phrase import listed, name, say
@@ -25,7 +26,7 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     if cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return []
     known = {finding.id: finding for finding in diagnosis.findings}
-    candidate = list(_other_candidate(story, cause, diagnosis, known))
+    candidate = list(_candidate(story, diagnosis, known))
     if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
         # Where no cause is named there is nothing to be against.
         return candidate
@@ -47,11 +48,10 @@ def checked(diagnosis: Diagnosis) -> list[Claim]:
     for one in changes:
         named.append(change_called(one, with_service=True, with_time=False))
     if len(changes) > NAMED:
-        text = say("{count} other changes were checked and don't fit", count=str(len(changes)))
+        text = say("{count} other recent changes were ruled out", count=str(len(changes)))
     else:
         verb = "was" if len(changes) == 1 else "were"
-        fit = "doesn't" if len(changes) == 1 else "don't"
-        text = say("{named} {verb} checked and {fit} fit", named=listed(named), verb=verb, fit=fit)
+        text = say("{named} {verb} ruled out", named=listed(named), verb=verb)
     return [claim_of(text, Section.CHECKED, tuple(one.id for one in changes[:CITED]))]
 
 
@@ -76,21 +76,39 @@ def _against(finding: Finding, cause: Cause) -> Claim:
     return claim_of(text, Section.UNSURE, (finding.id,))
 
 
-def _other_candidate(
-    story: Story, cause: Cause, diagnosis: Diagnosis, known: Mapping[str, Finding]
-) -> Iterator[Claim]:
+def other_candidate(story: Story, diagnosis: Diagnosis) -> Cause | None:
     """The second cause, where the first is not sure and the second is another one."""
+    cause = story.cause
+    if cause is None or cause.confidence >= SURE:
+        return None
+    known = {finding.id: finding for finding in diagnosis.findings}
     others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
-    if cause.confidence >= SURE or not others:
-        return
-    second = others[0]
-    lead = next((known[one] for one in second.findings if one in known), None)
+    for second in others[:1]:
+        lead = next((known[one] for one in second.findings if one in known), None)
+        if lead is not None and _is_a_rival(second, lead, story, diagnosis):
+            return second
+    return None
+
+
+def _is_a_rival(second: Cause, lead: Finding, story: Story, diagnosis: Diagnosis) -> bool:
+    """Whether it is worth a thought: neither the changed service itself, nor one that the first
+    cause affects, nor one whose lines name the culprit."""
     changed = story.change.subject if story.change is not None else ""
-    if lead is None or second.confidence < WORTH_NAMING or second.subject == changed:
+    if second.confidence < WORTH_NAMING or second.subject == changed or is_small_rise(lead):
+        return False
+    fault = fault_of(lead)
+    affected = second.subject in diagnosis.impact.services
+    if story.cause is None or (affected and fault is not None and fault.is_symptom):
+        return False
+    is_line = LogLineDetails.of(lead) is not None
+    return not (is_line and story.cause.subject in lead.sentence)
+
+
+def _candidate(story: Story, diagnosis: Diagnosis, known: Mapping[str, Finding]) -> Iterator[Claim]:
+    second = other_candidate(story, diagnosis)
+    if second is None:
         return
-    if is_small_rise(lead):
-        return
-    text = say(
-        "It could also be {who}: {what}", who=name(second.subject), what=statement(lead).clause()
-    )
+    lead = next(known[one] for one in second.findings if one in known)
+    what = statement(lead).clause()
+    text = say("It could also be {who}: {what}", who=name(second.subject), what=what)
     yield claim_of(text, Section.UNSURE, second.findings[:CITED])

@@ -41,7 +41,7 @@ def _facts(view: AnswerView) -> list[str]:
     about = f", on {shown(alert.service)}" if alert.service else ""
     took = f" ({shown(model_use_line(view.model_use))})" if view.model_use else ""
     return [
-        f"**{view.state_label}**{f': {view.how_sure}' if view.how_sure else ''}  ",
+        f"**{view.state_label}**{f': {shown(view.how_sure)}' if view.how_sure else ''}  ",
         f"Alert: {shown(alert.title)} ({shown(alert.source)}{about}, "
         f"{alert.started_at:%Y-%m-%d %H:%M:%S} UTC)  ",
         f"Written by: {shown(view.written_by)}{took}",

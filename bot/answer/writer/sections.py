@@ -7,6 +7,7 @@ the culprit, the decisive one first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from analysis.kinds.finding_kinds import (
     METRIC_SHIFT,
     PART_CONTRAST,
     PLACE_CONTRAST,
+    SIGNAL_STOPPED,
 )
 from analysis.kinds.signals import SignalClass
 from analysis.phrasing.clauses import statement
@@ -36,8 +38,9 @@ from analysis.vocabulary import (
 )
 from analysis.wording.amounts import PERCENT, SECONDS, amount
 from analysis.wording.names import is_plural, subject_name
-from analysis.wording.phrases import counted
+from analysis.wording.phrases import capitalised, counted
 from bot.answer.writer.claims import CITED, claim_of, closed
+from bot.answer.writer.doubts import other_candidate
 from bot.answer.writer.headline import explaining
 from bot.answer.writer.story import Story, began, change_called, is_small_rise, tells_nothing
 from bot.answer.writer.support import quotable
@@ -50,6 +53,8 @@ SECOND_BELOW = 0.75
 """A less likely cause comes with the next one's step."""
 FEW_REQUESTS = 5
 """So few failed requests say nothing about their share."""
+_TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
+"""A title that is only a ticket's key says nothing."""
 TOGETHER_S = 1.0
 """Two times so near to each other are one."""
 AT_ONCE_S = 45
@@ -62,6 +67,8 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
         return [seen(one, Section.HAPPENING) for one in explaining(diagnosis)[1:]]
     claims = []
     cited = diagnosis.impact.findings[:CITED]
+    if not cited and story.cause is not None:
+        cited = story.cause.findings[:1]
     since = _since(diagnosis, alert)
     if since and cited:
         claims.append(claim_of(since, Section.HAPPENING, cited[:1]))
@@ -85,15 +92,22 @@ def why(story: Story, diagnosis: Diagnosis) -> list[Claim]:
 
 
 def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
-    """The evidence without what the headline says in the same words, unless that is all there
-    is."""
-    fresh = [claim for claim in claims if not _is_said(claim.text, headline)]
-    return fresh or list(claims)
+    """The evidence without what the headline says in the same words; nothing where it says all."""
+    fresh = []
+    for claim in claims:
+        parts = claim.text.rstrip(".").split("; ")
+        new = [part for part in parts if not _is_said(part, headline)]
+        if len(new) == len(parts):
+            fresh.append(claim)
+        elif new:
+            text = closed(capitalised("; ".join(new)))
+            fresh.append(claim.model_copy(update={"text": text}))
+    return fresh
 
 
 def _is_said(text: str, headline: str) -> bool:
     """Whether the headline says it, perhaps with "it" for the subject."""
-    said, words = headline.casefold(), text.rstrip(".").casefold()
+    said, words = headline.casefold(), text.casefold()
     predicate = words.partition(" ")[2]
     return words in said or (" " in predicate and predicate in said)
 
@@ -109,7 +123,7 @@ def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         return _fixes_of_the_alert(diagnosis)[:2]
     established = diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
     if not established or story.cause is None or not story.cause.next_step:
-        return []
+        return _fixes_of_the_signal(diagnosis)[:1]
     step = closed(quotable(story.cause.next_step))
     if diagnosis.verdict is Verdict.RECOVERED:
         later = f"To prevent a repeat: {step[:1].lower()}{step[1:]}"
@@ -118,7 +132,7 @@ def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     text = f"{step} {done}" if done else step
     claims = [Claim(text=text, findings=_cited(story.cause, diagnosis))]
     if diagnosis.confidence < SECOND_BELOW:
-        claims += _step_of_the_second(story.cause, diagnosis, step)
+        claims += _step_of_the_second(story, diagnosis, step)
     return claims
 
 
@@ -131,7 +145,7 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
         return say("It began at {time} UTC, when the alert fired", time=clock(onset))
     if seconds < 0:
         # An alert sees what it asks for: the evidence may show the trouble later.
-        return say("It can be seen since {time} UTC", time=clock(onset))
+        return say("It was first seen at {time} UTC", time=clock(onset))
     day = "" if onset.date() == alert.started_at.date() else f" on {onset.day} {onset:%b}"
     return say(
         "It began at {time} UTC{day}, {apart} before the alert",
@@ -233,21 +247,22 @@ def _change(change: Finding, onset: datetime | None) -> Phrase:
     """The change with its title, and how long before the onset it came."""
     details = ChangeDetails.of(change)
     title = (details.title or "").strip() if details else ""
-    called = change_called(change, with_service=True)
-    if title:
-        called = say("{change} is {title}", change=called, title=quote(title, change))
-    if change.onset is None or onset is None:
+    called = change_called(change, with_service=True, with_time=False)
+    if title and not _TICKET.fullmatch(title):
+        called = say("{change}, {title},", change=called, title=quote(title, change))
+    if change.onset is None:
+        return called
+    called = say("{change} went live at {time} UTC", change=called, time=clock(change.onset))
+    if onset is None:
         return called
     # Measured from the onset that the answer shows: the change's own finding may stand beside
     # another signal's.
     before_s = (onset - change.onset).total_seconds()
     if abs(before_s) < TOGETHER_S:
-        return say("{change}; it went live within a second of the onset", change=called)
+        return say("{change}, within a second of the onset", change=called)
     size = amount(abs(before_s), SECONDS)
     side = "before" if before_s > 0 else "after"
-    return say(
-        "{change}; it went live {size} {side} the onset", change=called, size=size, side=side
-    )
+    return say("{change}, {size} {side} the onset", change=called, size=size, side=side)
 
 
 def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
@@ -255,6 +270,16 @@ def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
     for finding in diagnosis.findings:
         fix = finding.details.fix
         if fix and finding_kind(finding.kind).explains_alert:
+            claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
+    return claims
+
+
+def _fixes_of_the_signal(diagnosis: Diagnosis) -> list[Claim]:
+    """What to do about a signal that is no longer collected."""
+    claims = []
+    for finding in diagnosis.findings:
+        fix = finding.details.fix
+        if fix and finding.kind == SIGNAL_STOPPED.name:
             claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
     return claims
 
@@ -281,14 +306,15 @@ def _when_it_worked(story: Story) -> str:
     return f"Fixed when {possessive(who)} {signal} {verb} back near {usual.text}."
 
 
-def _step_of_the_second(cause: Cause, diagnosis: Diagnosis, first: str) -> list[Claim]:
-    others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
-    for second in others[:1]:
-        text = closed(quotable(second.next_step or ""))
-        if second.next_step and text != first:
-            cited = _cited(second, diagnosis)
-            return [Claim(text=f"If that is not it: {text}", findings=cited)] if cited else []
-    return []
+def _step_of_the_second(story: Story, diagnosis: Diagnosis, first: str) -> list[Claim]:
+    """What to do if it is the other cause that the answer names."""
+    second = other_candidate(story, diagnosis)
+    if second is None or not second.next_step:
+        return []
+    text, cited = closed(quotable(second.next_step)), _cited(second, diagnosis)
+    if text == first or not cited:
+        return []
+    return [Claim(text=f"Otherwise, {text[:1].lower()}{text[1:]}", findings=cited)]
 
 
 def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:

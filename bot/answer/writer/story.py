@@ -36,6 +36,17 @@ _KINDS = {
 EARLIER = timedelta(minutes=10)
 """An onset so long before the blamed change is another matter's: collection intervals and clocks
 explain minutes at most."""
+_ENDS = frozenset(
+    {
+        RESTARTS.name,
+        "crash_loop",
+        "crashed",
+        "run_ended",
+        "gpu_idle_alone",
+        "gpu_missing",
+        "gpu_spinning",
+    }
+)
 MOSTLY = 0.5
 _FAILING = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name})
 
@@ -70,7 +81,15 @@ def is_explained(story: Story) -> bool:
     """Whether more than the place of the trouble is known."""
     if story.cause is None:
         return False
-    return story.mechanism is not None or story.change is not None
+    if story.change is not None:
+        return True
+    return story.mechanism is not None and not _is_an_end(story.mechanism)
+
+
+def _is_an_end(finding: Finding) -> bool:
+    """Whether it says that something ended, hangs or fell silent, which has a reason of its own."""
+    fault = fault_of(finding)
+    return fault is not None and fault.name in _ENDS
 
 
 def change_called(change: Finding, *, with_service: bool, with_time: bool = True) -> Phrase:
@@ -171,9 +190,10 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
         return None
     lead = about[0]
     others = [one for one in about if _explains(one)]
-    best = max(others, key=lambda one: one.strength, default=None)
-    if _is_fault(lead, CALLERS_FAIL.name) and best is not None:
-        # That its callers cannot reach it says less than anything that says why.
+    best = max(others, key=_tells, default=None)
+    vague = _is_fault(lead, CALLERS_FAIL.name) or LogLineDetails.of(lead) is not None
+    if vague and best is not None and LogLineDetails.of(best) is None:
+        # That callers cannot reach it, or that it logs errors, says less than what says why.
         return best
     if effect is None or not _says_the_same(lead, effect):
         return lead
@@ -183,6 +203,12 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
 def _may_explain(finding: Finding) -> bool:
     kind = finding_kind(finding.kind)
     return finding.kind not in (NEAR, CHANGE_RULED_OUT.name) and not kind.is_memory
+
+
+def _tells(finding: Finding) -> tuple[bool, float]:
+    """How much it explains: what a line means says more than the line."""
+    is_line = LogLineDetails.of(finding) is not None
+    return not is_line, finding.strength
 
 
 def _explains(finding: Finding) -> bool:

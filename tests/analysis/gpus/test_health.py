@@ -265,7 +265,7 @@ def test_a_gpu_that_reports_no_more_is_missing_and_a_job_that_ends_is_not() -> N
         fleet.put(signal, ROW, fleet.after(12), np.nan)
     finding = only(fleet)
     assert (finding.kind, finding.subject) == ("gpu_missing", "rank 13")
-    assert "while 7 GPUs of that host go on" in finding.sentence
+    assert "while 7 GPUs of that host still report" in finding.sentence
     assert 11 <= onset(finding) <= 14
     for signal in fleet.signals:
         for row in range(8, 16):

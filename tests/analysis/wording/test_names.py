@@ -17,7 +17,7 @@ from analysis.wording.names import (
         ("http_server_duration_p99_ms", "p99 latency"),
         ("clientlat95", "p95 latency seen by callers"),
         ("trace.http.request.duration.95p", "p95 latency"),
-        ("http_server_requests_seconds_max", "highest latency"),
+        ("http_server_requests_seconds_max", "max latency"),
         ("error_ratio", "error rate"),
         ("HTTPCode_Target_5XX_Count", "rate of 5xx responses"),
         ("CPUUtilization", "CPU use"),

@@ -185,7 +185,7 @@ def test_the_footer_says_who_wrote_it_and_how_long_it_took() -> None:
     [
         (Verdict.RECOVERED, "Recovered", "Nothing now; watch for a repeat."),
         (Verdict.NO_ACTIVE_INCIDENT, "No active incident", "Nothing now; check the alert's"),
-        (Verdict.INSUFFICIENT_EVIDENCE, "Not enough evidence", "Connect what is missing"),
+        (Verdict.INSUFFICIENT_EVIDENCE, "Not enough evidence", "Ask again in a few minutes"),
     ],
 )
 def test_a_verdict_without_a_cause_says_so(verdict: Verdict, label: str, step: str) -> None:
