@@ -116,9 +116,11 @@ def keep_supported(
     built_in = word(diagnosis, alert, gaps)
     guard = Guard(diagnosis, alert, links, own_texts(built_in))
     dropped = list(report.dropped)
-    most = MAX_CLAIMS if report.written_by == built_in.written_by else MODEL_CLAIMS
+    own = report.written_by == built_in.written_by
+    most = MAX_CLAIMS if own else MODEL_CLAIMS
     claims = _kept(report.claims, "claim", most, guard.fault_of_claim, dropped)
-    if not claims or not _tells_the_cause(claims, diagnosis):
+    # The built-in writer's headline may hold all that there is to say of the cause.
+    if not claims or not (own or _tells_the_cause(claims, diagnosis)):
         if claims:
             dropped.append(
                 "the report: no claim that is left speaks of the cause that code ranked first"

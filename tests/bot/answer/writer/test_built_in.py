@@ -66,7 +66,7 @@ def test_the_report_tells_effect_cause_contradiction_and_runner_up_in_that_order
         ("unsure", "Against it: checkoutservice's requests fell from 110 to 20."),
         (
             "unsure",
-            "It could also be cartservice: calls from checkoutservice to cartservice lose 584 ms "
+            "It could also be cartservice: calls from checkoutservice to cartservice spend 584 ms "
             "on the network (usually 9.5 ms).",
         ),
     ]
