@@ -39,12 +39,13 @@ SHOWN_BY: Mapping[str, str] = {
     "alert": "alert",
 }
 """What a link to evidence of each kind is called."""
-_NO_STEP: Mapping[Verdict, str] = {
+NO_STEP: Mapping[Verdict, str] = {
     Verdict.CAUSE_FOUND: "No single step follows from this; start with the evidence above.",
     Verdict.RECOVERED: "Nothing now; watch for a repeat.",
     Verdict.NO_ACTIVE_INCIDENT: "Nothing now; check the alert's threshold if it repeats.",
     Verdict.INSUFFICIENT_EVIDENCE: "Provide what is missing, listed below, and ask again.",
 }
+"""What to do where no step follows from the cause."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         happening=sentence(happening, QUERY_LINE),
         why_label="Why" if view.established else "What I see",
         why=cite.claims(view.section(Section.WHY)[:WHY_LINES]),
-        steps=steps or (_NO_STEP[view.verdict],),
+        steps=steps or (NO_STEP[view.verdict],),
         unsure=_unsure(view, cite),
         confidence=_confidence(view),
         earlier=_earlier(view, cite),

@@ -58,6 +58,18 @@ def percent(share: float) -> str:
     return f"{min(99, max(0, round(100 * share)))} %"
 
 
+def state_label(verdict: Verdict, confidence: float) -> str:
+    """The verdict in words that follow the confidence."""
+    if verdict is not Verdict.CAUSE_FOUND or confidence >= HIGH:
+        return VERDICT_LABELS[verdict]
+    return "Likely cause" if confidence >= LIKELY else "Possible cause"
+
+
+def sure_word(confidence: float) -> str:
+    """`Very likely`; of an answer that blames something."""
+    return next(word for least, word in HOW_SURE if confidence >= least)
+
+
 @dataclass(frozen=True)
 class AnswerView:
     """What an answer says, from top to bottom.
@@ -133,17 +145,14 @@ class AnswerView:
     @property
     def state_label(self) -> str:
         """The verdict in words that follow the confidence."""
-        if self.verdict is not Verdict.CAUSE_FOUND or self.confidence >= HIGH:
-            return self.verdict_label
-        return "Likely cause" if self.confidence >= LIKELY else "Possible cause"
+        return state_label(self.verdict, self.confidence)
 
     @property
     def how_sure(self) -> str:
         """`Very likely (95 %)`; empty where nothing is blamed."""
         if not self.established or self.cause is None:
             return ""
-        word = next(word for least, word in HOW_SURE if self.confidence >= least)
-        return f"{word} ({percent(self.confidence)})"
+        return f"{sure_word(self.confidence)} ({percent(self.confidence)})"
 
     def section(self, section: Section) -> tuple[Claim, ...]:
         """What is said in one section of the answer; memory's claims have their own."""

@@ -12,6 +12,7 @@ from typing import Literal
 from analysis.case.calls import KnownCall
 from analysis.requests.topology import Topology, topology_of
 from analysis.vocabulary import Alert, Diagnosis
+from analysis.wording.phrases import plain
 
 Role = Literal["alert", "cause", "other"]
 
@@ -23,6 +24,7 @@ SUSPECTS = 3
 WIDTH, BOX, HEIGHT, GAP, STEP = 366, 114, 34, 12, 74
 """In pixels; STEP is from one row to the next."""
 LONGEST_LABEL = 15
+LONGEST_LINE = 120
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
@@ -74,6 +76,11 @@ class CallMap:
     def height(self) -> int:
         """Of the figure."""
         return max(box.y for box in self.boxes) + HEIGHT + 2
+
+    @property
+    def line(self) -> str:
+        """What is known, in one line."""
+        return plain(self.words, LONGEST_LINE)
 
     @property
     def words(self) -> str:

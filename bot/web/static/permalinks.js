@@ -10,9 +10,13 @@
       moved ||= !fold.open;
       fold.open = true;
     }
+    if (target.matches("details") && !target.open) {
+      moved = true;
+      target.open = true;
+    }
     if (moved) target.scrollIntoView();
   }
   addEventListener("hashchange", reveal);
-  addEventListener("beforeprint", () => document.querySelectorAll("article > section:not(.judgement) details, .causes details").forEach((fold) => { fold.open = true; }));
+  addEventListener("beforeprint", () => document.querySelectorAll(".folds details").forEach((fold) => { fold.open = true; }));
   reveal();
 })();

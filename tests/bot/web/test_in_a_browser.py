@@ -81,7 +81,11 @@ def test_a_running_page_streams_its_progress_and_becomes_the_result_in_place(
 
     async def visit(page: Page) -> None:
         await page.open(f"{site.url}/investigations/{investigation_id}", height=500)
+        await page.value("document.getElementById('log').open = true")
         await page.value("window.stayed = true; window.scrollTo(0, 300)")
+        assert await page.value("document.querySelector('.steps .now b').innerText") == (
+            "Collect evidence"
+        )
         site.store.add_progress(investigation_id, "collect", "<b>the last</b> line", key="last")
         await page.until(
             "document.getElementById('progress').lastElementChild.innerText.includes('<b>the "
@@ -100,6 +104,7 @@ def test_a_running_page_streams_its_progress_and_becomes_the_result_in_place(
         assert await page.value("window.stayed && window.scrollY") == 300
         assert await page.value("document.querySelector('h1').innerText") == REPORT.headline
         assert await page.value("document.title.startsWith('Cause found')")
+        await page.value("document.getElementById('F1').open = true")
         await page.value("document.querySelector('#F1 [data-chart]').click()")
         await page.until("document.querySelector('#F1 canvas')")
         assert page.messages == []
@@ -112,30 +117,39 @@ def test_the_list_follows_new_investigations_by_itself(in_browser: InBrowser, si
         await page.open(site.url + "/")
         assert await page.value("document.body.innerText.includes('Nothing has alerted yet')")
         site.investigate(ALERT)
-        await page.until("document.body.innerText.includes('checkout p99 latency above 800 ms')")
+        await page.until(
+            "document.body.innerText.includes('checkout p99 latency above 800\u00a0ms')"
+        )
         assert page.messages == []
 
     in_browser(visit)
 
 
-def test_nothing_is_wider_than_a_phone_and_the_answer_is_on_its_first_screen(
+def test_the_answer_is_on_the_first_screen_and_the_rest_is_folded(
+    in_browser: InBrowser, site: Site, sample: str
+) -> None:
+    bottom = "document.querySelector('.answer > :last-child').getBoundingClientRect().bottom"
+
+    async def visit(page: Page) -> None:
+        for width, height in ((1440, 900), (390, 844)):
+            await page.open(f"{site.url}/investigations/{sample}", width=width, height=height)
+            assert await page.value(bottom) < height
+            assert await page.value("document.querySelectorAll('.folds details[open]').length") == 0
+        assert await page.value("document.documentElement.scrollHeight") < 2200
+
+    in_browser(visit)
+
+
+def test_a_link_to_a_finding_opens_its_fold_and_printing_opens_all(
     in_browser: InBrowser, site: Site, sample: str
 ) -> None:
     async def visit(page: Page) -> None:
-        for path in ("/", f"/investigations/{sample}", "/nothing"):
-            for dark in (False, True):
-                await page.open(site.url + path, width=390, height=844, dark=dark)
-                await page.value(
-                    "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
-                )
-                assert await page.value("document.documentElement.scrollWidth") <= 390
-        await page.open(f"{site.url}/investigations/{sample}", width=390, height=844)
-        for answer in (".verdict .chip", ".verdict h1", ".first .summary"):
-            assert (
-                await page.value(
-                    f"document.querySelector('{answer}').getBoundingClientRect().bottom"
-                )
-                < 844
-            )
+        await page.open(f"{site.url}/investigations/{sample}#F2")
+        assert await page.value("document.getElementById('F2').open")
+        assert await page.value("document.getElementById('evidence').open")
+        await page.call("Emulation.setEmulatedMedia", media="print")
+        hidden = "[...document.querySelectorAll('.sentence')].filter((e) => !e.checkVisibility())"
+        assert await page.value(f"{hidden}.length") == 0
+        await page.call("Emulation.setEmulatedMedia", media="")
 
     in_browser(visit)

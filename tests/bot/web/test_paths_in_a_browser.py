@@ -160,12 +160,20 @@ def test_everything_on_the_way_can_be_reached_and_done_by_keyboard_alone(way: Wa
         await page.until(
             "document.querySelector('.timeline .zoom button') && document.readyState === 'complete'"
         )
+        await tab_to(page, "e.matches('#timeline-fold > summary')")
+        await enter(page)
         await tab_to(page, "e.dataset.zoom === 'in'")
         await enter(page)
         await page.until("document.querySelector('[data-zoom=all]:not(:disabled)')")
+        await tab_to(page, "e.matches('#evidence > summary')")
+        await enter(page)
+        await tab_to(page, "e.matches('#F1 > summary')")
+        await enter(page)
         await tab_to(page, "e.matches('#F1 [data-chart]')")
         await enter(page)
         await page.until("document.querySelector('#F1 canvas')")
+        await tab_to(page, "e.matches('#F3 > summary')")
+        await enter(page)
         await tab_to(page, "e.matches('#F3 .open')")
         await enter(page)
         await page.until(
