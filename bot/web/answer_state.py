@@ -36,7 +36,7 @@ class StateView:
 
 ACCEPTED = StateView("Queued", "busy", meaning="Accepted; the investigation starts in a moment.")
 RUNNING = StateView("Investigating", "busy", meaning="Collecting and comparing evidence.")
-FAILED = StateView("Failed", "failed", meaning="The investigation ended without an answer.")
+FAILED = StateView("Failed", "failed")
 
 
 def state_view(status: str, verdict: str | None, confidence: float | None) -> StateView:

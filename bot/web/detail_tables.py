@@ -102,12 +102,14 @@ def _of_rows(
     for column, quantity in zip(names, quantities, strict=True):
         values = [row.get(column) for row in rows]
         scales.append(_scale(values) if quantity.compares else 0.0)
+    # Where all rows are about the subject, nothing stands out.
+    is_one_of = not all(_is_about(row, subject) for row in rows)
     shown = []
     for row in rows[:MAX_ROWS]:
         cells = []
         for column, quantity, scale in zip(names, quantities, scales, strict=True):
             cells.append(_cell(row.get(column), quantity, scale))
-        shown.append(Row(tuple(cells), _is_about(row, subject)))
+        shown.append(Row(tuple(cells), _is_about(row, subject) and is_one_of))
     columns = tuple(Column(quantity.label, quantity.is_number) for quantity in quantities)
     yield DetailTable(name, columns, tuple(shown), len(rows) - len(shown))
 

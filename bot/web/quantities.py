@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from analysis.wording.amounts import NUMBER, PERCENT, SHARE, Unit, amount, unit_of
+from analysis.wording.amounts import NUMBER, PERCENT, SHARE, Unit, amount, times, unit_of
 from bot.web.text import words
 
 _UNIT_NAME = re.compile(
@@ -19,6 +19,8 @@ _UNIT_NAME = re.compile(
 _SHARE_NAME = re.compile(r"(?:^|[ _])(percent|share)(?=[ _]|$)")
 _IDENTITY = re.compile(r"(?:^|[ _])(?:id|ids|pid|tid|port|code|line|index|seed|version)$")
 _MOMENT = re.compile(r"^(?:start|begin|end|time|at|ts)(?:[ _]|$)|[ _](?:at|time)$")
+MULTIPLES = ("ratio", "times")
+"""Numbers of findings that say how many times as much there is of something."""
 FIRST_MOMENT_S, LAST_MOMENT_S = 946_684_800, 4_102_444_800
 """From 2000 to 2100 a number of seconds since 1970 is a moment, and not a length of time."""
 
@@ -59,6 +61,8 @@ def value_text(value: object, quantity: Quantity) -> str:
         return str(value)
     if not is_number(value):
         return "unknown"
+    if quantity.label in MULTIPLES:
+        return times(value)
     if quantity.is_moment:
         moment = datetime.fromtimestamp(value * quantity.unit.factor, UTC)
         return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"

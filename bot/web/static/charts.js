@@ -121,7 +121,7 @@
       ],
       scales: { y: { range: (_plot, low, high) => range(low, high, data.threshold) } },
       axes: [
-        { ...axis, values: [
+        { ...axis, space: 76, values: [
           [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
           [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
           [1, "{HH}:{mm}:{ss}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
