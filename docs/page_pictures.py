@@ -81,9 +81,13 @@ def main() -> None:
     server = Server()
     with tempfile.TemporaryDirectory() as scratch, serving(server, Path(scratch)) as site:
         whole = fill(site)
-        photograph(f"{site.url}/?verdict=cause_found&confidence=70-90", "list-page.png", 1100, 900)
-        photograph(f"{site.url}/investigations/{whole}/findings/F8", "finding-page.png", 1100, 1000)
-        photograph(f"{site.url}/accuracy", "accuracy-page.png", 1100, 1150)
+        taken = (
+            ("/?verdict=cause_found&confidence=70-90", "list-page.png", 900),
+            (f"/investigations/{whole}/findings/F8", "finding-page.png", 1000),
+            ("/accuracy", "accuracy-page.png", 1150),
+        )
+        for path, name, height in taken:
+            photograph(site.url + path, name, 1440, height, scale=1)
     server.stop()
 
 
