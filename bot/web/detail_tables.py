@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.web.quantities import Quantity, is_number, quantity_of, value_text
+from bot.web.detail_quantities import DetailQuantity, is_number, quantity_of, value_text
 
 IDENTITIES = (
     "rank",
@@ -33,7 +33,7 @@ MAX_TABLES = 6
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A heading; numbers stand right-aligned below it."""
 
     label: str
@@ -62,7 +62,7 @@ class DetailTable:
     """A table; `left_out` rows did not fit."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[Row, ...]
     left_out: int
 
@@ -110,11 +110,11 @@ def _of_rows(
         for column, quantity, scale in zip(names, quantities, scales, strict=True):
             cells.append(_cell(row.get(column), quantity, scale))
         shown.append(Row(tuple(cells), _is_about(row, subject) and is_one_of))
-    columns = tuple(Column(quantity.label, quantity.is_number) for quantity in quantities)
+    columns = tuple(TableColumn(quantity.label, quantity.is_number) for quantity in quantities)
     yield DetailTable(name, columns, tuple(shown), len(rows) - len(shown))
 
 
-def _of_column(name: str, rows: Sequence[Mapping[str, object]]) -> Quantity:
+def _of_column(name: str, rows: Sequence[Mapping[str, object]]) -> DetailQuantity:
     quantity = quantity_of(name, [row.get(name) for row in rows])
     return quantity.as_identity() if name in IDENTITIES else quantity
 
@@ -157,9 +157,9 @@ def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
         for one, quantity in zip(groups, quantities, strict=True):
             cells.append(_cell(one[key], quantity, scale))
         rows.append(Row(tuple(cells), subject=False))
-    columns = [Column("", is_number=False)]
+    columns = [TableColumn("", is_number=False)]
     for quantity in quantities:
-        columns.append(Column(quantity.label, quantity.is_number))
+        columns.append(TableColumn(quantity.label, quantity.is_number))
     return DetailTable("", tuple(columns), tuple(rows), len(keys) - len(rows))
 
 
@@ -169,7 +169,7 @@ def _scale(values: Sequence[object]) -> float:
     return max(sizes) if len(sizes) > 1 else 0
 
 
-def _cell(value: object, quantity: Quantity, scale: float) -> Cell:
+def _cell(value: object, quantity: DetailQuantity, scale: float) -> Cell:
     share = _size(value) / scale if scale and is_number(value) else None
     return Cell(value_text(value, quantity), share, quantity.is_number)
 

@@ -9,8 +9,8 @@ from typing import Any
 from analysis.vocabulary import Evidence, Finding
 from analysis.wording.amounts import unit_of
 from bot.answer.lines import SHOWN_BY
+from bot.web.detail_quantities import quantity_of, value_text
 from bot.web.detail_tables import DetailTable, detail_tables
-from bot.web.quantities import quantity_of, value_text
 from bot.web.series import can_chart
 
 RECORDED = ("example", "examples", "lines", "stack", "code", "source_line")

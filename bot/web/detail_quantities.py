@@ -26,7 +26,7 @@ FIRST_MOMENT_S, LAST_MOMENT_S = 946_684_800, 4_102_444_800
 
 
 @dataclass(frozen=True)
-class Quantity:
+class DetailQuantity:
     """What values under one name are. `compares`: whether bars help to compare them."""
 
     label: str
@@ -35,12 +35,12 @@ class Quantity:
     is_moment: bool
     compares: bool
 
-    def as_identity(self) -> Quantity:
+    def as_identity(self) -> DetailQuantity:
         """The same where the values only name something."""
         return replace(self, is_number=False, compares=False, unit=NUMBER)
 
 
-def quantity_of(name: str, values: Sequence[object]) -> Quantity:
+def quantity_of(name: str, values: Sequence[object]) -> DetailQuantity:
     """What the values of this name are, by its ending and by their size."""
     numbers = [float(v) for v in values if isinstance(v, (int, float)) and is_number(v)]
     unit = _unit(name, numbers)
@@ -48,10 +48,12 @@ def quantity_of(name: str, values: Sequence[object]) -> Quantity:
     measured = unit is not NUMBER or any(isinstance(v, float) for v in values)
     compares = measured and not moment and _IDENTITY.search(name) is None
     label = words(_UNIT_NAME.sub("", name)) if unit is not NUMBER else words(name)
-    return Quantity(label or words(name), unit, bool(numbers), moment, compares and bool(numbers))
+    return DetailQuantity(
+        label or words(name), unit, bool(numbers), moment, compares and bool(numbers)
+    )
 
 
-def value_text(value: object, quantity: Quantity) -> str:
+def value_text(value: object, quantity: DetailQuantity) -> str:
     """One plain value."""
     if value is None:
         return "–"
