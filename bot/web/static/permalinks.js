@@ -10,10 +10,6 @@
       moved ||= !fold.open;
       fold.open = true;
     }
-    if (target.matches("details") && !target.open) {
-      moved = true;
-      target.open = true;
-    }
     if (moved) target.scrollIntoView();
   }
   addEventListener("hashchange", reveal);
