@@ -14,7 +14,17 @@ from typing import TypeVar
 
 from analysis.case.folder import Case, read_calls, read_case, read_diagnosis, read_report
 from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Section
+from analysis.vocabulary import (
+    Alert,
+    Cause,
+    Claim,
+    Diagnosis,
+    Finding,
+    Gap,
+    Report,
+    Section,
+    Verdict,
+)
 from bot.answer.lines import NO_STEP
 from bot.answer.view import AnswerView, answer_view
 from bot.store.store import Progress, StoredInvestigation
@@ -225,7 +235,7 @@ def _with_diagnosis(
         answer=said,
         diagnosis=diagnosis,
         state=view.state if failed else state,
-        since=diagnosis.impact.since,
+        since=_since(diagnosis),
         confidence=said.confidence,
         headline=view.headline if failed else headline,
         happening=cited_claims(said.section(Section.HAPPENING), said, home),
@@ -238,6 +248,11 @@ def _with_diagnosis(
         earlier=earlier_view(diagnosis),
         remembered=cited_claims(said.remembered, said, home),
     )
+
+
+def _since(diagnosis: Diagnosis) -> datetime | None:
+    nothing = diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
+    return None if nothing else diagnosis.impact.since
 
 
 def _doubts(said: AnswerView) -> Iterator[Claim]:
