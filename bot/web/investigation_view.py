@@ -18,10 +18,10 @@ from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Re
 from bot.answer.view import AnswerView, answer_view
 from bot.answer.writer.earlier import is_memory
 from bot.store.store import Progress, StoredInvestigation
-from bot.web.call_map import CallMap, call_map
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.finding_view import FindingView, finding_view
 from bot.web.log_lanes import read_log_counts
+from bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map
 from bot.web.timeline import Change, Joined, Timeline, build_timeline
 
 Tone = Literal["fault", "well", "open", "busy", "failed"]
@@ -109,7 +109,8 @@ class InvestigationView:
     """What is said under each heading, without headings that have nothing."""
     next_steps: tuple[Claim, ...] = ()
     timeline: Timeline | None = None
-    call_map: CallMap | None = None
+    incident_map: DrawnMap | None = None
+    decisive_chart: DrawnPicture | None = None
     earlier: EarlierView = NOTHING_EARLIER
     findings: tuple[FindingView, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -201,8 +202,13 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
         about = (case.alert.started_at, case.alert.title, case.scope.incident)
         timeline = build_timeline(*about, diagnosis, changes, joined, logs)
         calls = _read(lambda: read_calls(folder), troubles) or ()
-        drawn = call_map(case.alert, diagnosis, calls)
-        view = replace(view, timeline=timeline, call_map=drawn)
+        said = answer_view(view.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+        view = replace(
+            view,
+            timeline=timeline,
+            incident_map=drawn_map(said, calls),
+            decisive_chart=_read(lambda: drawn_chart(case, diagnosis), troubles),
+        )
     return replace(view, troubles=tuple(dict.fromkeys(troubles)))
 
 

@@ -1,0 +1,16 @@
+"""The pictures of an answer: the map of the incident, the decisive chart, the steps of a training
+job."""
+
+from bot.answer.pictures.chart_data import DecisiveChart, decisive_chart_of
+from bot.answer.pictures.chart_svg import chart_svg
+from bot.answer.pictures.map_svg import map_svg
+from bot.answer.pictures.service_map import IncidentMap, incident_map
+
+__all__ = [
+    "DecisiveChart",
+    "IncidentMap",
+    "chart_svg",
+    "decisive_chart_of",
+    "incident_map",
+    "map_svg",
+]

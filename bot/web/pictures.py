@@ -1,0 +1,78 @@
+"""The pictures of an answer as the page holds them: each twice, for a desktop and for a phone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from analysis.case.calls import KnownCall
+from analysis.case.folder import Case
+from analysis.vocabulary import Diagnosis
+from bot.answer.pictures import (
+    chart_svg,
+    decisive_chart_of,
+    incident_map,
+    map_svg,
+)
+from bot.answer.view import AnswerView
+
+WIDE, NARROW = 640, 334
+"""Widths in pixels: beside the text of a desktop, and on a phone of 390 less its margins."""
+_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+@dataclass(frozen=True)
+class DrawnPicture:
+    """SVG that was escaped when it was drawn."""
+
+    wide: Markup
+    narrow: Markup
+
+
+@dataclass(frozen=True)
+class DrawnCall:
+    """A call on the map, for the list of who tells of it."""
+
+    call: KnownCall
+
+    @property
+    def page(self) -> str | None:
+        """The page of the investigation that learned it."""
+        learned_in = self.call.learned_in or ""
+        return f"/investigations/{learned_in}" if _ID.fullmatch(learned_in) else None
+
+
+@dataclass(frozen=True)
+class DrawnMap:
+    """The map, what stands beside it, and the calls on it."""
+
+    picture: DrawnPicture
+    notes: tuple[str, ...]
+    calls: tuple[DrawnCall, ...]
+    left_out: int
+
+
+def drawn_map(view: AnswerView, calls: Sequence[KnownCall]) -> DrawnMap | None:
+    """The map of the incident; None where there is none."""
+    found = incident_map(view, calls)
+    if found is None:
+        return None
+    pictures = [Markup(map_svg(found, width, _finding_anchor)) for width in (WIDE, NARROW)]  # noqa: S704
+    listed = tuple(DrawnCall(call.known) for call in found.calls)
+    return DrawnMap(DrawnPicture(*pictures), found.notes, listed, found.left_out)
+
+
+def drawn_chart(case: Case, diagnosis: Diagnosis) -> DrawnPicture | None:
+    """The decisive chart; None where no finding has a series to show."""
+    chart = decisive_chart_of(case, diagnosis)
+    if chart is None:
+        return None
+    return DrawnPicture(*(Markup(chart_svg(chart, width)) for width in (WIDE, NARROW)))  # noqa: S704
+
+
+def _finding_anchor(finding: str) -> str | None:
+    """Where the finding stands on the page."""
+    return f"#{finding}" if _ID.fullmatch(finding) else None
