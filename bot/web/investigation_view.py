@@ -21,7 +21,7 @@ from bot.store.store import Progress, StoredInvestigation
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.finding_view import FindingView, finding_view
 from bot.web.log_lanes import read_log_counts
-from bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map
+from bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map, drawn_steps
 from bot.web.timeline import Change, Joined, Timeline, build_timeline
 
 Tone = Literal["fault", "well", "open", "busy", "failed"]
@@ -110,6 +110,7 @@ class InvestigationView:
     next_steps: tuple[Claim, ...] = ()
     timeline: Timeline | None = None
     incident_map: DrawnMap | None = None
+    step_bars: DrawnPicture | None = None
     decisive_chart: DrawnPicture | None = None
     earlier: EarlierView = NOTHING_EARLIER
     findings: tuple[FindingView, ...] = ()
@@ -207,6 +208,7 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
             view,
             timeline=timeline,
             incident_map=drawn_map(said, calls),
+            step_bars=drawn_steps(diagnosis),
             decisive_chart=_read(lambda: drawn_chart(case, diagnosis), troubles),
         )
     return replace(view, troubles=tuple(dict.fromkeys(troubles)))

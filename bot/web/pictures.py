@@ -12,10 +12,12 @@ from analysis.case.calls import KnownCall
 from analysis.case.folder import Case
 from analysis.vocabulary import Diagnosis
 from bot.answer.pictures import (
+    bars_svg,
     chart_svg,
     decisive_chart_of,
     incident_map,
     map_svg,
+    step_bars_of,
 )
 from bot.answer.view import AnswerView
 
@@ -71,6 +73,14 @@ def drawn_chart(case: Case, diagnosis: Diagnosis) -> DrawnPicture | None:
     if chart is None:
         return None
     return DrawnPicture(*(Markup(chart_svg(chart, width)) for width in (WIDE, NARROW)))  # noqa: S704
+
+
+def drawn_steps(diagnosis: Diagnosis) -> DrawnPicture | None:
+    """Where the time of a training step goes; None where no rank is blamed."""
+    bars = step_bars_of(diagnosis)
+    if bars is None:
+        return None
+    return DrawnPicture(*(Markup(bars_svg(bars, width)) for width in (WIDE, NARROW)))  # noqa: S704
 
 
 def _finding_anchor(finding: str) -> str | None:

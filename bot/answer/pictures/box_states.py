@@ -16,7 +16,7 @@ from bot.answer.view import AnswerView
 
 Role = Literal["culprit", "candidate", "affected", "other"]
 
-BEGAN = "it began here"
+BEGAN = "began here"
 NORMAL = "normal"
 NO_DATA = "no data"
 NOTHING_FOUND = "nothing found"

@@ -16,6 +16,8 @@ TIME_STEPS = (
     *(3600, 7200, 10800, 21600, 43200, 86400),
 )
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
+LOG_STEPS = ((1,), (1, 3), (1, 2, 5))
+"""On a log scale powers of ten, with figures between them where these are too few."""
 MOST_TICKS = 4
 FROM_ZERO = 0.6
 """An axis begins at zero unless all values are within this share of the highest one."""
@@ -52,7 +54,7 @@ def value_axis(panel: ChartPanel) -> ValueAxis:
         low = 0.0
     if high <= low:
         low, high = low - abs(low or 1) / 2, high + abs(high or 1) / 2
-    step = _nice_step((high - low) / (MOST_TICKS - 1))
+    step = nice_step((high - low) / (MOST_TICKS - 1))
     if panel.counted:
         step = max(1.0, step)
     bottom = math.floor(low / step + 1e-9) * step
@@ -65,18 +67,28 @@ def value_axis(panel: ChartPanel) -> ValueAxis:
 def _log_axis(panel: ChartPanel, low: float, high: float) -> ValueAxis:
     # In the unit that people read: a power of ten of seconds is none of microseconds.
     factor = panel.unit.factor
-    first = math.floor(math.log10(low * factor) + 1e-9)
-    last = math.ceil(math.log10(high * factor) - 1e-9)
-    every = max(1, math.ceil((last - first) / (MOST_TICKS - 1)))
-    ticks = []
-    for power in range(first, last + 1, every):
-        value = 10.0**power / factor
-        if low * 0.8 <= value <= high * 1.25:
-            ticks.append(value)
+    least, most = low * 0.8 * factor, high * 1.25 * factor
+    ticks: list[float] = []
+    for steps in LOG_STEPS:
+        ticks = [value / factor for value in _log_values(least, most, steps)]
+        if len(ticks) >= 2:
+            break
+    every = -(-len(ticks) // MOST_TICKS) or 1
+    ticks = ticks[::every]
     return ValueAxis(low * 0.8, high * 1.25, True, _labelled(panel, ticks))
 
 
-def _nice_step(least: float) -> float:
+def _log_values(least: float, most: float, steps: tuple[int, ...]) -> Iterator[float]:
+    """These multiples of powers of ten between the two."""
+    for power in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1):
+        for step in steps:
+            value = float(f"{step}e{power}")
+            if least <= value <= most:
+                yield value
+
+
+def nice_step(least: float) -> float:
+    """The next round number that is not less."""
     power = 10.0 ** math.floor(math.log10(least))
     for nice in NICE:
         if nice * power >= least * 0.999:

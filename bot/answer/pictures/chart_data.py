@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,6 +39,9 @@ MAX_THRESHOLD = 3.0
 """A threshold further above the values than this many times would flatten them."""
 REACH = 0.4
 """A change is drawn at its time when it is at most this share of the chart before its start."""
+
+
+_TIME_WORDS = re.compile(r"time|latency|duration|delay|wait|age|lag", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ def _of_effect(
     step. Where the culprit shows it itself, what the alerting service or another shows."""
     culprit = story.cause.subject if story.cause else ""
     wanted = [story.effect]
-    if culprit.startswith("rank "):
+    if _is_rank(culprit):
         wanted.append(step_time_finding(diagnosis, None))
     impact = set(diagnosis.impact.findings)
     for finding in diagnosis.findings:
@@ -156,6 +160,10 @@ def _of_effect(
     if story.cause is None:
         wanted.append(decisive_finding(diagnosis))
     return _with_series(case, wanted, but=drawn)
+
+
+def _is_rank(subject: str) -> bool:
+    return subject.startswith("rank ")
 
 
 def _with_series(
@@ -201,7 +209,7 @@ def _panel(
         return None
     culprit = story.cause is not None and _is_about(finding, story.cause.subject)
     return ChartPanel(
-        title=f"{subject_name(finding.subject)}: {series.name}",
+        title=f"{_called(finding.subject)}: {_measured(series)}",
         role="culprit" if culprit else "affected",
         unit=series.unit,
         runs=_runs(times[inside], values[inside], whole=series.counted),
@@ -210,6 +218,19 @@ def _panel(
         usual=series.usual,
         threshold=_threshold(case, finding, values[inside]),
     )
+
+
+def _called(subject: str) -> str:
+    """The subject as people call it; a rank without its job, which is the same in all panels."""
+    rank = subject.rpartition("/")[2]
+    return plain(rank if _is_rank(rank) else subject_name(subject), 60)
+
+
+def _measured(series: FindingSeries) -> str:
+    """What the figures are. Of "data" in milliseconds the name alone would not tell."""
+    if series.unit.kind == "time" and not _TIME_WORDS.search(series.name):
+        return f"{series.name} time"
+    return series.name
 
 
 def _runs(

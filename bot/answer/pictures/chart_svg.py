@@ -95,8 +95,10 @@ def _to_label(event: ChartEvent, x: Scale) -> EventToLabel:
 
 
 def _title(panel: ChartPanel, frame: _Frame, top: float) -> str:
-    words = fitted(panel.title, frame.right - frame.left, SIZE, bold=True)
-    return text(frame.left, top - 6, words, f"title {panel.role}")
+    scale = " (log scale)" if panel.log else ""
+    room = frame.right - frame.left - words_width(scale, SIZE, bold=True)
+    words = fitted(panel.title, room, SIZE, bold=True)
+    return text(frame.left, top - 6, words + scale, f"title {panel.role}")
 
 
 def _panel(panel: ChartPanel, axis: ValueAxis, frame: _Frame, top: float) -> str:
@@ -219,9 +221,6 @@ def _legend(chart: DecisiveChart, frame: _Frame, top: float) -> str:
         parts.append(element("path", d=f"M{x:.1f} {y - 4:.1f}h18", class_="threshold"))
         parts.append(text(x + 24, y, "alert threshold"))
         x += 24 + words_width("alert threshold", SIZE) + 14
-    if any(panel.log for panel in chart.panels):
-        parts.append(text(x, y, "log scale"))
-        x += words_width("log scale", SIZE) + 14
     if x + words_width(day, SIZE) <= frame.right:
         parts.append(text(frame.right, y, day, None, "end"))
     return element("g", *parts, class_="legend")

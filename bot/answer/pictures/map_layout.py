@@ -1,58 +1,77 @@
 """Where the boxes of a map stand and how its lines run: callers left and callees right on a wide
 picture, callers above and callees below on a narrow one.
 
-fast-sugiyama ranks the services and orders those of one rank so that few lines cross. What it does
-not know is the width of the picture: rows that are too long are broken here.
+The order comes from `map_order`. What no library for layouts knows is the width of the picture:
+ranks that are too long for it are broken here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
 
-from fast_sugiyama import from_edges
-
+from bot.answer.pictures.map_order import MapOrder, Place, ordered
 from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
+from bot.answer.pictures.svg import wrapped
 
 WIDE = 500
 """From here on a picture has room for a chain of calls from left to right."""
-MOST_COLUMNS = 5
-"""Of a wide picture: more would leave no room for the names."""
+MOST_COLUMNS, MOST_IN_A_COLUMN = 5, 8
+"""Of a wide picture: more would leave no room for the names, or be taller than a screen."""
 MARGIN = 2.0
-WIDEST_BOX, NARROWEST_BOX = 128.0, 92.0
-COLUMN_GAP, ROW_GAP = 36.0, 30.0
-"""From one rank to the next, where the lines run."""
+WIDEST_BOX, NARROWEST_BOX = 160.0, 92.0
+COLUMN_GAP, ROW_GAP = 34.0, 32.0
+"""From one rank to the next at least, where the lines run."""
 BESIDE = 12.0
 """Between two boxes of one rank."""
+BEND = 4.0
+"""The room that a line takes which passes a rank."""
 LINE = 16.0
-PADDING = 9.0
-UNIT = 10.0
+PADDING = 10.0
+INSIDE = 5.0
+"""Between a box's edge and its words."""
+NAME, STATE = 13.0, 12.0
+"""Sizes of the type, as in pictures.css."""
+PORT = 9.0
+"""Between the ends of two lines at one side of a box."""
+SWEEPS = 6
+LOOSE = 0.1
+ARROW_WEIGHT = 6.0
+"""How much more than a call an arrow pulls its two boxes into one line."""
+
+Side = Literal["left", "right", "top", "bottom"]
+Point = tuple[float, float]
+Bends = dict[int, tuple[Point, Point]]
+"""Where a line enters the rank of a bend and where it leaves it again, going from caller to
+callee."""
 
 
 @dataclass(frozen=True)
 class PlacedBox:
-    """A box; x and y are its upper left corner."""
+    """A box; x and y are its upper left corner. `name` has one line or two."""
 
     box: MapBox
+    name: tuple[str, ...]
     x: float
     y: float
     width: float
     height: float
 
     @property
-    def middle(self) -> tuple[float, float]:
+    def middle(self) -> Point:
         """Its centre."""
         return self.x + self.width / 2, self.y + self.height / 2
 
 
 @dataclass(frozen=True)
 class PlacedLine:
-    """A line from the edge of one box to that of another. `across` says that it leaves and arrives
-    horizontally."""
+    """A line from one box to another by way of its bends. `across` says that it runs from left to
+    right, or back, rather than up or down."""
 
     of: MapCall | FaultArrow
-    start: tuple[float, float]
-    end: tuple[float, float]
+    points: tuple[Point, ...]
     across: bool
 
 
@@ -67,193 +86,340 @@ class MapLayout:
 
 
 @dataclass(frozen=True)
-class _Ranked:
-    """A service's rank among callers and callees, and its place along the rank."""
+class _Span:
+    """Where a place stands along its rank, and how much room it takes there."""
 
-    rank: int
-    along: float
+    centre: float
+    size: float
 
 
 def laid_out(incident: IncidentMap, width: int) -> MapLayout:
     """The map in a picture of that width."""
-    places = _ranked(incident)
-    ranks = _by_rank(places)
-    boxes = {box.service: box for box in incident.boxes}
-    if width >= WIDE and len(ranks) <= MOST_COLUMNS:
-        placed = _columns(boxes, places, ranks, width)
-        across = True
+    order = ordered(
+        [box.service for box in incident.boxes],
+        [(call.caller, call.callee) for call in incident.calls],
+    )
+    across = (
+        width >= WIDE and len(order.ranks) <= MOST_COLUMNS and order.longest <= MOST_IN_A_COLUMN
+    )
+    weights = _weights(incident, order)
+    if across:
+        placed, bends = _columns(incident, order, weights, width)
     else:
-        placed = _rows(boxes, places, ranks, width)
-        across = False
-    lines = tuple(_lines(incident, placed, across))
+        placed, bends = _rows(incident, order, weights, width)
+    lines = _lines(incident, order, placed, bends, across)
     height = max(one.y + one.height for one in placed.values()) + MARGIN
-    return MapLayout(width, height, tuple(placed.values()), lines)
+    return MapLayout(width, height, tuple(placed.values()), tuple(lines))
 
 
-def box_height(box: MapBox) -> float:
-    """Name and state, and a line each for the change and for the place."""
-    lines = 2 + bool(box.change) + bool(box.place)
-    return lines * LINE + PADDING + (4 if box.change else 0)
-
-
-def _ranked(incident: IncidentMap) -> Mapping[str, _Ranked]:
-    names = [box.service for box in incident.boxes]
-    number = {name: n for n, name in enumerate(names)}
-    edges = _without_cycles([(number[c.caller], number[c.callee]) for c in incident.calls])
-    places: dict[str, _Ranked] = {}
-    right = 0.0
-    for positions, *_ in from_edges(edges, vertex_spacing=UNIT, dummy_vertices=True):
-        # Beyond the names are the dummies by which lines run around boxes.
-        own = [(names[int(n)], x, y) for n, (x, y) in positions if int(n) < len(names)]
-        top = max(y for _, _, y in own)
-        left = min(x for _, x, _ in own)
-        for name, x, y in own:
-            places[name] = _Ranked(round((top - y) / UNIT), right + (x - left) / UNIT)
-        right = 1 + max(places[name].along for name, _, _ in own)
-    for name in names:
-        if name not in places:
-            places[name] = _Ranked(0, right)
-            right += 1
-    return places
-
-
-def _without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The calls without those that lead back to a caller, for the library ends the process at some
-    cycles. What is left out here is drawn all the same."""
-    callees: dict[int, list[int]] = {}
-    for caller, callee in sorted(edges):
-        callees.setdefault(caller, []).append(callee)
-    kept: list[tuple[int, int]] = []
-    done: set[int] = set()
-    for start in sorted(callees):
-        _walk(start, callees, done, kept)
-    return kept
-
-
-def _walk(
-    start: int, callees: Mapping[int, Sequence[int]], done: set[int], kept: list[tuple[int, int]]
-) -> None:
-    """Depth first from `start`, keeping each call that does not lead back to where we are."""
-    if start in done:
-        return
-    path = [start]
-    waiting = {start: list(callees.get(start, ()))}
-    while path:
-        at = path[-1]
-        if not waiting[at]:
-            done.add(path.pop())
-            continue
-        callee = waiting[at].pop(0)
-        if callee in path:
-            continue
-        kept.append((at, callee))
-        if callee not in done:
-            path.append(callee)
-            waiting[callee] = list(callees.get(callee, ()))
-
-
-def _by_rank(places: Mapping[str, _Ranked]) -> list[list[str]]:
-    """The services of each rank in their order, without empty ranks."""
-    ranks: dict[int, list[str]] = {}
-    for name in sorted(places, key=lambda one: places[one].along):
-        ranks.setdefault(places[name].rank, []).append(name)
-    return [ranks[rank] for rank in sorted(ranks)]
+def _weights(incident: IncidentMap, order: MapOrder) -> Mapping[tuple[Place, Place], float]:
+    """How much each pair of neighbours wants to stand in one line."""
+    arrows = {frozenset((arrow.start, arrow.end)) for arrow in incident.arrows}
+    weights: dict[tuple[Place, Place], float] = {}
+    for one, other in order.links():
+        weight = ARROW_WEIGHT if frozenset((one, other)) in arrows else 1.0
+        weights[one, other] = weights[other, one] = weight
+    return weights
 
 
 def _columns(
-    boxes: Mapping[str, MapBox],
-    places: Mapping[str, _Ranked],
-    ranks: Sequence[Sequence[str]],
+    incident: IncidentMap,
+    order: MapOrder,
+    weights: Mapping[tuple[Place, Place], float],
     width: int,
-) -> dict[str, PlacedBox]:
+) -> tuple[dict[str, PlacedBox], Bends]:
     """One column for each rank, spread over the width."""
-    across = width - 2 * MARGIN
-    room = (across - COLUMN_GAP * (len(ranks) - 1)) / len(ranks)
-    wide = min(WIDEST_BOX, room)
-    step = wide
-    if len(ranks) > 1:
-        step = min((across - wide) / (len(ranks) - 1), wide + 3 * COLUMN_GAP)
-    left = (width - wide - step * (len(ranks) - 1)) / 2
-    high = max(box_height(box) for box in boxes.values()) + BESIDE
-    placed: dict[str, PlacedBox] = {}
-    for number, names in enumerate(ranks):
-        bottom = -1e9
-        for name in names:
-            height = box_height(boxes[name])
-            y = max(places[name].along * high - height / 2, bottom)
-            placed[name] = PlacedBox(boxes[name], left + number * step, y, wide, height)
-            bottom = y + height + BESIDE
-    top = min(one.y for one in placed.values()) - MARGIN
-    return {name: replace(one, y=one.y - top) for name, one in placed.items()}
+    count = len(order.ranks)
+    room = width - 2 * MARGIN
+    wide = min(WIDEST_BOX, (room - COLUMN_GAP * (count - 1)) / count)
+    step = (room - wide) / max(1, count - 1)
+    step = min(step, wide + 3 * COLUMN_GAP)
+    left = (width - wide - step * (count - 1)) / 2
+    boxes = {box.service: _sized(box, wide) for box in incident.boxes}
+
+    def tall(place: Place) -> float:
+        return boxes[place].height if isinstance(place, str) else BEND
+
+    spans = _aligned(order.ranks, tall, weights)
+    top = min(spans[place].centre - tall(place) / 2 for place in spans) - MARGIN
+    bends: Bends = {}
+    for number, rank in enumerate(order.ranks):
+        for place in rank:
+            x, y = left + number * step, spans[place].centre - top
+            if isinstance(place, str):
+                boxes[place] = replace(boxes[place], x=x, y=y - tall(place) / 2)
+            else:
+                bends[place] = (x, y), (x + wide, y)
+    return boxes, bends
 
 
 def _rows(
-    boxes: Mapping[str, MapBox],
-    places: Mapping[str, _Ranked],
-    ranks: Sequence[Sequence[str]],
+    incident: IncidentMap,
+    order: MapOrder,
+    weights: Mapping[tuple[Place, Place], float],
     width: int,
-) -> dict[str, PlacedBox]:
-    """One row for each rank, or several where it is too long."""
-    across = width - 2 * MARGIN
-    fit = max(1, int((across + BESIDE) // (NARROWEST_BOX + BESIDE)))
-    placed: dict[str, PlacedBox] = {}
+) -> tuple[dict[str, PlacedBox], Bends]:
+    """One row for each rank, or several where it is too long: then lines have no bends."""
+    room = width - 2 * MARGIN
+    fit = max(1, int((room + BESIDE) // (NARROWEST_BOX + BESIDE)))
+    longest = max(_length(rank) for rank in order.ranks)
+    if longest <= room:
+        wide = min(WIDEST_BOX, NARROWEST_BOX + (room - longest) / order.longest)
+        spans = _aligned(order.ranks, lambda p: wide if isinstance(p, str) else BEND, weights)
+        spans = _kept_within(order.ranks, spans, MARGIN, width - MARGIN)
+        rows: list[Sequence[Place]] = list(order.ranks)
+        breaks = set(range(len(rows)))
+    else:
+        rows, breaks = _broken(order, fit)
+        spans = _centred(rows, width)
+    boxes = {box.service: _sized(box, spans[box.service].size) for box in incident.boxes}
+    bends: Bends = {}
     y = MARGIN
-    for names in ranks:
-        for row in _broken(names, fit):
-            wide = min(WIDEST_BOX, (across - BESIDE * (len(row) - 1)) / len(row))
-            for name, x in zip(row, _centred(row, places, wide, width), strict=True):
-                placed[name] = PlacedBox(boxes[name], x, y, wide, box_height(boxes[name]))
-            y += max(box_height(boxes[name]) for name in row) + BESIDE
-        y += ROW_GAP - BESIDE
-    return placed
+    for number, row in enumerate(rows):
+        tall = max((boxes[p].height for p in row if isinstance(p, str)), default=0.0)
+        for place in row:
+            if isinstance(place, str):
+                x = spans[place].centre - spans[place].size / 2
+                top = y + (tall - boxes[place].height) / 2
+                boxes[place] = replace(boxes[place], x=x, y=top)
+            else:
+                x = spans[place].centre
+                bends[place] = (x, y), (x, y + tall)
+        y += tall + (ROW_GAP if number in breaks else BESIDE)
+    return boxes, bends
 
 
-def _broken(names: Sequence[str], fit: int) -> list[Sequence[str]]:
-    """Rows of about the same length, none longer than what fits."""
-    count = -(-len(names) // fit)
-    length = -(-len(names) // count)
-    return [names[start : start + length] for start in range(0, len(names), length)]
+def _length(rank: Sequence[Place]) -> float:
+    """Of a row with boxes as narrow as they may be."""
+    length = -BESIDE
+    for place in rank:
+        length += BESIDE + (NARROWEST_BOX if isinstance(place, str) else BEND)
+    return length
 
 
-def _centred(
-    row: Sequence[str], places: Mapping[str, _Ranked], wide: float, width: int
+def _broken(order: MapOrder, fit: int) -> tuple[list[Sequence[Place]], set[int]]:
+    """Rows of about the same length, none longer than what fits; and the numbers of those that end
+    a rank."""
+    rows: list[Sequence[Place]] = []
+    ends = set()
+    for number in range(len(order.ranks)):
+        names = order.services(number)
+        count = -(-len(names) // fit)
+        length = -(-len(names) // max(1, count))
+        for start in range(0, len(names), max(1, length)):
+            rows.append(names[start : start + length])
+        ends.add(len(rows) - 1)
+    return rows, ends
+
+
+def _centred(rows: Sequence[Sequence[Place]], width: float) -> dict[Place, _Span]:
+    """Each row about the middle, its boxes as wide as the row has room for."""
+    spans: dict[Place, _Span] = {}
+    for row in rows:
+        room = width - 2 * MARGIN - BESIDE * (len(row) - 1)
+        wide = min(WIDEST_BOX, room / len(row))
+        left = (width - len(row) * (wide + BESIDE) + BESIDE) / 2
+        for number, place in enumerate(row):
+            spans[place] = _Span(left + number * (wide + BESIDE) + wide / 2, wide)
+    return spans
+
+
+def _sized(box: MapBox, wide: float) -> PlacedBox:
+    """A box of that width, as tall as its words: name, state, place and change."""
+    name = wrapped(box.name, wide - 2 * INSIDE, NAME, bold=True)
+    lines = len(name) + 1 + bool(box.place)
+    tall = lines * LINE + PADDING + (22 if box.change else 0)
+    return PlacedBox(box, name, 0.0, 0.0, wide, tall)
+
+
+def _aligned(
+    ranks: Sequence[Sequence[Place]],
+    size: Callable[[Place], float],
+    weights: Mapping[tuple[Place, Place], float],
+) -> dict[Place, _Span]:
+    """Places along each rank, in its order and without overlaps, near to their neighbours."""
+    spans: dict[Place, _Span] = {}
+    for rank in ranks:
+        whole = sum(size(place) + BESIDE for place in rank) - BESIDE
+        at = -whole / 2
+        for place in rank:
+            spans[place] = _Span(at + size(place) / 2, size(place))
+            at += size(place) + BESIDE
+    for sweep in range(SWEEPS):
+        numbers = range(1, len(ranks)) if sweep % 2 == 0 else range(len(ranks) - 2, -1, -1)
+        for number in numbers:
+            beside = ranks[number - 1] if sweep % 2 == 0 else ranks[number + 1]
+            _pulled(ranks[number], beside, spans, weights)
+    return spans
+
+
+def _pulled(
+    rank: Sequence[Place],
+    beside: Sequence[Place],
+    spans: dict[Place, _Span],
+    weights: Mapping[tuple[Place, Place], float],
+) -> None:
+    """Move the places of one rank towards their neighbours in the rank beside."""
+    wanted: list[float] = []
+    pull: list[float] = []
+    for place in rank:
+        near = [
+            (weights[place, other], spans[other]) for other in beside if (place, other) in weights
+        ]
+        weight = sum(w for w, _ in near)
+        mean = sum(w * span.centre for w, span in near) / weight if near else spans[place].centre
+        wanted.append(mean)
+        pull.append(weight or 0.1)
+    for place, centre in zip(rank, _in_order(rank, wanted, pull, spans), strict=True):
+        spans[place] = replace(spans[place], centre=centre)
+
+
+def _in_order(
+    rank: Sequence[Place],
+    wanted: Sequence[float],
+    pull: Sequence[float],
+    spans: Mapping[Place, _Span],
 ) -> list[float]:
-    """The left edges of a row's boxes, evenly spread about the middle of the picture."""
-    step = wide + BESIDE
-    whole = step * len(row) - BESIDE
-    left = (width - whole) / 2
-    return [left + step * number for number in range(len(row))]
+    """The centres nearest to those wanted (least squares) that keep order and distance: isotonic
+    regression by pooling adjacent violators, https://doi.org/10.1080/01621459.1972.10481216."""
+    offsets = [0.0]
+    for one, other in pairwise(rank):
+        offsets.append(offsets[-1] + (spans[one].size + spans[other].size) / 2 + BESIDE)
+    pools: list[tuple[float, float, int]] = []
+    for want, weight, offset in zip(wanted, pull, offsets, strict=True):
+        mean, total, count = want - offset, weight, 1
+        while pools and pools[-1][0] > mean:
+            before, before_total, before_count = pools.pop()
+            mean = (mean * total + before * before_total) / (total + before_total)
+            total, count = total + before_total, count + before_count
+        pools.append((mean, total, count))
+    levels = [mean for mean, _, count in pools for _ in range(count)]
+    return [level + offset for level, offset in zip(levels, offsets, strict=True)]
+
+
+def _kept_within(
+    ranks: Sequence[Sequence[Place]], spans: Mapping[Place, _Span], low: float, high: float
+) -> dict[Place, _Span]:
+    """The places, moved in so that none leaves the picture."""
+    left = min(span.centre - span.size / 2 for span in spans.values())
+    right = max(span.centre + span.size / 2 for span in spans.values())
+    shift = (low + high - left - right) / 2
+    kept: dict[Place, _Span] = {}
+    for rank in ranks:
+        at = low
+        for place in rank:
+            span = spans[place]
+            centre = max(span.centre + shift, at + span.size / 2)
+            kept[place] = replace(span, centre=centre)
+            at = centre + span.size / 2 + BESIDE
+        at = high
+        for place in reversed(rank):
+            span = kept[place]
+            centre = min(span.centre, at - span.size / 2)
+            kept[place] = replace(span, centre=centre)
+            at = centre - span.size / 2 - BESIDE
+    return kept
 
 
 def _lines(
-    incident: IncidentMap, placed: Mapping[str, PlacedBox], across: bool
+    incident: IncidentMap,
+    order: MapOrder,
+    placed: Mapping[str, PlacedBox],
+    bends: Bends,
+    across: bool,
 ) -> list[PlacedLine]:
     """Calls first and arrows after them, so that these are drawn on top."""
-    carried = {(arrow.start, arrow.end) for arrow in incident.arrows}
-    lines = []
+    carried = {frozenset((arrow.start, arrow.end)) for arrow in incident.arrows}
+    drawn: list[tuple[MapCall | FaultArrow, str, str]] = []
     for call in incident.calls:
-        if not {(call.caller, call.callee), (call.callee, call.caller)} & carried:
-            lines.append(_line(call, placed[call.caller], placed[call.callee], across))
+        pair = frozenset((call.caller, call.callee))
+        if pair not in carried:
+            drawn.append((call, call.caller, call.callee))
+            # Two services that call each other have one line.
+            carried.add(pair)
     for arrow in incident.arrows:
-        lines.append(_line(arrow, placed[arrow.start], placed[arrow.end], across))
+        drawn.append((arrow, arrow.start, arrow.end))
+    ways = [_way(one, placed, order, bends, across) for one in drawn]
+    ports = _ports(ways, placed)
+    lines = []
+    for number, (of, *_) in enumerate(drawn):
+        way = ways[number]
+        points = (ports[number, 0], *way.bends, ports[number, 1])
+        lines.append(PlacedLine(of, points, way.across))
     return lines
 
 
-def _line(of: MapCall | FaultArrow, start: PlacedBox, end: PlacedBox, across: bool) -> PlacedLine:
+@dataclass(frozen=True)
+class _Way:
+    """A line before its ends have their places along the sides of the boxes."""
+
+    start: str
+    end: str
+    leaves: Side
+    arrives: Side
+    bends: tuple[Point, ...]
+
+    @property
+    def across(self) -> bool:
+        return self.leaves in ("left", "right")
+
+
+def _way(
+    one: tuple[MapCall | FaultArrow, str, str],
+    placed: Mapping[str, PlacedBox],
+    order: MapOrder,
+    bends: Bends,
+    across: bool,
+) -> _Way:
     """From the side of one box that faces the other to the side that faces it."""
-    (sx, sy), (ex, ey) = start.middle, end.middle
-    apart_x = abs(sx - ex) - (start.width + end.width) / 2
-    apart_y = abs(sy - ey) - (start.height + end.height) / 2
-    sideways = apart_x > 0 if across else apart_y <= 0
-    if sideways:
-        to_right = 1 if ex > sx else -1
-        return PlacedLine(
-            of,
-            (sx + to_right * start.width / 2, sy),
-            (ex - to_right * end.width / 2, ey),
-            across=True,
-        )
-    down = 1 if ey > sy else -1
-    return PlacedLine(
-        of, (sx, sy + down * start.height / 2), (ex, ey - down * end.height / 2), across=False
-    )
+    _, start, end = one
+    forth = order.bends.get((start, end), ())
+    back = order.bends.get((end, start), ())
+    on_the_way: list[Point] = []
+    for bend in forth:
+        on_the_way += bends.get(bend, ())
+    for bend in reversed(back):
+        on_the_way += reversed(bends.get(bend, ()))
+    a, b = placed[start], placed[end]
+    (sx, sy), (ex, ey) = a.middle, b.middle
+    beside = abs(sx - ex) >= (a.width + b.width) / 2
+    apart = abs(sy - ey) >= (a.height + b.height) / 2
+    if beside if across else not apart:
+        sides: tuple[Side, Side] = ("right", "left") if ex > sx else ("left", "right")
+    else:
+        sides = ("bottom", "top") if ey > sy else ("top", "bottom")
+    return _Way(start, end, *sides, tuple(on_the_way))
+
+
+def _ports(ways: Sequence[_Way], placed: Mapping[str, PlacedBox]) -> dict[tuple[int, int], Point]:
+    """Where each line leaves (0) and arrives (1): side by side, in the order in which the lines
+    come."""
+    sides: dict[tuple[str, Side], list[tuple[float, int, int]]] = {}
+    for number, way in enumerate(ways):
+        after = way.bends[0] if way.bends else placed[way.end].middle
+        before = way.bends[-1] if way.bends else placed[way.start].middle
+        axis = 1 if way.across else 0
+        sides.setdefault((way.start, way.leaves), []).append((after[axis], number, 0))
+        sides.setdefault((way.end, way.arrives), []).append((before[axis], number, 1))
+    ports: dict[tuple[int, int], Point] = {}
+    for (service, side), ends in sides.items():
+        box = placed[service]
+        room = (box.height if side in ("left", "right") else box.width) - 20
+        step = min(PORT, room / max(1, len(ends) - 1))
+        for place, (_, number, which) in enumerate(sorted(ends)):
+            off = (place - (len(ends) - 1) / 2) * step
+            ports[number, which] = _port(box, side, off)
+    return ports
+
+
+def _port(box: PlacedBox, side: Side, off: float) -> Point:
+    x, y = box.middle
+    match side:
+        case "left":
+            return box.x, y + off
+        case "right":
+            return box.x + box.width, y + off
+        case "top":
+            return x + off, box.y
+        case "bottom":
+            return x + off, box.y + box.height

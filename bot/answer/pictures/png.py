@@ -1,4 +1,5 @@
-"""The picture of an answer as PNG, for chat: the map of the incident above the decisive chart.
+"""The picture of an answer as PNG, for chat: the map of the incident, or the steps
+of a training job, above the decisive chart.
 
 resvg draws the very SVG of the page, so that there is one drawing of each. It reads no fonts of the
 machine: Inter is beside this file.
@@ -16,10 +17,12 @@ import resvg_py
 from analysis.case.calls import KnownCall
 from analysis.case.folder import Case
 from analysis.vocabulary import Diagnosis
+from bot.answer.pictures.bars_svg import bars_svg
 from bot.answer.pictures.chart_data import DecisiveChart, decisive_chart_of, finding_chart_of
 from bot.answer.pictures.chart_svg import chart_svg
 from bot.answer.pictures.map_svg import map_svg
 from bot.answer.pictures.service_map import incident_map
+from bot.answer.pictures.step_bars import step_bars_of
 from bot.answer.pictures.svg import element
 from bot.answer.view import answer_view
 
@@ -46,8 +49,11 @@ def answer_png(case: Case, diagnosis: Diagnosis, calls: Sequence[KnownCall] = ()
     """The picture of an answer, or None when there is nothing to draw."""
     view = answer_view(case.alert, diagnosis, None, gaps=case.gaps, evidence=case.evidence)
     found = incident_map(view, calls, MOST_BOXES)
+    bars = step_bars_of(diagnosis)
     chart = decisive_chart_of(case, diagnosis)
     drawn = []
+    if bars is not None:
+        drawn.append(bars_svg(bars, WIDTH))
     if found is not None and len(found.boxes) > 1:
         drawn.append(map_svg(found, WIDTH))
     if chart is not None:

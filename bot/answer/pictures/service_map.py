@@ -31,7 +31,7 @@ class MapBox:
     service: str
     role: Role
     state: str
-    """In words: "it began here", "3x slower", "no data"."""
+    """In words: "began here", "3x slower", "no data"."""
     has_data: bool = True
     change: str | None = None
     """The change that is blamed, by its short name."""

@@ -7,6 +7,7 @@ inline style. Names of services and metrics are foreign text, and are escaped he
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 
 from analysis.wording.phrases import plain
@@ -23,6 +24,7 @@ _WIDTHS = (
 that fit by this table fit on every machine."""
 _WIDTH_OF = {character: width for width, characters in _WIDTHS for character in characters}
 WIDEST = 1.0
+_JOINT = re.compile(r"(?<=.)(?:[-_./: ]|(?<=[a-z])(?=[A-Z])|(?=service$|Service$))(?=.)")
 BOLD = 1.12
 """A bold letter beside a regular one: DejaVu Sans Bold, over a sample of service names."""
 
@@ -87,3 +89,19 @@ def fitted(words: str, width: float, size: float, *, bold: bool = False) -> str:
         if words_width(cut, size, bold=bold) <= width:
             return cut
     return "…"
+
+
+def wrapped(words: str, width: float, size: float, *, bold: bool = False) -> tuple[str, ...]:
+    """The words on one line, or on two where they are too wide and a name has a joint to part at:
+    "address-query-" and "service"."""
+    line = plain(words, 200)
+    if words_width(line, size, bold=bold) <= width:
+        return (line,)
+    best = ""
+    for joint in _JOINT.finditer(line):
+        # The last one that leaves the first line short enough.
+        if words_width(line[: joint.end()], size, bold=bold) <= width:
+            best = line[: joint.end()]
+    if not best:
+        return (fitted(line, width, size, bold=bold),)
+    return best.rstrip(), fitted(line[len(best) :], width, size, bold=bold)
