@@ -22,6 +22,7 @@ from analysis.wording.names import operation_name, signal_name, subject_name
 from analysis.wording.phrases import plain
 
 MIN_POINTS = 3
+MOSTLY = 0.5
 LEAD = 2.5
 """The chart begins so many times its decisive part earlier, so that normal is seen before
 abnormal."""
@@ -111,6 +112,19 @@ def series_of(case: Case, finding: Finding) -> FindingSeries | None:
     if points.height < MIN_POINTS:
         return None
     return replace(series, points=points.select("time", pl.col("value").cast(pl.Float64)))
+
+
+def departs(case: Case, finding: Finding, series: FindingSeries) -> bool:
+    """Whether one sees in the series that something is wrong: most of it has left the usual range
+    since the onset."""
+    usual = series.usual
+    since = finding.onset or case.alert.started_at
+    end = max(case.scope.incident.end, since)
+    values = series.points.filter(pl.col("time").is_between(since, end))["value"].to_numpy()
+    if usual is None or not len(values):
+        return False
+    outside = (values < usual[0]) | (values > usual[1])
+    return bool(outside.mean() >= MOSTLY)
 
 
 def decisive_part(

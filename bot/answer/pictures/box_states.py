@@ -11,7 +11,7 @@ from analysis.analyzers import fault_of
 from analysis.kinds.finding_details import MetricShiftDetails
 from analysis.kinds.signals import SignalClass, classify
 from analysis.vocabulary import Finding, Verdict
-from analysis.wording.amounts import amount, times, unit_of
+from analysis.wording.amounts import LARGE_RATIO, amount, times, unit_of
 from bot.answer.view import AnswerView
 
 Role = Literal["culprit", "candidate", "affected", "other"]
@@ -139,10 +139,15 @@ def _said(finding: Finding) -> str:
     if after <= before:
         return fell
     if kind is SignalClass.LATENCY and before > 0:
-        return f"{times(after / before)} slower"
+        return f"{_times(after / before)} slower"
     if kind is SignalClass.ERRORS:
         unit = unit_of(finding.signal or "", details.unit, (before, after))
         if unit.kind == "share":
             return f"{amount(after, unit)} fail"
-        return f"{times(after / before)} the errors" if before > 0 else rose
+        return f"{_times(after / before)} more errors" if after > before > 0 else rose
     return rose
+
+
+def _times(ratio: float) -> str:
+    """`3x`, as short as a box needs it."""
+    return "far" if ratio > LARGE_RATIO else times(ratio)

@@ -15,7 +15,7 @@ import polars as pl
 from analysis.analyzers import fault_of
 from analysis.case.folder import Case
 from analysis.kinds.finding_details import ChangeDetails
-from analysis.vocabulary import Diagnosis, Finding
+from analysis.vocabulary import Diagnosis, Finding, Verdict
 from analysis.wording.amounts import Unit
 from analysis.wording.names import change_name, subject_name
 from analysis.wording.phrases import plain
@@ -23,12 +23,13 @@ from bot.answer.decisive_signal import (
     FindingSeries,
     decisive_finding,
     decisive_part,
+    departs,
     series_of,
     step_time_finding,
 )
 from bot.answer.writer.story import Story, story_of
 
-PanelRole = Literal["culprit", "affected"]
+PanelRole = Literal["culprit", "candidate", "affected", "other"]
 EventKind = Literal["change", "onset", "alert"]
 
 HOLE = 3.5
@@ -105,119 +106,145 @@ class DecisiveChart:
 
 def decisive_chart_of(case: Case, diagnosis: Diagnosis) -> DecisiveChart | None:
     """The chart of an answer; None when no finding of it has a series to show."""
-    story = story_of(diagnosis, case.alert)
-    first = _of_cause(case, diagnosis, story)
-    second = _of_effect(case, diagnosis, story, first[0] if first else None)
-    found = [one for one in (first, second) if one is not None]
-    return _chart(case, story, found) if found else None
+    return _ChartMaker(case, diagnosis).decisive()
 
 
 def finding_chart_of(case: Case, diagnosis: Diagnosis, finding_id: str) -> DecisiveChart | None:
     """The chart of one finding, or None when it has no series to show."""
-    for finding in diagnosis.findings:
-        if finding.id == finding_id:
-            story = story_of(diagnosis, case.alert)
-            found = _with_series(case, [finding])
-            return _chart(case, story, [found]) if found else None
-    return None
+    finding = next((one for one in diagnosis.findings if one.id == finding_id), None)
+    return _ChartMaker(case, diagnosis).of_finding(finding)
 
 
 _Found = tuple[Finding, FindingSeries]
 
 
-def _of_cause(case: Case, diagnosis: Diagnosis, story: Story) -> _Found | None:
-    """What is wrong with the culprit, as the headline has it, or else its clearest series."""
-    if story.cause is None:
-        return None
-    known = {finding.id: finding for finding in diagnosis.findings}
-    cited = [known[one] for one in story.cause.findings if one in known]
-    about = [one for one in cited if _is_about(one, story.cause.subject)]
-    about.sort(key=lambda one: (one.series.get("table") != "metrics", -one.strength))
-    return _with_series(case, [story.mechanism, decisive_finding(diagnosis), *about])
+class _ChartMaker:
+    """Chooses the series of one chart and cuts them to the same part."""
 
+    def __init__(self, case: Case, diagnosis: Diagnosis) -> None:
+        self.case = case
+        self.diagnosis = diagnosis
+        self.story = story_of(diagnosis, case.alert)
+        self.calm = diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
+        cause = self.story.cause
+        self.culprit = cause.subject if cause is not None and not self.calm else None
 
-def _is_about(finding: Finding, subject: str) -> bool:
-    """Whether it is about that service, or about that rank of a job ("job/rank 2")."""
-    return subject in (finding.subject, finding.subject.rpartition("/")[2])
+    def decisive(self) -> DecisiveChart | None:
+        first = self._of_cause() if self.culprit else None
+        second = self._of_effect(first[0] if first else None)
+        found = [one for one in (first, second) if one is not None]
+        return self._chart(found) if found else None
 
+    def of_finding(self, finding: Finding | None) -> DecisiveChart | None:
+        found = self._with_series([finding])
+        return self._chart([found]) if found else None
 
-def _of_effect(
-    case: Case, diagnosis: Diagnosis, story: Story, drawn: Finding | None
-) -> _Found | None:
-    """What somebody outside notices, as the headline has it; of a training job the time of its
-    step. Where the culprit shows it itself, what the alerting service or another shows."""
-    culprit = story.cause.subject if story.cause else ""
-    wanted = [story.effect]
-    if _is_rank(culprit):
-        wanted.append(step_time_finding(diagnosis, None))
-    impact = set(diagnosis.impact.findings)
-    for finding in diagnosis.findings:
-        fault = fault_of(finding)
-        if fault is None or not fault.is_symptom or _is_about(finding, culprit):
-            continue
-        if finding.subject == case.alert.service or finding.id in impact:
-            wanted.append(finding)
-    if story.cause is None:
-        wanted.append(decisive_finding(diagnosis))
-    return _with_series(case, wanted, but=drawn)
+    def _of_cause(self) -> _Found | None:
+        """What is wrong with the culprit, as the headline has it, or else its clearest series."""
+        cited = set(self.story.cause.findings) if self.story.cause else ()
+        about = [f for f in self.diagnosis.findings if f.id in cited and self._is_culprits(f)]
+        about.sort(key=lambda one: (one.series.get("table") != "metrics", -one.strength))
+        return self._with_series([self.story.mechanism, decisive_finding(self.diagnosis), *about])
+
+    def _is_culprits(self, finding: Finding) -> bool:
+        """Whether it is about the culprit, be it a rank of a job ("job/rank 2")."""
+        return self.culprit in (finding.subject, finding.subject.rpartition("/")[2])
+
+    def _of_effect(self, drawn: Finding | None) -> _Found | None:
+        """What somebody outside notices, as the headline has it; of a training job the time of its
+        step. Where the culprit shows it itself, what the alerting service or another shows."""
+        told = self._with_series([self.story.effect], but=drawn)
+        if told is not None:
+            return told
+        wanted: list[Finding | None] = []
+        if self.culprit and _is_rank(self.culprit):
+            wanted.append(step_time_finding(self.diagnosis, None))
+        impact = set(self.diagnosis.impact.findings)
+        for finding in self.diagnosis.findings:
+            fault = fault_of(finding)
+            if fault is None or not fault.is_symptom or self._is_culprits(finding):
+                continue
+            if finding.subject == self.case.alert.service or finding.id in impact:
+                wanted.append(finding)
+        if self.culprit is None:
+            wanted.append(decisive_finding(self.diagnosis))
+        return self._with_series(wanted, but=drawn)
+
+    def _with_series(
+        self, findings: Iterable[Finding | None], but: Finding | None = None
+    ) -> _Found | None:
+        """The first in whose series one sees what is wrong, or else the first that has one."""
+        first: _Found | None = None
+        for finding in findings:
+            if finding is None or (but is not None and finding.series == but.series):
+                continue
+            series = series_of(self.case, finding)
+            if series is None or decisive_part(self.case, finding, series) is None:
+                continue
+            if departs(self.case, finding, series):
+                return finding, series
+            first = first or (finding, series)
+        return first
+
+    def _chart(self, found: Sequence[_Found]) -> DecisiveChart | None:
+        part = decisive_part(self.case, *found[0])
+        if part is None:
+            return None
+        start, end = part[0].timestamp(), part[1].timestamp()
+        events = list(self._events(found[0][0]))
+        reach = start - REACH * (end - start)
+        inside = [event.time for event in events if event.time >= reach]
+        start, end = min([start, *inside]), max([end, *inside])
+        panels = []
+        for finding, series in found:
+            panel = self._panel(finding, series, (start, end))
+            if panel is not None:
+                panels.append(panel)
+        if not panels or end <= start:
+            return None
+        events = [_within(event, start) for event in events]
+        return DecisiveChart(tuple(panels), tuple(events), start, end, _words(found, events))
+
+    def _panel(
+        self, finding: Finding, series: FindingSeries, view: tuple[float, float]
+    ) -> ChartPanel | None:
+        times = series.points["time"].dt.epoch("ns").to_numpy() / 1e9
+        values = series.points["value"].to_numpy()
+        inside = (times >= view[0]) & (times <= view[1])
+        if not inside.any():
+            return None
+        return ChartPanel(
+            title=f"{_called(finding.subject)}: {_measured(series)}",
+            role=self._role(finding),
+            unit=series.unit,
+            runs=_runs(times[inside], values[inside], whole=series.counted),
+            counted=series.counted,
+            step=float(np.median(np.diff(times))),
+            usual=series.usual,
+            threshold=_threshold(self.case, finding, values[inside]),
+        )
+
+    def _role(self, finding: Finding) -> PanelRole:
+        if self.calm:
+            return "other"
+        if not self._is_culprits(finding):
+            return "affected"
+        suspected = self.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE
+        return "candidate" if suspected else "culprit"
+
+    def _events(self, finding: Finding) -> Iterable[ChartEvent]:
+        change = _change(self.case, self.story)
+        if change is not None:
+            yield change
+        cause = self.story.cause
+        onset = finding.onset or (cause.onset if cause else None)
+        if onset is not None and not self.calm:
+            yield ChartEvent("onset", onset.timestamp(), "onset")
+        yield ChartEvent("alert", self.case.alert.started_at.timestamp(), "alert")
 
 
 def _is_rank(subject: str) -> bool:
     return subject.startswith("rank ")
-
-
-def _with_series(
-    case: Case, findings: Iterable[Finding | None], but: Finding | None = None
-) -> _Found | None:
-    """The first that has one."""
-    for finding in findings:
-        if finding is None or (but is not None and finding.series == but.series):
-            continue
-        series = series_of(case, finding)
-        if series is not None and decisive_part(case, finding, series) is not None:
-            return finding, series
-    return None
-
-
-def _chart(case: Case, story: Story, found: Sequence[_Found]) -> DecisiveChart | None:
-    part = decisive_part(case, *found[0])
-    if part is None:
-        return None
-    start, end = part[0].timestamp(), part[1].timestamp()
-    events = list(_events(case, story, found[0][0]))
-    reach = start - REACH * (end - start)
-    inside = [event.time for event in events if event.time >= reach]
-    start, end = min([start, *inside]), max([end, *inside])
-    panels = []
-    for finding, series in found:
-        panel = _panel(case, story, finding, series, (start, end))
-        if panel is not None:
-            panels.append(panel)
-    if not panels or end <= start:
-        return None
-    events = [_within(event, start) for event in events]
-    return DecisiveChart(tuple(panels), tuple(events), start, end, _words(found, events))
-
-
-def _panel(
-    case: Case, story: Story, finding: Finding, series: FindingSeries, view: tuple[float, float]
-) -> ChartPanel | None:
-    times = series.points["time"].dt.epoch("ns").to_numpy() / 1e9
-    values = series.points["value"].to_numpy()
-    inside = (times >= view[0]) & (times <= view[1])
-    if not inside.any():
-        return None
-    culprit = story.cause is not None and _is_about(finding, story.cause.subject)
-    return ChartPanel(
-        title=f"{_called(finding.subject)}: {_measured(series)}",
-        role="culprit" if culprit else "affected",
-        unit=series.unit,
-        runs=_runs(times[inside], values[inside], whole=series.counted),
-        counted=series.counted,
-        step=float(np.median(np.diff(times))),
-        usual=series.usual,
-        threshold=_threshold(case, finding, values[inside]),
-    )
 
 
 def _called(subject: str) -> str:
@@ -256,16 +283,6 @@ def _threshold(case: Case, finding: Finding, values: np.ndarray) -> float | None
         return None
     near = alert.threshold <= MAX_THRESHOLD * max(float(values.max()), 1e-12)
     return alert.threshold if near else None
-
-
-def _events(case: Case, story: Story, finding: Finding) -> Iterable[ChartEvent]:
-    change = _change(case, story)
-    if change is not None:
-        yield change
-    onset = finding.onset or (story.cause.onset if story.cause else None)
-    if onset is not None:
-        yield ChartEvent("onset", onset.timestamp(), "onset")
-    yield ChartEvent("alert", case.alert.started_at.timestamp(), "alert")
 
 
 def _change(case: Case, story: Story) -> ChartEvent | None:

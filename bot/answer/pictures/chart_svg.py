@@ -95,10 +95,12 @@ def _to_label(event: ChartEvent, x: Scale) -> EventToLabel:
 
 
 def _title(panel: ChartPanel, frame: _Frame, top: float) -> str:
-    scale = " (log scale)" if panel.log else ""
-    room = frame.right - frame.left - words_width(scale, SIZE, bold=True)
+    more = " (suspected)" if panel.role == "candidate" else ""
+    if panel.log:
+        more += " (log scale)"
+    room = frame.right - frame.left - words_width(more, SIZE, bold=True)
     words = fitted(panel.title, room, SIZE, bold=True)
-    return text(frame.left, top - 6, words + scale, f"title {panel.role}")
+    return text(frame.left, top - 6, words + more, f"title {panel.role}")
 
 
 def _panel(panel: ChartPanel, axis: ValueAxis, frame: _Frame, top: float) -> str:

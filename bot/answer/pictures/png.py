@@ -26,11 +26,11 @@ from bot.answer.pictures.step_bars import step_bars_of
 from bot.answer.pictures.svg import element
 from bot.answer.view import answer_view
 
-WIDTH = 400
+WIDTH = 366
 """Slack on a phone shows it at about 360 px: type of 12 px is then still 11 px tall."""
 SCALE = 2.5
 """Pixels of a phone's screen to each of those."""
-EDGE = 14
+EDGE = 12
 BETWEEN = 18
 BACKGROUND = "#ffffff"
 """Slack does not tell a reader's theme, so that the picture brings its own background."""
@@ -54,7 +54,7 @@ def answer_png(case: Case, diagnosis: Diagnosis, calls: Sequence[KnownCall] = ()
     drawn = []
     if bars is not None:
         drawn.append(bars_svg(bars, WIDTH))
-    if found is not None and len(found.boxes) > 1:
+    if found is not None and found.calls:
         drawn.append(map_svg(found, WIDTH))
     if chart is not None:
         drawn.append(chart_svg(chart, WIDTH))

@@ -132,6 +132,7 @@ class _MapMaker:
         self.graph = topology_of(self.known)
         self.findings = _by_subject(view.findings.values())
         self.states = BoxStates(view)
+        self.told = next(iter(self._effect_subjects()), None)
         self.began = self._where_it_began()
         self.affected = self._affected()
 
@@ -183,8 +184,13 @@ class _MapMaker:
         return wanted[: self.most]
 
     def _way(self, service: str) -> list[str]:
-        """Services on a shortest way from where it began, by calls."""
-        ways = (_shortest(self.graph, first, service) for first in self.began)
+        """Services on a shortest way from where it began to this one, by calls.
+
+        From a callee up to its callers, as faults travel. Down to a callee only for what the answer
+        itself says that the fault reached: another one may be worse for reasons of its own.
+        """
+        told = service in (self.view.alert.service, self.told)
+        ways = [_shortest(self.graph, first, service, down=told) for first in self.began]
         return min((way for way in ways if way), key=len, default=[])
 
     def _neighbours(self, services: Sequence[str]) -> list[str]:
@@ -246,18 +252,21 @@ class _MapMaker:
                 f"I don't know what {name} calls or who calls it. Set `depends_on` in the service "
                 "catalogue, or connect traces."
             )
-        elif self.view.established and self._unreached(chosen, arrows):
-            yield f"No known call leads from {self._unreached(chosen, arrows)}."
+        elif self.view.established and (pair := self._unreached(chosen, arrows)):
+            yield f"No known calls lead from {pair}."
         left_out = len([one for one in self.affected if one not in chosen])
         if left_out:
             yield f"{counted(left_out, 'more affected service')} not drawn."
 
     def _unreached(self, chosen: Sequence[str], arrows: Sequence[FaultArrow]) -> str:
-        """The first affected service to which no arrow leads; empty where there is none."""
+        """Where it began and the first affected service to which no calls lead from there, as "a to
+        b"; empty where there is none."""
         reached = {arrow.end for arrow in arrows}
+        first = self.began[0]
         for service in self.affected:
-            if service in chosen and service not in reached:
-                return f"{subject_name(self.began[0])} to {subject_name(service)}"
+            unreached = service in chosen and service not in reached
+            if unreached and not _shortest(self.graph, first, service, down=True):
+                return f"{subject_name(first)} to {subject_name(service)}"
         return ""
 
 
@@ -269,14 +278,14 @@ def _by_subject(findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
     return found
 
 
-def _shortest(graph: Topology, start: str, end: str) -> list[str]:
-    """A shortest way between two services: from a callee up to its callers, as faults mostly
-    travel, or else down."""
-    up = graph.upstream(start, MOST_HOPS)
-    if end in up:
-        return _back(end, up, graph.callees)
-    down = graph.downstream(start, MOST_HOPS)
-    return _back(end, down, graph.callers) if end in down else []
+def _shortest(graph: Topology, start: str, end: str, *, down: bool) -> list[str]:
+    """A shortest way between two services: up to callers, or where there is none, and `down` allows
+    it, down to callees."""
+    callers = graph.upstream(start, MOST_HOPS)
+    if end in callers:
+        return _back(end, callers, graph.callees)
+    callees = graph.downstream(start, MOST_HOPS) if down else {}
+    return _back(end, callees, graph.callers) if end in callees else []
 
 
 def _back(end: str, hops: Mapping[str, int], nearer: Callable[[str], Sequence[str]]) -> list[str]:

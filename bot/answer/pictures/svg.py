@@ -23,7 +23,8 @@ _WIDTHS = (
 """Widths of DejaVu Sans in em, rounded up. Hardly any font of a browser is wider, so that words
 that fit by this table fit on every machine."""
 _WIDTH_OF = {character: width for width, characters in _WIDTHS for character in characters}
-WIDEST = 1.0
+WIDEST = 1.06
+"""Of what is not in the table: capitals such as W, and whole scripts."""
 _JOINT = re.compile(r"(?<=.)(?:[-_./: ]|(?<=[a-z])(?=[A-Z])|(?=service$|Service$))(?=.)")
 BOLD = 1.12
 """A bold letter beside a regular one: DejaVu Sans Bold, over a sample of service names."""
