@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -12,6 +12,8 @@ from analysis.case.calls import KnownCall
 from analysis.case.folder import Case
 from analysis.vocabulary import Diagnosis
 from bot.answer.pictures import (
+    MOST_ON_LARGE_MAP,
+    IncidentMap,
     bars_svg,
     chart_svg,
     decisive_chart_of,
@@ -55,6 +57,10 @@ class DrawnMap:
     notes: tuple[str, ...]
     calls: tuple[DrawnCall, ...]
     left_out: int
+    large: DrawnPicture | None = None
+    """More of the services that are left out; None where there are none."""
+    still_left_out: int = 0
+    """Services that are not even on the large one."""
 
 
 def drawn_map(view: AnswerView, calls: Sequence[KnownCall]) -> DrawnMap | None:
@@ -62,9 +68,21 @@ def drawn_map(view: AnswerView, calls: Sequence[KnownCall]) -> DrawnMap | None:
     found = incident_map(view, calls)
     if found is None:
         return None
-    pictures = [Markup(map_svg(found, width, _finding_anchor)) for width in (WIDE, NARROW)]  # noqa: S704
     listed = tuple(DrawnCall(call.known) for call in found.calls)
-    return DrawnMap(DrawnPicture(*pictures), found.notes, listed, found.left_out)
+    drawn = DrawnMap(_pictures_of(found), found.notes, listed, found.left_out)
+    large = incident_map(view, calls, MOST_ON_LARGE_MAP) if found.left_out else None
+    if large is None:
+        return drawn
+    return replace(drawn, large=_pictures_of(large), still_left_out=large.left_out)
+
+
+def _pictures_of(incident: IncidentMap) -> DrawnPicture:
+    return _both(lambda width: map_svg(incident, width, _finding_anchor))
+
+
+def _both(draw: Callable[[int], str]) -> DrawnPicture:
+    """The drawing in both widths. It has escaped whatever is foreign in it."""
+    return DrawnPicture(Markup(draw(WIDE)), Markup(draw(NARROW)))  # noqa: S704
 
 
 def drawn_chart(case: Case, diagnosis: Diagnosis) -> DrawnPicture | None:
@@ -72,7 +90,7 @@ def drawn_chart(case: Case, diagnosis: Diagnosis) -> DrawnPicture | None:
     chart = decisive_chart_of(case, diagnosis)
     if chart is None:
         return None
-    return DrawnPicture(*(Markup(chart_svg(chart, width)) for width in (WIDE, NARROW)))  # noqa: S704
+    return _both(lambda width: chart_svg(chart, width))
 
 
 def drawn_steps(diagnosis: Diagnosis) -> DrawnPicture | None:
@@ -80,7 +98,7 @@ def drawn_steps(diagnosis: Diagnosis) -> DrawnPicture | None:
     bars = step_bars_of(diagnosis)
     if bars is None:
         return None
-    return DrawnPicture(*(Markup(bars_svg(bars, width)) for width in (WIDE, NARROW)))  # noqa: S704
+    return _both(lambda width: bars_svg(bars, width))
 
 
 def _finding_anchor(finding: str) -> str | None:

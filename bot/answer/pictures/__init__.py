@@ -5,10 +5,11 @@ from bot.answer.pictures.bars_svg import bars_svg
 from bot.answer.pictures.chart_data import DecisiveChart, decisive_chart_of
 from bot.answer.pictures.chart_svg import chart_svg
 from bot.answer.pictures.map_svg import map_svg
-from bot.answer.pictures.service_map import IncidentMap, incident_map
+from bot.answer.pictures.service_map import MOST_ON_LARGE_MAP, IncidentMap, incident_map
 from bot.answer.pictures.step_bars import StepBars, step_bars_of
 
 __all__ = [
+    "MOST_ON_LARGE_MAP",
     "DecisiveChart",
     "IncidentMap",
     "StepBars",

@@ -290,11 +290,14 @@ def _change(case: Case, story: Story) -> ChartEvent | None:
     details = ChangeDetails.of(story.change) if story.change else None
     if details is None or not details.change:
         return None
+    # The time that the headline says; a change may have several rows.
+    at = story.change.onset if story.change else None
     rows = case.changes.filter(pl.col("id") == details.change).sort("time")
-    if rows.is_empty():
+    if at is None and not rows.is_empty():
+        at = rows["time"][0]
+    if at is None:
         return None
-    name = plain(change_name(details.change), 24)
-    return ChartEvent("change", rows["time"][0].timestamp(), name)
+    return ChartEvent("change", at.timestamp(), plain(change_name(details.change), 24))
 
 
 def _within(event: ChartEvent, start: float) -> ChartEvent:

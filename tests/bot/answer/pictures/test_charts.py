@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -13,65 +12,35 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case.folder import Case, read_case, write_json
+from analysis.case.folder import Case, read_case
 from analysis.case.tables import write_table
 from analysis.diagnosis import diagnose
-from analysis.vocabulary import Diagnosis, Scope, Verdict, Window
+from analysis.vocabulary import Diagnosis, Verdict
 from bot.answer.pictures.chart_axes import value_axis
 from bot.answer.pictures.chart_data import DecisiveChart, decisive_chart_of, finding_chart_of
 from bot.answer.pictures.chart_svg import chart_svg
 from tests.bot.answer.pictures.incidents import (
     ALERT_AT,
+    BASELINE,
     BY_PAYMENTS,
     CHANGED_AT,
     FINDINGS,
     ONSET,
+    Course,
+    a_case,
     diagnosis,
     slower,
+    step,
 )
-from tests.bot.answer.targets.answers import an_alert
 
-BASELINE = Window(start=ALERT_AT - timedelta(hours=2), end=ONSET - timedelta(minutes=3))
-INCIDENT = Window(start=ONSET - timedelta(minutes=3), end=ALERT_AT + timedelta(minutes=5))
-SIGNAL = "latency_p99_ms"
 SVG = "{http://www.w3.org/2000/svg}"
 
-Course = Callable[[datetime], float | None]
 
-
-def step(before: float, after: float) -> Course:
-    """One level until the onset, another after it."""
-    return lambda at: before + at.minute % 3 if at < ONSET else after
-
-
-USUAL = {"payments": step(75, 2300), "checkout": step(100, 300)}
-
-
-def a_case(
-    folder: Path, series: Mapping[str, Course] = USUAL, changed_at: datetime = CHANGED_AT
-) -> Case:
-    """A case with a point a minute; None of a course is no row."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "alert.json", an_alert())
-    write_json(folder / "scope.json", Scope(incident=INCIDENT, baseline=(BASELINE,)))
-    rows = []
-    for service, course in series.items():
-        for minute in range(125):
-            at = BASELINE.start + timedelta(minutes=minute)
-            value = course(at)
-            if value is not None:
-                rows.append((at, service, SIGNAL, value, "ms"))
-    names = ("time", "service", "signal", "value", "unit")
-    write_table(folder, "metrics", pl.DataFrame(rows, schema=names, orient="row"))
-    change = {
-        "time": [changed_at],
-        "service": ["payments"],
-        "kind": ["deploy"],
-        "id": ["v2.3.1"],
-        "title": ["x"],
-    }
-    write_table(folder, "changes", pl.DataFrame(change))
-    return read_case(folder)
+def changed(at: datetime, onset: datetime = ONSET) -> Diagnosis:
+    """The same answer about a change at that time, and an onset of the cause."""
+    cause = FINDINGS[1].model_copy(update={"onset": onset})
+    change = FINDINGS[2].model_copy(update={"onset": at})
+    return diagnosis(findings=(FINDINGS[0], cause, change))
 
 
 def chart_of(case: Case, made: Diagnosis | None = None) -> DecisiveChart:
@@ -156,19 +125,16 @@ def test_clumsy_series_are_drawn_within_their_panel(
 
 
 def test_a_change_long_before_is_marked_at_the_edge(tmp_path: Path) -> None:
-    early = a_case(tmp_path, changed_at=BASELINE.start - timedelta(days=1))
-    change = chart_of(early).events[0]
-    assert change.earlier
-    assert any("(earlier)" in words for words in texts(chart_of(early), 640))
+    chart = chart_of(a_case(tmp_path), changed(BASELINE.start - timedelta(days=1)))
+    assert chart.events[0].earlier
+    assert any("(earlier)" in words for words in texts(chart, 640))
 
 
 def test_an_alert_before_the_onset_and_a_change_after_it_have_their_places(
     tmp_path: Path,
 ) -> None:
-    late = slower("F2", "payments", 75.0, 2300.0)
-    late = late.model_copy(update={"onset": ALERT_AT + timedelta(minutes=2)})
-    made = diagnosis(findings=(FINDINGS[0], late, *FINDINGS[2:]))
-    chart = chart_of(a_case(tmp_path, changed_at=ALERT_AT + timedelta(minutes=1)), made)
+    made = changed(ALERT_AT + timedelta(minutes=1), onset=ALERT_AT + timedelta(minutes=2))
+    chart = chart_of(a_case(tmp_path), made)
     times = {event.kind: event.time for event in chart.events}
     assert times["alert"] < times["change"] < times["onset"]
 

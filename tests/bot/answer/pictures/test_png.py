@@ -13,8 +13,7 @@ from bot.answer.pictures.map_svg import map_svg
 from bot.answer.pictures.png import EDGE, FONTS, SCALE, STYLE, WIDTH, answer_png, png_of
 from bot.answer.pictures.service_map import incident_map
 from bot.answer.pictures.svg import fitted, words_width
-from tests.bot.answer.pictures.incidents import SHOP, diagnosis, view_of
-from tests.bot.answer.pictures.test_charts import a_case
+from tests.bot.answer.pictures.incidents import SHOP, a_case, diagnosis, view_of
 
 ON_A_PHONE = 360
 """How wide Slack shows a picture there, in its own pixels."""

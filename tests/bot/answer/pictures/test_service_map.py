@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Evidence, Impact, Verdict
+from analysis.vocabulary import Impact, Verdict
 from bot.answer.pictures.service_map import (
     MOST_BOXES,
     MOST_ON_LARGE_MAP,
@@ -15,6 +15,7 @@ from bot.answer.pictures.service_map import (
 )
 from tests.bot.answer.pictures.incidents import (
     FINDINGS,
+    MEASURED,
     SHOP,
     calls,
     cause,
@@ -105,9 +106,7 @@ def test_where_no_calls_are_known_the_map_says_so() -> None:
 
 
 def test_no_data_is_not_the_same_as_normal() -> None:
-    item = Evidence(id="E1", kind="metrics", source="x", query="q", services=("cart",), rows=9)
-    view = view_of(evidence=[item])
-    found = incident_map(view, SHOP)
+    found = incident_map(view_of(evidence=[MEASURED]), SHOP)
     assert found is not None
     assert said(found)["cart"] == ("other", "normal")
     assert said(found)["bank"] == ("other", "no data")
