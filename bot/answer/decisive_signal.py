@@ -18,11 +18,10 @@ from analysis.requests.known_calls import call_edges
 from analysis.requests.span_shifts import OWN_TIME
 from analysis.vocabulary import Cause, Diagnosis, Finding
 from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, unit_of
-from analysis.wording.names import operation_name, signal_name, subject_name
+from analysis.wording.names import operation_name, signal_name, step_name, subject_name
 from analysis.wording.phrases import plain
 
 MIN_POINTS = 3
-MOSTLY = 0.5
 LEAD = 2.5
 """The chart begins so many times its decisive part earlier, so that normal is seen before
 abnormal."""
@@ -114,17 +113,17 @@ def series_of(case: Case, finding: Finding) -> FindingSeries | None:
     return replace(series, points=points.select("time", pl.col("value").cast(pl.Float64)))
 
 
-def departs(case: Case, finding: Finding, series: FindingSeries) -> bool:
-    """Whether one sees in the series that something is wrong: most of it has left the usual range
-    since the onset."""
+def departure(case: Case, finding: Finding, series: FindingSeries) -> float:
+    """How far one sees in the series that something is wrong: the share of its values since the
+    onset that are outside of the usual range. By chance a tenth are."""
     usual = series.usual
     since = finding.onset or case.alert.started_at
     end = max(case.scope.incident.end, since)
     values = series.points.filter(pl.col("time").is_between(since, end))["value"].to_numpy()
-    if usual is None or not len(values):
-        return False
+    if usual is None or len(values) < MIN_POINTS:
+        return 0.0
     outside = (values < usual[0]) | (values > usual[1])
-    return bool(outside.mean() >= MOSTLY)
+    return float(outside.mean())
 
 
 def decisive_part(
@@ -205,7 +204,9 @@ def _logs(case: Case, finding: Finding) -> FindingSeries:
     )
     counts = rows.group_by(at).agg(pl.len().cast(pl.Float64).alias("value"))
     counts = grid.join(counts, on="time", how="left").with_columns(pl.col("value").fill_null(0.0))
-    name = f"“{plain(template, 40)}” per {_said(step)}" if template else f"lines per {_said(step)}"
+    name = f"lines per {_said(step)}"
+    if template:
+        name += f", “{plain(step_name(f'line {template}'), 60)}”"
     return FindingSeries(counts, log_windows(case), name, NUMBER, counted=True)
 
 

@@ -66,7 +66,9 @@ class BoxStates:
             return BoxState(BEGAN, _best(found))
         if role == "candidate":
             return BoxState(self._candidate(service), _best(found))
-        for finding in sorted(found, key=_urgency):
+        told = self.view.impact.findings
+        # First what the answer itself says of the service, then what its users feel most.
+        for finding in sorted(found, key=lambda one: (one.id not in told, *_urgency(one))):
             words = _said(finding)
             if words:
                 return BoxState(f"was {words}" if self.over else words, finding.id)

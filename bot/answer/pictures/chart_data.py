@@ -23,7 +23,7 @@ from bot.answer.decisive_signal import (
     FindingSeries,
     decisive_finding,
     decisive_part,
-    departs,
+    departure,
     series_of,
     step_time_finding,
 )
@@ -38,6 +38,9 @@ LOG_FROM = 10.0
 """A value that rises more than this is drawn on a log scale, as the mock of the answer has it."""
 MAX_THRESHOLD = 3.0
 """A threshold further above the values than this many times would flatten them."""
+PLAIN, UNSEEN = 0.5, 0.2
+"""Shares of the values since the onset that are outside of the usual range: from the first on one
+plainly sees what is wrong; below the second, twice what chance brings, one does not."""
 REACH = 0.4
 """A change is drawn at its time when it is at most this share of the chart before its start."""
 
@@ -130,16 +133,19 @@ class _ChartMaker:
         self.culprit = cause.subject if cause is not None and not self.calm else None
 
     def decisive(self) -> DecisiveChart | None:
-        first = self._of_cause() if self.culprit else None
+        first, seen = self._of_cause() if self.culprit else (None, 0.0)
         second = self._of_effect(first[0] if first else None)
+        if second is not None and seen < UNSEEN:
+            # A series in which one sees nothing would cast doubt on what is true.
+            first = None
         found = [one for one in (first, second) if one is not None]
         return self._chart(found) if found else None
 
     def of_finding(self, finding: Finding | None) -> DecisiveChart | None:
-        found = self._with_series([finding])
+        found, _ = self._with_series([finding])
         return self._chart([found]) if found else None
 
-    def _of_cause(self) -> _Found | None:
+    def _of_cause(self) -> tuple[_Found | None, float]:
         """What is wrong with the culprit, as the headline has it, or else its clearest series."""
         cited = set(self.story.cause.findings) if self.story.cause else ()
         about = [f for f in self.diagnosis.findings if f.id in cited and self._is_culprits(f)]
@@ -153,7 +159,7 @@ class _ChartMaker:
     def _of_effect(self, drawn: Finding | None) -> _Found | None:
         """What somebody outside notices, as the headline has it; of a training job the time of its
         step. Where the culprit shows it itself, what the alerting service or another shows."""
-        told = self._with_series([self.story.effect], but=drawn)
+        told, _ = self._with_series([self.story.effect], but=drawn)
         if told is not None:
             return told
         wanted: list[Finding | None] = []
@@ -168,23 +174,27 @@ class _ChartMaker:
                 wanted.append(finding)
         if self.culprit is None:
             wanted.append(decisive_finding(self.diagnosis))
-        return self._with_series(wanted, but=drawn)
+        return self._with_series(wanted, but=drawn)[0]
 
     def _with_series(
         self, findings: Iterable[Finding | None], but: Finding | None = None
-    ) -> _Found | None:
-        """The first in whose series one sees what is wrong, or else the first that has one."""
-        first: _Found | None = None
+    ) -> tuple[_Found | None, float]:
+        """The first in whose series one plainly sees what is wrong, or else the one in which one
+        sees it best; and how well."""
+        best: _Found | None = None
+        most = -1.0
         for finding in findings:
             if finding is None or (but is not None and finding.series == but.series):
                 continue
             series = series_of(self.case, finding)
             if series is None or decisive_part(self.case, finding, series) is None:
                 continue
-            if departs(self.case, finding, series):
-                return finding, series
-            first = first or (finding, series)
-        return first
+            seen = departure(self.case, finding, series)
+            if seen > most:
+                best, most = (finding, series), seen
+            if seen >= PLAIN:
+                break
+        return best, most
 
     def _chart(self, found: Sequence[_Found]) -> DecisiveChart | None:
         part = decisive_part(self.case, *found[0])

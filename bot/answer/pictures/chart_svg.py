@@ -14,7 +14,7 @@ from bot.answer.pictures.chart_labels import (
     Side,
     placed_labels,
 )
-from bot.answer.pictures.svg import element, fitted, picture, text, words_width
+from bot.answer.pictures.svg import element, fitted, picture, shortened, text, words_width
 
 WIDE = 500
 SIZE = 12.0
@@ -99,7 +99,7 @@ def _title(panel: ChartPanel, frame: _Frame, top: float) -> str:
     if panel.log:
         more += " (log scale)"
     room = frame.right - frame.left - words_width(more, SIZE, bold=True)
-    words = fitted(panel.title, room, SIZE, bold=True)
+    words = shortened(panel.title, room, SIZE, bold=True)
     return text(frame.left, top - 6, words + more, f"title {panel.role}")
 
 

@@ -34,8 +34,8 @@ EDGE = 12
 BETWEEN = 18
 BACKGROUND = "#ffffff"
 """Slack does not tell a reader's theme, so that the picture brings its own background."""
-MOST_BOXES = 5
-"""Of the map: the chain, and no neighbours."""
+MOST_BOXES = 7
+"""Of the map: a chain of as many calls as are followed, or a shorter one with neighbours."""
 
 HERE = Path(__file__).parent
 FONTS = [str(HERE / "fonts" / name) for name in ("Inter-Regular.ttf", "Inter-SemiBold.ttf")]

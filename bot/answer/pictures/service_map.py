@@ -164,7 +164,7 @@ class _MapMaker:
 
     def _affected(self) -> list[str]:
         """Those of the impact and the one that alerts, but where it began; the worst first."""
-        named = [self.view.alert.service, *self._effect_subjects(), *self.view.impact.services]
+        named = [self.told, self.view.alert.service, *self.view.impact.services]
         return [one for one in dict.fromkeys(named) if one and one not in self.began]
 
     def _effect_subjects(self) -> Iterable[str]:
@@ -173,7 +173,8 @@ class _MapMaker:
     def _chosen(self) -> list[str]:
         """The services to draw: where it began, the way to whom it reached, then the neighbours
         that narrow it down."""
-        wanted: list[str] = [*self.began]
+        # Whom the answer itself speaks of comes first: of a long way only a part may fit.
+        wanted = [*self.began, *self.affected[:1]]
         for service in self.affected:
             wanted += self._way(service)
         wanted += self.affected

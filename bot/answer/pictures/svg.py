@@ -92,6 +92,17 @@ def fitted(words: str, width: float, size: float, *, bold: bool = False) -> str:
     return "…"
 
 
+def shortened(words: str, width: float, size: float, *, bold: bool = False) -> str:
+    """The words, cut at their end where they are too wide."""
+    line = plain(words, 200)
+    kept = len(line)
+    cut = line
+    while kept and words_width(cut, size, bold=bold) > width:
+        kept -= 1
+        cut = f"{line[:kept].rstrip()}…"
+    return cut
+
+
 def wrapped(words: str, width: float, size: float, *, bold: bool = False) -> tuple[str, ...]:
     """The words on one line, or on two where they are too wide and a name has a joint to part at:
     "address-query-" and "service"."""
