@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from analysis.analyzers import fault_of
 from analysis.case.calls import KnownCall
 from analysis.kinds.finding_details import ChangeDetails, JobDetails, PartDetails
 from analysis.requests.topology import Topology, topology_of
@@ -163,9 +164,21 @@ class _MapMaker:
         return list(dict.fromkeys(named))
 
     def _affected(self) -> list[str]:
-        """Those of the impact and the one that alerts, but where it began; the worst first."""
+        """Those of the impact, the one that alerts, and callers with symptoms, but where it began;
+        the worst first."""
         named = [self.told, self.view.alert.service, *self.view.impact.services]
+        if self.view.established:
+            for service in self.began:
+                named += self._suffering_callers(service)
         return [one for one in dict.fromkeys(named) if one and one not in self.began]
+
+    def _suffering_callers(self, service: str) -> list[str]:
+        """The services that reach it by calls and show symptoms, the nearest first."""
+        found = []
+        for caller in self.graph.upstream(service, MOST_HOPS):
+            if any(_is_symptom(finding) for finding in self.findings.get(caller, ())):
+                found.append(caller)
+        return found
 
     def _effect_subjects(self) -> Iterable[str]:
         return (finding.subject for finding in self.view.known(self.view.impact.findings))
@@ -277,6 +290,11 @@ def _by_subject(findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
         if not isinstance(finding.details, ChangeDetails):
             found.setdefault(finding.subject, []).append(finding)
     return found
+
+
+def _is_symptom(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    return fault is not None and fault.is_symptom and finding.details.bad is not False
 
 
 def _shortest(graph: Topology, start: str, end: str, *, down: bool) -> list[str]:

@@ -67,6 +67,15 @@ def test_a_callee_that_is_worse_as_well_got_it_from_the_cause_only_if_the_answer
     assert arrows(drawn(known)) == [("payments", "checkout", True)]
 
 
+def test_a_caller_with_symptoms_is_affected_even_where_the_impact_does_not_name_it() -> None:
+    known = calls(("web", "payments"), ("app", "web"), ("payments", "bank"))
+    findings = (*FINDINGS, slower("F5", "app"), slower("F6", "bank"))
+    found = drawn(known, findings=findings, impact=Impact(sentence="", findings=("F1",)))
+    assert said(found)["app"] == ("affected", "3x slower")
+    assert ("web", "app", True) in arrows(found)
+    assert said(found)["bank"] == ("other", "3x slower")
+
+
 def test_candidates_are_not_said_to_have_begun_it() -> None:
     two = (cause(1, "payments", "F2"), cause(2, "cart", "F2"))
     found = drawn(verdict=Verdict.INSUFFICIENT_EVIDENCE, causes=two)
