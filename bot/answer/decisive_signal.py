@@ -1,9 +1,9 @@
-"""Which finding decides, and the series behind it: what the one chart of an answer shows. Pure."""
+"""Which finding decides, and the series behind a finding. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -17,7 +17,9 @@ from analysis.logs.masks import template_pattern
 from analysis.requests.known_calls import call_edges
 from analysis.requests.span_shifts import OWN_TIME
 from analysis.vocabulary import Cause, Diagnosis, Finding
-from bot.answer.foreign_text import one_line
+from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, unit_of
+from analysis.wording.names import operation_name, signal_name, step_name, subject_name
+from analysis.wording.phrases import plain
 
 MIN_POINTS = 3
 LEAD = 2.5
@@ -28,44 +30,29 @@ MIN_POINTS_BEFORE = 20
 SHORTEST = timedelta(minutes=5)
 BUCKETS = 80
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
-MAX_CHANGES = 3
-UNITS: Mapping[str, str] = {
-    "_ratio": "ratio",
-    "_percent": "%",
-    "_pct": "%",
-    "_per_sec": "per s",
-    "_per_second": "per s",
-    "_ms": "ms",
-    "_seconds": "s",
-    "_bytes": "bytes",
-}
 _FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
 
 
 @dataclass(frozen=True)
-class ChangeMark:
-    """A change on the time axis; `blamed` when the first cause names it."""
+class FindingSeries:
+    """The rows behind one finding: `points` has time and value, in order and without what is no
+    number."""
 
-    time: datetime
-    label: str
-    blamed: bool
+    points: pl.DataFrame
+    windows: Windows
+    name: str
+    """Of what is measured: "p99 latency"."""
+    unit: Unit
+    counted: bool = False
 
-
-@dataclass(frozen=True)
-class DecisiveSignal:
-    """One series in view: `times` in seconds since 1970, `values` in `unit`; `normal` is the
-    baseline's 5th, 50th and 95th percentile."""
-
-    title: str
-    unit: str
-    times: np.ndarray
-    values: np.ndarray
-    counted: bool
-    normal: tuple[float, float, float] | None
-    onset: datetime | None
-    alert_at: datetime
-    threshold: float | None
-    changes: tuple[ChangeMark, ...]
+    @property
+    def usual(self) -> tuple[float, float] | None:
+        """The 5th and the 95th percentile of the baseline."""
+        values = self.points.filter(self.windows.in_baseline("time"))["value"]
+        if len(values) < MIN_POINTS:
+            return None
+        low, high = np.percentile(values.to_numpy(), (5, 95))
+        return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -114,8 +101,8 @@ def step_time_finding(diagnosis: Diagnosis, rank: object) -> Finding | None:
     return max(steps, key=lambda f: (f.subject.endswith(f"rank {rank}"), f.strength), default=None)
 
 
-def signal_of(case: Case, diagnosis: Diagnosis, finding: Finding) -> DecisiveSignal | None:
-    """The finding's series, cut to the part that matters; None when the case does not hold it."""
+def series_of(case: Case, finding: Finding) -> FindingSeries | None:
+    """The finding's series; None when the case does not hold it."""
     source = _SOURCES.get(finding.series.get("table", ""))
     if source is None:
         return None
@@ -123,32 +110,40 @@ def signal_of(case: Case, diagnosis: Diagnosis, finding: Finding) -> DecisiveSig
     points = series.points.filter(pl.col("value").is_finite()).sort("time")
     if points.height < MIN_POINTS:
         return None
-    normal = points.filter(series.windows.in_baseline("time"))["value"]
-    view = _in_view(case, finding, points)
-    top = min(diagnosis.causes, key=lambda c: c.rank, default=None)
-    own_threshold = case.alert.signal == finding.signal and finding.series.get("table") == "metrics"
-    same_service = case.alert.service is None or case.alert.service == finding.subject
-    return DecisiveSignal(
-        title=series.title,
-        unit=series.unit,
-        times=view["time"].dt.epoch("ns").to_numpy() / 1e9,
-        values=view["value"].to_numpy(),
-        counted=series.counted,
-        normal=_spread(normal),
-        onset=finding.onset,
-        alert_at=case.alert.started_at,
-        threshold=case.alert.threshold if own_threshold and same_service else None,
-        changes=_changes(case, view, top, finding),
-    )
+    return replace(series, points=points.select("time", pl.col("value").cast(pl.Float64)))
 
 
-@dataclass(frozen=True)
-class _Series:
-    points: pl.DataFrame
-    windows: Windows
-    title: str
-    unit: str
-    counted: bool = False
+def departure(case: Case, finding: Finding, series: FindingSeries) -> float:
+    """How far one sees in the series that something is wrong: the share of its values since the
+    onset that are outside of the usual range. By chance a tenth are."""
+    usual = series.usual
+    since = finding.onset or case.alert.started_at
+    end = max(case.scope.incident.end, since)
+    values = series.points.filter(pl.col("time").is_between(since, end))["value"].to_numpy()
+    if usual is None or len(values) < MIN_POINTS:
+        return 0.0
+    outside = (values < usual[0]) | (values > usual[1])
+    return float(outside.mean())
+
+
+def decisive_part(
+    case: Case, finding: Finding, series: FindingSeries
+) -> tuple[datetime, datetime] | None:
+    """From when to when the series is of interest; None where hardly anything was recorded then."""
+    points = series.points
+    alert, end = case.alert.started_at, max(case.scope.incident.end, case.alert.started_at)
+    start = min(finding.onset or alert, alert)
+    length = max(end - start, SHORTEST)
+    before = points.filter(pl.col("time") < start)
+    first = start - LEAD * length
+    if before.height:
+        nth = before["time"][-min(MIN_POINTS_BEFORE, before.height)]
+        first = min(first, nth)
+    last = end + length / 4
+    view = points.filter(pl.col("time").is_between(first, last))
+    if view.height < MIN_POINTS:
+        return None
+    return view["time"][0], view["time"][-1]
 
 
 def _drawable(finding: Finding) -> bool:
@@ -165,7 +160,7 @@ def _weight(finding: Finding, top: Cause | None) -> tuple[bool, bool, bool, floa
     return _is_straggler(finding), own and table != "logs", table == "metrics", finding.strength
 
 
-def _metrics(case: Case, finding: Finding) -> _Series:
+def _metrics(case: Case, finding: Finding) -> FindingSeries:
     service, signal = finding.series.get("service"), finding.series.get("signal")
     rows = case.metrics.filter(
         (pl.col("service") == service) & (pl.col("signal") == signal)
@@ -175,14 +170,9 @@ def _metrics(case: Case, finding: Finding) -> _Series:
         rows = min(parts, key=lambda part: _distance(part, finding))
     units = rows["unit"].drop_nulls()
     points = rows.group_by("time").agg(pl.col("value").mean())
-    title = f"{finding.subject} · {signal}"
-    unit = one_line(units[0], 20) if len(units) else _implied_unit(signal or "")
-    return _Series(points, metric_windows(case), one_line(title, 90), unit)
-
-
-def _implied_unit(signal: str) -> str:
-    """The unit that the signal's own name ends with."""
-    return next((unit for ending, unit in UNITS.items() if signal.lower().endswith(ending)), "")
+    seen = points["value"].drop_nulls().drop_nans().to_list()
+    unit = unit_of(signal or "", units[0] if len(units) else None, seen)
+    return FindingSeries(points, metric_windows(case), signal_name(signal or ""), unit)
 
 
 def _distance(part: pl.DataFrame, finding: Finding) -> float:
@@ -199,7 +189,7 @@ def _distance(part: pl.DataFrame, finding: Finding) -> float:
     )
 
 
-def _logs(case: Case, finding: Finding) -> _Series:
+def _logs(case: Case, finding: Finding) -> FindingSeries:
     """Lines per step; a step of the recorded time without such a line is a zero, not a hole."""
     rows = log_texts(case.logs.filter(pl.col("service") == finding.series.get("service")))
     details = LineDetails.of(finding)
@@ -214,18 +204,20 @@ def _logs(case: Case, finding: Finding) -> _Series:
     )
     counts = rows.group_by(at).agg(pl.len().cast(pl.Float64).alias("value"))
     counts = grid.join(counts, on="time", how="left").with_columns(pl.col("value").fill_null(0.0))
-    title = one_line(f"{finding.subject} · “{template or 'log lines'}”", 90)
-    return _Series(counts, log_windows(case), title, f"lines per {_said(step)}", counted=True)
+    name = f"lines per {_said(step)}"
+    if template:
+        name += f", “{plain(step_name(f'line {template}'), 60)}”"
+    return FindingSeries(counts, log_windows(case), name, NUMBER, counted=True)
 
 
-def _spans(case: Case, finding: Finding) -> _Series:
+def _spans(case: Case, finding: Finding) -> FindingSeries:
     rows, value, unit, what = _span_rows(case, finding)
     step = _step(rows["time"])
     points = rows.group_by(pl.col("time").dt.truncate(f"{step}s")).agg(value.alias("value"))
-    return _Series(points, span_windows(case), one_line(f"{finding.subject} · {what}", 90), unit)
+    return FindingSeries(points, span_windows(case), plain(what, 60), unit)
 
 
-def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, str, str]:
+def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, Unit, str]:
     series = finding.series
     if "caller" in series:
         edges = call_edges(case.spans).filter(
@@ -235,28 +227,29 @@ def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, str
         return (
             edges.rename({"start": "time"}),
             lost,
-            "ms (median)",
-            f"lost on calls from {series['caller']}",
+            MILLISECONDS,
+            f"time lost on calls from {subject_name(series['caller'])}",
         )
     rows = case.spans.filter(pl.col("service") == series.get("service")).rename({"start": "time"})
     if "operation" in series:
         rows = rows.filter(pl.col("operation") == series["operation"])
-    operation = series.get("operation", "all operations")
+    operation = operation_name(series.get("operation", ""))
+    of_what = f" in {operation}" if operation else ""
     if finding.signal == "errors":
         return (
             rows,
             100 * pl.col("status").fill_null("").str.contains(_FAILED).mean(),
-            "% failed",
-            operation,
+            PERCENT,
+            f"failed requests{of_what}",
         )
     if finding.kind == OWN_TIME:
         return (
             _own_times(case, rows),
             pl.col("own_us").median() / 1000,
-            "ms (median)",
-            f"own time in {operation}",
+            MILLISECONDS,
+            f"own time{of_what}",
         )
-    return rows, pl.col("duration_us").median() / 1000, "ms (median)", operation
+    return rows, pl.col("duration_us").median() / 1000, MILLISECONDS, f"time{of_what}"
 
 
 def _own_times(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
@@ -267,42 +260,6 @@ def _own_times(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
     joined = rows.join(children, on=["trace_id", "span_id"], how="left")
     own = pl.col("duration_us") - pl.col("children_us").fill_null(0)
     return joined.with_columns(own.clip(lower_bound=0).alias("own_us"))
-
-
-def _in_view(case: Case, finding: Finding, points: pl.DataFrame) -> pl.DataFrame:
-    """The decisive part (from the onset to the end of the incident) and what came before it."""
-    alert, end = case.alert.started_at, max(case.scope.incident.end, case.alert.started_at)
-    start = min(finding.onset or alert, alert)
-    length = max(end - start, SHORTEST)
-    before = points.filter(pl.col("time") < start)
-    first = start - LEAD * length
-    if before.height:
-        nth = before["time"][-min(MIN_POINTS_BEFORE, before.height)]
-        first = min(first, nth)
-    view = points.filter((pl.col("time") >= first) & (pl.col("time") <= end + length / 4))
-    return view if view.height >= MIN_POINTS else points
-
-
-def _spread(values: pl.Series) -> tuple[float, float, float] | None:
-    if len(values) < MIN_POINTS:
-        return None
-    low, middle, high = np.percentile(values.to_numpy(), (5, 50, 95))
-    return float(low), float(middle), float(high)
-
-
-def _changes(
-    case: Case, view: pl.DataFrame, top: Cause | None, finding: Finding
-) -> tuple[ChangeMark, ...]:
-    first, last = view["time"].min(), view["time"].max()
-    near = finding.onset or case.alert.started_at
-    marks: dict[str, ChangeMark] = {}
-    rows = case.changes.filter(pl.col("time").is_between(first, last)).sort("time")
-    for time, service, kind, change in rows.select("time", "service", "kind", "id").iter_rows():
-        blamed = top is not None and change == top.change
-        if blamed or service == finding.subject:
-            marks[change] = ChangeMark(time, one_line(f"{kind} {change[:8]}", 20), blamed)
-    nearest = sorted(marks.values(), key=lambda mark: (not mark.blamed, abs(mark.time - near)))
-    return tuple(nearest[:MAX_CHANGES])
 
 
 def _step(times: pl.Series) -> int:
@@ -317,13 +274,7 @@ def _said(step: int) -> str:
     return f"{step} s" if step < 60 else f"{step // 60} min" if step < 3600 else f"{step // 3600} h"
 
 
-def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
-    )
-
-
-_SOURCES: Mapping[str, Callable[[Case, Finding], _Series]] = {
+_SOURCES: Mapping[str, Callable[[Case, Finding], FindingSeries]] = {
     "metrics": _metrics,
     "logs": _logs,
     "spans": _spans,

@@ -302,6 +302,6 @@ class _DrawFinding:
         self._finding_id = finding_id
 
     def __call__(self, folder: Path) -> bytes | None:
-        from bot.answer.charts import finding_chart
+        from bot.answer.pictures.png import finding_png
 
-        return finding_chart(read_case(folder), read_diagnosis(folder), self._finding_id)
+        return finding_png(read_case(folder), read_diagnosis(folder), self._finding_id)

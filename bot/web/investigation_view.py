@@ -29,14 +29,13 @@ from bot.answer.lines import NO_STEP
 from bot.answer.view import AnswerView, answer_view
 from bot.store.store import Progress, StoredInvestigation
 from bot.web.answer_state import StateView, queued_view, state_view
-from bot.web.call_map import CallMap, call_map
 from bot.web.cited_claims import CitedClaim, NextStep, cited_claims, next_steps
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.evidence_groups import EvidenceGroup, evidence_groups, known_ids, summary_of
 from bot.web.fold_lines import decided_line, gaps_line, similar_line, timeline_line
 from bot.web.log_lanes import read_log_counts
+from bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map, drawn_steps
 from bot.web.progress_steps import ProgressStep, progress_steps
-from bot.web.series import can_chart
 from bot.web.timeline import Change, Joined, Timeline, build_timeline
 
 SHORTEST_STAGE_S = 0.05
@@ -88,7 +87,9 @@ class InvestigationView:
     causes: tuple[CauseView, ...] = ()
     groups: tuple[EvidenceGroup, ...] = ()
     timeline: Timeline | None = None
-    call_map: CallMap | None = None
+    incident_map: DrawnMap | None = None
+    step_bars: DrawnPicture | None = None
+    decisive_chart: DrawnPicture | None = None
     earlier: EarlierView = NOTHING_EARLIER
     remembered: tuple[CitedClaim, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -106,10 +107,9 @@ class InvestigationView:
         return known_ids(self.groups) | {finding.id for finding in self.earlier.findings}
 
     @property
-    def chart(self) -> Finding | None:
-        """The finding whose signal is drawn beside the answer."""
-        drawn = self.answer.chart if self.answer else None
-        return drawn if drawn is not None and can_chart(drawn) else None
+    def has_pictures(self) -> bool:
+        """Whether anything is drawn beside the answer."""
+        return bool(self.incident_map or self.step_bars or self.decisive_chart)
 
     @property
     def no_step(self) -> str:
@@ -198,8 +198,14 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
         about = (case.alert.started_at, case.alert.title, case.scope.incident)
         timeline = build_timeline(*about, diagnosis, changes, joined, logs)
         calls = _read(lambda: read_calls(folder), troubles) or ()
-        drawn = call_map(case.alert, diagnosis, calls)
-        view = replace(view, timeline=timeline, call_map=drawn)
+        said = answer_view(view.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+        view = replace(
+            view,
+            timeline=timeline,
+            incident_map=drawn_map(said, calls),
+            step_bars=drawn_steps(diagnosis),
+            decisive_chart=_read(lambda: drawn_chart(case, diagnosis), troubles),
+        )
     return replace(view, troubles=tuple(dict.fromkeys(troubles)))
 
 
