@@ -99,13 +99,11 @@ class _Span:
 
 def laid_out(incident: IncidentMap, width: int) -> MapLayout:
     """The map in a picture of that width."""
-    order = ordered(
-        [box.service for box in incident.boxes],
-        [(call.caller, call.callee) for call in incident.calls],
-    )
-    across = (
-        width >= WIDE and len(order.ranks) <= MOST_COLUMNS and order.longest <= MOST_IN_A_COLUMN
-    )
+    pairs = [(call.caller, call.callee) for call in incident.calls]
+    order = ordered(_from_users_on(incident), pairs)
+    count = len(order.ranks)
+    # Boxes without calls stand side by side.
+    across = width >= WIDE and 1 < count <= MOST_COLUMNS and order.longest <= MOST_IN_A_COLUMN
     weights = _weights(incident, order)
     if across:
         placed, bends = _columns(incident, order, weights, width)
@@ -114,6 +112,13 @@ def laid_out(incident: IncidentMap, width: int) -> MapLayout:
     lines = _lines(incident, order, placed, bends, across)
     height = max(one.y + one.height for one in placed.values()) + MARGIN
     return MapLayout(width, height, tuple(placed.values()), tuple(lines))
+
+
+def _from_users_on(incident: IncidentMap) -> list[str]:
+    """The services, those farthest from the cause first: where calls go in a circle, the order
+    begins with them."""
+    ends = [arrow.end for arrow in reversed(incident.arrows)]
+    return list(dict.fromkeys([*ends, *(box.service for box in incident.boxes)]))
 
 
 def _weights(incident: IncidentMap, order: MapOrder) -> Mapping[tuple[Place, Place], float]:

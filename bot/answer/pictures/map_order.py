@@ -94,8 +94,8 @@ def _bends(
 
 
 def without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The calls without those that lead back to a caller: the library ends the process at a service
-    that calls itself. What is left out here is drawn all the same."""
+    """The calls, those that lead back to a caller the other way round, and none of a service to
+    itself: at that the library ends the process."""
     callees: dict[int, list[int]] = {}
     for caller, callee in sorted(edges):
         callees.setdefault(caller, []).append(callee)
@@ -106,13 +106,13 @@ def without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     for start in sorted(callees, key=lambda one: (one in called, one)):
         if start not in done:
             _walk(start, callees, done, kept)
-    return kept
+    return list(dict.fromkeys(kept))
 
 
 def _walk(
     start: int, callees: Mapping[int, Sequence[int]], done: set[int], kept: list[tuple[int, int]]
 ) -> None:
-    """Depth first from `start`, keeping each call that does not lead back to where we are."""
+    """Depth first from `start`, turning each call that leads back to where we come from."""
     path = [start]
     left = {start: list(callees.get(start, ()))}
     while path:
@@ -122,6 +122,8 @@ def _walk(
             continue
         callee = left[at].pop(0)
         if callee in path:
+            if callee != at:
+                kept.append((callee, at))
             continue
         kept.append((at, callee))
         if callee not in done:

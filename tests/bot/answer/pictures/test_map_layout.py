@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import pytest
@@ -96,6 +97,14 @@ def test_a_small_map_runs_from_left_to_right_or_from_top_to_bottom() -> None:
     for caller, callee in pairwise(way):
         assert wide[caller].x < wide[callee].x
         assert narrow[caller].y < narrow[callee].y
+
+
+def test_in_a_circle_of_calls_the_fault_still_runs_towards_the_callers() -> None:
+    circle = a_map({(2, 1), (1, 0), (0, 2)}, 3, chain=0)
+    names = [box.service for box in circle.boxes]
+    arrows = (FaultArrow(names[0], names[1], True), FaultArrow(names[1], names[2], True))
+    placed = laid_out(replace(circle, arrows=arrows), 640).boxes
+    assert [one.box.service for one in sorted(placed, key=lambda one: one.x)] == names[::-1]
 
 
 def test_a_line_that_passes_a_rank_runs_beside_its_boxes() -> None:
