@@ -44,6 +44,8 @@ def element(name: str, *inside: str, **attributes: str | float | None) -> str:
 
 def picture(width: float, height: float, words: str, *inside: str, class_: str) -> str:
     """The root element, with its text alternative."""
+    # To a screen reader the inside of an image has no links.
+    has_links = any("<a " in part for part in inside)
     return element(
         "svg",
         element("title", escaped(plain(words, 2000))),
@@ -53,7 +55,7 @@ def picture(width: float, height: float, words: str, *inside: str, class_: str) 
         viewBox=f"0 0 {width:.0f} {height:.0f}",
         width=f"{width:.0f}",
         height=f"{height:.0f}",
-        role="img",
+        role="group" if has_links else "img",
         aria_label=plain(words, 2000),
     )
 
