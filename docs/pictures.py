@@ -91,7 +91,7 @@ def main() -> None:
     if sys.argv[1:] == ["trace"]:
         return
     with played(Console(quiet=True)) as incident:
-        photograph(incident.page, "investigation-page.png", 1440, 1260, scale=1)
+        photograph(incident.page, "investigation-page.png", 1440, 1320, scale=1)
 
 
 if __name__ == "__main__":
