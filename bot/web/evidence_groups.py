@@ -14,12 +14,12 @@ from bot.answer.writer.earlier import is_memory
 from bot.web.finding_view import FindingView, finding_view
 
 FULL = 30
-"""Findings of the last group that are shown whole: a page of hundreds takes long to draw."""
+"""Findings of a group that are shown whole: a page of hundreds takes long to draw."""
 
 
 @dataclass(frozen=True)
 class EvidenceGroup:
-    """Findings that answer one question; of `lines` only the sentence is shown."""
+    """Findings that answer one question; of those in `lines` only the sentence is shown."""
 
     title: str
     short: str
@@ -41,9 +41,10 @@ def evidence_groups(said: AnswerView) -> tuple[EvidenceGroup, ...]:
     for title, short, ids in _questions(said):
         members = [left.pop(one) for one in dict.fromkeys(ids) if one in left]
         if members:
-            named.append(_group(title, f"{len(members)} {short}", members, said))
+            named.append(_group(title, short, members, said))
     if left:
-        named.append(_rest(list(left.values()), said))
+        title = "Also seen; the answer does not rest on it"
+        named.append(_group(title, "more", list(left.values()), said))
     return tuple(named)
 
 
@@ -72,14 +73,9 @@ def _questions(said: AnswerView) -> Iterable[tuple[str, str, Iterable[str]]]:
     yield "Checked, and not the cause", "checked and ruled out", ruled_out
 
 
-def _group(title: str, short: str, members: Iterable[Finding], said: AnswerView) -> EvidenceGroup:
-    return EvidenceGroup(title, short, tuple(finding_view(f, said.evidence) for f in members))
-
-
-def _rest(members: list[Finding], said: AnswerView) -> EvidenceGroup:
-    whole = tuple(finding_view(f, said.evidence) for f in members[:FULL])
-    title = "Also seen; the answer does not rest on it"
-    return EvidenceGroup(title, f"{len(members)} more", whole, tuple(members[FULL:]))
+def _group(title: str, short: str, members: list[Finding], said: AnswerView) -> EvidenceGroup:
+    whole = tuple(finding_view(found, said.evidence) for found in members[:FULL])
+    return EvidenceGroup(title, f"{len(members)} {short}", whole, tuple(members[FULL:]))
 
 
 def known_ids(groups: Iterable[EvidenceGroup]) -> frozenset[str]:

@@ -91,7 +91,6 @@ class InvestigationView:
     step_bars: DrawnPicture | None = None
     decisive_chart: DrawnPicture | None = None
     earlier: EarlierView = NOTHING_EARLIER
-    remembered: tuple[CitedClaim, ...] = ()
     gaps: tuple[Gap, ...] = ()
     progress: tuple[Progress, ...] = ()
     steps: tuple[ProgressStep, ...] = ()
@@ -252,7 +251,6 @@ def _with_diagnosis(
         causes=tuple(causes),
         groups=evidence_groups(said),
         earlier=earlier_view(diagnosis),
-        remembered=cited_claims(said.remembered, said, home),
     )
 
 
