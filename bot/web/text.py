@@ -102,7 +102,7 @@ def age(moment: datetime, now: datetime) -> str:
     for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {name}"
-    return f"{int(seconds)} s"
+    return "under 1 min"
 
 
 def day_and_minute(moment: datetime) -> str:

@@ -152,4 +152,4 @@ def test_numbers_keep_their_units_on_the_line() -> None:
 def test_ages_are_short() -> None:
     lengths = (5, 540, 3 * 3600, 50 * 3600, -9)
     ages = [age(NOW - timedelta(seconds=length), NOW) for length in lengths]
-    assert ages == ["5 s", "9 min", "3 h", "2 d", "0 s"]
+    assert ages == ["under 1 min", "9 min", "3 h", "2 d", "under 1 min"]
