@@ -29,7 +29,6 @@ from analysis.vocabulary import (
     Section,
     Verdict,
 )
-from bot.answer.decisive_signal import decisive_finding
 from bot.answer.writer.built_in import word
 
 HIGH, MEDIUM = 0.75, 0.5
@@ -109,8 +108,6 @@ class AnswerView:
     model_use: ModelUse | None = None
     record: Finding | None = None
     """How often earlier answers of this kind were right."""
-    chart: Finding | None = None
-    """The finding whose signal is drawn beside the answer."""
 
     @property
     def cause(self) -> Cause | None:
@@ -242,7 +239,6 @@ def answer_view(
         written_by=report.written_by if report else "built-in",
         model_use=report.model_use if report else None,
         record=record[0] if record else None,
-        chart=decisive_finding(diagnosis),
     )
 
 

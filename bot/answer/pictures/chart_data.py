@@ -19,7 +19,7 @@ from analysis.vocabulary import Diagnosis, Finding, Verdict
 from analysis.wording.amounts import Unit
 from analysis.wording.names import change_name, subject_name
 from analysis.wording.phrases import plain
-from bot.answer.decisive_signal import (
+from bot.answer.pictures.decisive_signal import (
     FindingSeries,
     decisive_finding,
     decisive_part,
@@ -150,7 +150,10 @@ class _ChartMaker:
         cited = set(self.story.cause.findings) if self.story.cause else ()
         about = [f for f in self.diagnosis.findings if f.id in cited and self._is_culprits(f)]
         about.sort(key=lambda one: (one.series.get("table") != "metrics", -one.strength))
-        return self._with_series([self.story.mechanism, decisive_finding(self.diagnosis), *about])
+        clearest = decisive_finding(self.diagnosis)
+        if clearest is not None and self._is_culprits(clearest):
+            about.insert(0, clearest)
+        return self._with_series([self.story.mechanism, *about])
 
     def _is_culprits(self, finding: Finding) -> bool:
         """Whether it is about the culprit, be it a rank of a job ("job/rank 2")."""

@@ -44,35 +44,77 @@ class MapOrder:
 
 def ordered(services: Sequence[str], calls: Sequence[tuple[str, str]]) -> MapOrder:
     """The order of these services. A service without calls stands in the first rank."""
-    number = {name: n for n, name in enumerate(services)}
-    edges = without_cycles([(number[caller], number[callee]) for caller, callee in calls])
     ranks: dict[int, list[tuple[float, Place]]] = {}
     bends: dict[tuple[str, str], tuple[int, ...]] = {}
     right = 0.0
     bend = 0
-    for positions, _, _, lines in from_edges(edges, vertex_spacing=1, dummy_vertices=True):
-        names: dict[int, Place] = {}
-        for n, _ in positions:
-            # Numbers beyond the services are bends; the library counts them anew in each part.
-            bend += 1
-            names[int(n)] = services[int(n)] if int(n) < len(services) else bend
-        top = max(y for _, (_, y) in positions)
-        left = min(x for _, (x, _) in positions)
-        for n, (x, y) in positions:
-            ranks.setdefault(round(top - y), []).append((right + x - left, names[int(n)]))
-        right += 1 + max(x for _, (x, _) in positions) - left
-        links = [(int(a), int(b)) for a, b in lines or ()]
-        bends |= _bends(links, names, len(services))
-    known = {place for rank in ranks.values() for _, place in rank}
-    for name in services:
-        if name not in known:
-            ranks.setdefault(0, []).append((right, name))
-            right += 1
+    for part in _parts(services, calls):
+        placed = _placed(part, calls, bend)
+        for place, rank, along in placed.places:
+            ranks.setdefault(rank, []).append((right + along, place))
+        right += 1 + max(along for _, _, along in placed.places)
+        bends |= placed.bends
+        bend += len(placed.places)
     in_order = []
     for rank in sorted(ranks):
         row = sorted(ranks[rank], key=lambda one: one[0])
         in_order.append(tuple(place for _, place in row))
     return MapOrder(tuple(in_order), bends)
+
+
+def _parts(services: Sequence[str], calls: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """The services in parts between which there are no calls."""
+    beside: dict[str, set[str]] = {name: set() for name in services}
+    for caller, callee in calls:
+        beside[caller].add(callee)
+        beside[callee].add(caller)
+    parts: list[list[str]] = []
+    seen: set[str] = set()
+    for name in services:
+        if name in seen:
+            continue
+        part = {name}
+        waiting = [name]
+        while waiting:
+            new = beside[waiting.pop()] - part
+            part |= new
+            waiting += new
+        seen |= part
+        parts.append([one for one in services if one in part])
+    return parts
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """The places of one part: each with its rank and how far along it stands."""
+
+    places: tuple[tuple[Place, int, float], ...]
+    bends: Mapping[tuple[str, str], tuple[int, ...]]
+
+
+def _placed(part: Sequence[str], calls: Sequence[tuple[str, str]], bend: int) -> _Placed:
+    """One part as the library lays it out. Its own bends are numbered from `bend` on."""
+    # Numbered without a gap: the library gives its bends the numbers after the last service, and
+    # mixes them up where it is given several parts at once.
+    number = {name: n for n, name in enumerate(part)}
+    edges = []
+    for caller, callee in calls:
+        if caller in number and caller != callee:
+            edges.append((number[caller], number[callee]))
+    if not edges:
+        return _Placed(((part[0], 0, 0.0),), {})
+    layout = from_edges(without_cycles(edges), vertex_spacing=1, dummy_vertices=True)
+    [(positions, _, _, lines)] = layout
+    top = max(y for _, (_, y) in positions)
+    left = min(x for _, (x, _) in positions)
+    names: dict[int, Place] = {}
+    places = []
+    for n, (x, y) in positions:
+        place: Place = part[int(n)] if int(n) < len(part) else bend + len(names)
+        names[int(n)] = place
+        places.append((place, round(top - y), x - left))
+    links = [(int(start), int(end)) for start, end in lines or ()]
+    return _Placed(tuple(places), _bends(links, names, len(part)))
 
 
 def _bends(
@@ -94,8 +136,8 @@ def _bends(
 
 
 def without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The calls, those that lead back to a caller the other way round, and none of a service to
-    itself: at that the library ends the process."""
+    """The calls, those that lead back to a caller the other way round. The library could turn them
+    itself, but not so that the users stay first."""
     callees: dict[int, list[int]] = {}
     for caller, callee in sorted(edges):
         callees.setdefault(caller, []).append(callee)
@@ -122,8 +164,7 @@ def _walk(
             continue
         callee = left[at].pop(0)
         if callee in path:
-            if callee != at:
-                kept.append((callee, at))
+            kept.append((callee, at))
             continue
         kept.append((at, callee))
         if callee not in done:

@@ -42,7 +42,7 @@ FONTS = [str(HERE / "fonts" / name) for name in ("Inter-Regular.ttf", "Inter-Sem
 STYLE = HERE.parents[1] / "web" / "static" / "pictures.css"
 _VARIABLE = re.compile(r"(--pic-[a-z-]+):\s*(#[0-9a-f]+)")
 _USE = re.compile(r"var\((--pic-[a-z-]+)\)")
-_SIZE = re.compile(r'viewBox="0 0 (\d+) (\d+)"')
+_OPENING = re.compile(r'<svg [^>]*class="(?P<class_>[^"]*)" [^>]*height="(?P<height>\d+)"[^>]*>')
 
 
 def answer_png(case: Case, diagnosis: Diagnosis, calls: Sequence[KnownCall] = ()) -> bytes | None:
@@ -72,10 +72,13 @@ def png_of(drawings: Sequence[str]) -> bytes:
     parts = []
     top = EDGE
     for drawing in drawings:
-        found = _SIZE.search(drawing)
-        height = int(found[2]) if found else 0
-        parts.append(drawing.replace("<svg ", f'<svg x="{EDGE}" y="{top}" ', 1))
-        top += height + BETWEEN
+        opening = _OPENING.match(drawing)
+        assert opening is not None
+        # As a group: each picture within a picture would be clipped, which takes resvg long.
+        inside = drawing[opening.end() :].removesuffix("</svg>")
+        where = f"translate({EDGE} {top})"
+        parts.append(element("g", inside, class_=opening["class_"], transform=where))
+        top += int(opening["height"]) + BETWEEN
     width, height = WIDTH + 2 * EDGE, top - BETWEEN + EDGE
     whole = element(
         "svg",

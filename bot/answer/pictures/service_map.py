@@ -20,6 +20,8 @@ from bot.answer.view import AnswerView
 MOST_BOXES = 9
 """Services that a reader takes in at a glance; the mock of the answer says 7 to 9."""
 MOST_ON_LARGE_MAP = 60
+MOST_CALLS = 4
+"""Calls for each service that is drawn: with more of them no line can be followed any more."""
 MOST_CANDIDATES = 3
 MOST_HOPS = 6
 """A longer chain of calls is no longer one picture."""
@@ -144,16 +146,31 @@ class _MapMaker:
         arrows = self._arrows(chosen)
         boxes = tuple(self._box(service) for service in chosen)
         drawn = set(chosen)
-        shown = [c for c in self.known.values() if c.caller in drawn and c.callee in drawn]
-        lines = (MapCall(call) for call in shown)
+        lines = self._calls(drawn, arrows)
         return IncidentMap(
             boxes=boxes,
-            calls=tuple(lines),
+            calls=lines[: MOST_CALLS * len(boxes)],
             arrows=arrows,
             left_out=len(self.graph.services - drawn),
             affected_left_out=len([one for one in self.affected if one not in drawn]),
             notes=tuple(self._notes(chosen, arrows)),
         )
+
+    def _calls(self, drawn: set[str], arrows: Sequence[FaultArrow]) -> tuple[MapCall, ...]:
+        """The calls between services that are drawn; first those along which the fault spread."""
+        ways = {frozenset((arrow.start, arrow.end)) for arrow in arrows}
+        story = {*self.began, *self.affected}
+        lines = []
+        for call in self.known.values():
+            if call.caller in drawn and call.callee in drawn:
+                lines.append(MapCall(call))
+        lines.sort(
+            key=lambda line: (
+                frozenset((line.caller, line.callee)) not in ways,
+                not story & {line.caller, line.callee},
+            )
+        )
+        return tuple(lines)
 
     def _where_it_began(self) -> list[str]:
         """The culprit, or the candidates where none is established; the likeliest first."""
@@ -271,6 +288,9 @@ class _MapMaker:
         left_out = len([one for one in self.affected if one not in chosen])
         if left_out:
             yield f"{counted(left_out, 'more affected service')} not drawn."
+        calls = len(self._calls(set(chosen), ())) - MOST_CALLS * len(chosen)
+        if calls > 0:
+            yield f"{counted(calls, 'more call')} not drawn."
 
     def _unreached(self, chosen: Sequence[str], arrows: Sequence[FaultArrow]) -> str:
         """Where it began and the first affected service to which no calls lead from there, as "a to

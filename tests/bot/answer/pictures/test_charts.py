@@ -158,6 +158,23 @@ def test_a_case_without_the_series_has_no_chart(tmp_path: Path) -> None:
     assert finding_chart_of(case, diagnosis(), "F99") is None
 
 
+@pytest.mark.parametrize(
+    "series",
+    [
+        {"table": "logs", "service": "payments"},
+        {"table": "spans", "service": "payments", "operation": "GET /"},
+        {"table": "spans", "service": "payments", "caller": "checkout"},
+        {"table": "metrics"},
+        {"table": "states"},
+        {},
+    ],
+)
+def test_a_table_that_the_case_lost_gives_no_chart(tmp_path: Path, series: dict[str, str]) -> None:
+    finding = FINDINGS[1].model_copy(update={"series": series})
+    made = diagnosis(findings=(finding,))
+    assert decisive_chart_of(a_case(tmp_path), made) is None
+
+
 def test_one_finding_has_a_chart_as_well(tmp_path: Path) -> None:
     chart = finding_chart_of(a_case(tmp_path), diagnosis(), "F1")
     assert chart is not None

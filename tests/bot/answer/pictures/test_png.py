@@ -12,7 +12,7 @@ from bot.answer.pictures import png
 from bot.answer.pictures.map_svg import map_svg
 from bot.answer.pictures.png import EDGE, FONTS, SCALE, STYLE, WIDTH, answer_png, png_of
 from bot.answer.pictures.service_map import incident_map
-from bot.answer.pictures.svg import fitted, words_width
+from bot.answer.pictures.svg import fitted, picture, text, words_width
 from tests.bot.answer.pictures.incidents import SHOP, a_case, diagnosis, view_of
 
 ON_A_PHONE = 360
@@ -27,14 +27,14 @@ def opened(drawn: bytes) -> Image.Image:
 def test_the_picture_is_sharp_and_its_type_is_readable_on_a_phone(tmp_path: Path) -> None:
     drawn = answer_png(a_case(tmp_path), diagnosis(), SHOP)
     assert drawn is not None
-    picture = opened(drawn)
+    shown = opened(drawn)
     whole = WIDTH + 2 * EDGE
-    assert picture.width == whole * SCALE
+    assert shown.width == whole * SCALE
     style = STYLE.read_text(encoding="utf-8")
     least = min(float(size) for size in re.findall(r"font-size: ([\d.]+)px; fill", style))
     assert least * ON_A_PHONE / whole >= READABLE
-    assert picture.getpixel((3, 3)) == (255, 255, 255)
-    colours = {colour for _, colour in picture.getcolors(1 << 24) or ()}
+    assert shown.getpixel((3, 3)) == (255, 255, 255)
+    colours = {colour for _, colour in shown.getcolors(1 << 24) or ()}
     # Where it began and who is affected, as in pictures.css.
     assert {(0xB8, 0x4A, 0x00), (0x0A, 0x63, 0xA5)} <= colours
 
@@ -60,9 +60,8 @@ def test_the_style_knows_every_class_of_the_drawings_and_no_variables() -> None:
 
 
 def test_words_are_drawn_without_the_fonts_of_the_machine() -> None:
-    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 366 40" class="pic">'
-    word = opened(png_of([f'{head}<text x="10" y="20">payments</text></svg>']))
-    nothing = opened(png_of([f"{head}</svg>"]))
+    word = opened(png_of([picture(366, 40, "", text(10, 20, "payments"), class_="pic")]))
+    nothing = opened(png_of([picture(366, 40, "", class_="pic")]))
     assert word.tobytes() != nothing.tobytes()
 
 

@@ -9,6 +9,7 @@ import pytest
 from analysis.vocabulary import Impact, Verdict
 from bot.answer.pictures.service_map import (
     MOST_BOXES,
+    MOST_CALLS,
     MOST_ON_LARGE_MAP,
     IncidentMap,
     incident_map,
@@ -148,6 +149,15 @@ def test_more_victims_than_there_is_room_for_are_counted() -> None:
     found = drawn(calls(*((name, "payments") for name in victims)), impact=impact)
     assert found.affected_left_out == 13
     assert found.notes[-1] == "13 more affected services not drawn."
+
+
+def test_where_all_call_each_other_only_some_calls_are_drawn() -> None:
+    names = [f"service-{n}" for n in range(80)]
+    known = [*SHOP, *calls(*((a, b) for a in names for b in names))]
+    large = drawn([*known, *calls(("web", "service-0"))], MOST_ON_LARGE_MAP)
+    assert len(large.calls) == MOST_CALLS * MOST_ON_LARGE_MAP
+    assert large.notes[-1].endswith("more calls not drawn.")
+    assert all(one.pair in {call.known.pair for call in large.calls} for one in SHOP[:1])
 
 
 def test_calls_in_a_circle_end() -> None:

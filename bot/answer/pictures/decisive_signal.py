@@ -11,7 +11,7 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import Windows, log_windows, metric_windows, span_windows
-from analysis.kinds.finding_details import LineDetails, StragglerDetails
+from analysis.kinds.finding_details import LineDetails
 from analysis.logs.lines import log_texts
 from analysis.logs.masks import template_pattern
 from analysis.requests.known_calls import call_edges
@@ -55,39 +55,19 @@ class FindingSeries:
         return float(low), float(high)
 
 
-@dataclass(frozen=True)
-class Phases:
-    """Where a straggling rank's step time goes: phase to (its milliseconds, the other ranks'
-    median)."""
-
-    rank: int
-    ms: Mapping[str, tuple[float, float]]
-
-
 def decisive_finding(diagnosis: Diagnosis) -> Finding | None:
-    """Of the first cause: a straggling rank, else its own signal, else its strongest finding that
-    has a series.
+    """Of the first cause its own signal, else its strongest finding that has a series.
 
     Without a cause, the strongest of the impact, then of all.
     """
     findings = {f.id: f for f in diagnosis.findings}
     top = min(diagnosis.causes, key=lambda c: c.rank, default=None)
     for ids in (top.findings if top else (), diagnosis.impact.findings, tuple(findings)):
-        drawable = [f for f in (findings.get(i) for i in ids) if f is not None and _drawable(f)]
+        known = [findings[one] for one in ids if one in findings]
+        drawable = [one for one in known if one.series.get("table") in _SOURCES]
         if drawable:
             return max(drawable, key=lambda f: _weight(f, top))
     return None
-
-
-def phases_of(finding: Finding) -> Phases | None:
-    """The phases of a straggling rank's step beside the others', the longest differences first."""
-    details = StragglerDetails.of(finding)
-    if details is None or details.rank is None:
-        return None
-    own, others = details.phases_ms, details.others_phases_ms
-    both = {phase: (own[phase], others[phase]) for phase in own if phase in others}
-    ordered = sorted(both.items(), key=lambda item: -abs(item[1][0] - item[1][1]))
-    return Phases(details.rank, dict(ordered)) if ordered else None
 
 
 def step_time_finding(diagnosis: Diagnosis, rank: object) -> Finding | None:
@@ -103,14 +83,21 @@ def step_time_finding(diagnosis: Diagnosis, rank: object) -> Finding | None:
 
 def series_of(case: Case, finding: Finding) -> FindingSeries | None:
     """The finding's series; None when the case does not hold it."""
-    source = _SOURCES.get(finding.series.get("table", ""))
-    if source is None:
+    table = finding.series.get("table", "")
+    source = _SOURCES.get(table)
+    if source is None or _rows_of(case, table).is_empty():
         return None
     series = source(case, finding)
     points = series.points.filter(pl.col("value").is_finite()).sort("time")
     if points.height < MIN_POINTS:
         return None
     return replace(series, points=points.select("time", pl.col("value").cast(pl.Float64)))
+
+
+def _rows_of(case: Case, table: str) -> pl.DataFrame:
+    if table == "metrics":
+        return case.metrics
+    return case.logs if table == "logs" else case.spans
 
 
 def departure(case: Case, finding: Finding, series: FindingSeries) -> float:
@@ -146,22 +133,14 @@ def decisive_part(
     return view["time"][0], view["time"][-1]
 
 
-def _drawable(finding: Finding) -> bool:
-    return finding.series.get("table") in _SOURCES or _is_straggler(finding)
-
-
-def _is_straggler(finding: Finding) -> bool:
-    return phases_of(finding) is not None
-
-
-def _weight(finding: Finding, top: Cause | None) -> tuple[bool, bool, bool, float]:
+def _weight(finding: Finding, top: Cause | None) -> tuple[bool, bool, float]:
     table = finding.series.get("table")
     own = top is not None and finding.subject == top.subject and finding.signal == top.signal
-    return _is_straggler(finding), own and table != "logs", table == "metrics", finding.strength
+    return own and table != "logs", table == "metrics", finding.strength
 
 
 def _metrics(case: Case, finding: Finding) -> FindingSeries:
-    service, signal = finding.series.get("service"), finding.series.get("signal")
+    service, signal = finding.series.get("service", ""), finding.series.get("signal", "")
     rows = case.metrics.filter(
         (pl.col("service") == service) & (pl.col("signal") == signal)
     ).drop_nulls("value")
@@ -171,8 +150,8 @@ def _metrics(case: Case, finding: Finding) -> FindingSeries:
     units = rows["unit"].drop_nulls()
     points = rows.group_by("time").agg(pl.col("value").mean())
     seen = points["value"].drop_nulls().drop_nans().to_list()
-    unit = unit_of(signal or "", units[0] if len(units) else None, seen)
-    return FindingSeries(points, metric_windows(case), signal_name(signal or ""), unit)
+    unit = unit_of(signal, units[0] if len(units) else None, seen)
+    return FindingSeries(points, metric_windows(case), signal_name(signal), unit)
 
 
 def _distance(part: pl.DataFrame, finding: Finding) -> float:
@@ -191,7 +170,7 @@ def _distance(part: pl.DataFrame, finding: Finding) -> float:
 
 def _logs(case: Case, finding: Finding) -> FindingSeries:
     """Lines per step; a step of the recorded time without such a line is a zero, not a hole."""
-    rows = log_texts(case.logs.filter(pl.col("service") == finding.series.get("service")))
+    rows = log_texts(case.logs.filter(pl.col("service") == finding.series.get("service", "")))
     details = LineDetails.of(finding)
     template = details.template if details else ""
     if template:
@@ -221,7 +200,7 @@ def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, Uni
     series = finding.series
     if "caller" in series:
         edges = call_edges(case.spans).filter(
-            (pl.col("caller") == series["caller"]) & (pl.col("callee") == series.get("service"))
+            (pl.col("caller") == series["caller"]) & (pl.col("callee") == series.get("service", ""))
         )
         lost = (pl.col("caller_us") - pl.col("callee_us")).clip(lower_bound=0).median() / 1000
         return (
@@ -230,7 +209,9 @@ def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, Uni
             MILLISECONDS,
             f"time lost on calls from {subject_name(series['caller'])}",
         )
-    rows = case.spans.filter(pl.col("service") == series.get("service")).rename({"start": "time"})
+    rows = case.spans.filter(pl.col("service") == series.get("service", "")).rename(
+        {"start": "time"}
+    )
     if "operation" in series:
         rows = rows.filter(pl.col("operation") == series["operation"])
     operation = operation_name(series.get("operation", ""))
