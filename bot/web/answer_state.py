@@ -29,7 +29,7 @@ class StateView:
     label: str
     look: Look
     sure: str = ""
-    """How sure the answer is, in words; empty where nothing is blamed."""
+    """How sure the answer is, in words; empty where nothing is blamed, or the label says it."""
     meaning: str = ""
     """The state in one sentence, where no answer says more."""
 
@@ -63,5 +63,8 @@ def _answered(stored: str, confidence: float | None) -> StateView:
     verdict = Verdict(stored)
     if confidence is None:
         return StateView(VERDICTS[stored], _LOOKS[verdict])
-    sure = sure_word(confidence) if verdict in _BLAMES else ""
-    return StateView(state_label(verdict, confidence), _LOOKS[verdict], sure)
+    label = state_label(verdict, confidence)
+    # "Likely cause" and "Possible cause" say how sure they are themselves.
+    says_it = label != VERDICTS[stored]
+    sure = sure_word(confidence) if verdict in _BLAMES and not says_it else ""
+    return StateView(label, _LOOKS[verdict], sure)
