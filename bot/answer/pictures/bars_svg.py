@@ -99,6 +99,7 @@ def _hatching(left: float, right: float, top: float) -> str:
     d = ""
     at = left - BAR + HATCH
     while at < right:
+        # A stroke that begins or ends beyond the bar is cut at its edge, on the same slope.
         x1, x2 = max(at, left), min(at + BAR, right)
         y1, y2 = top + BAR - (x1 - at), top + BAR - (x2 - at)
         if x2 > x1:

@@ -74,6 +74,7 @@ def chart_svg(chart: DecisiveChart, width: int) -> str:
     bottom = frame.top(len(chart.panels) - 1) + plot
     parts.append(_time_axis(chart, frame, bottom))
     parts += [_event(*pair, frame, bottom) for pair in zip(chart.events, labels, strict=True)]
+    # Titles last: they are wider than the space before the events' lines, and stay readable there.
     parts += [_title(panel, frame, frame.top(n)) for n, panel in enumerate(chart.panels)]
     height = bottom + AXIS
     legend = _legend(chart, frame, height)
@@ -110,6 +111,7 @@ def _panel(panel: ChartPanel, axis: ValueAxis, frame: _Frame, top: float) -> str
     parts = []
     if panel.usual is not None:
         low, high = y(panel.usual[0]), y(panel.usual[1])
+        # A range of a single value is seen as well.
         tall = max(3.0, low - high)
         band_top = min(high, top + frame.plot - tall)
         across = frame.right - frame.left

@@ -7,11 +7,11 @@ ranks that are too long for it are broken here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Literal
 
+from bot.answer.pictures.map_alignment import BESIDE, Span, aligned, kept_within
 from bot.answer.pictures.map_order import MapOrder, Place, ordered
 from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
 from bot.answer.pictures.svg import wrapped
@@ -28,8 +28,6 @@ COMMON_BOX = 102.0
 """At least how wide the boxes of a broken rank are: "nothing found" fits."""
 COLUMN_GAP, ROW_GAP = 34.0, 32.0
 """From one rank to the next at least, where the lines run."""
-BESIDE = 12.0
-"""Between two boxes of one rank."""
 BEND = 4.0
 """The room that a line takes which passes a rank."""
 LINE = 16.0
@@ -40,8 +38,6 @@ NAME, STATE = 13.0, 12.0
 """Sizes of the type, as in pictures.css."""
 PORT = 9.0
 """Between the ends of two lines at one side of a box."""
-SWEEPS = 6
-LOOSE = 0.1
 ARROW_WEIGHT = 300.0
 """How much more than a call an arrow pulls its two boxes into one line."""
 
@@ -87,14 +83,6 @@ class MapLayout:
     height: float
     boxes: tuple[PlacedBox, ...]
     lines: tuple[PlacedLine, ...]
-
-
-@dataclass(frozen=True)
-class _Span:
-    """Where a place stands along its rank, and how much room it takes there."""
-
-    centre: float
-    size: float
 
 
 def laid_out(incident: IncidentMap, width: int) -> MapLayout:
@@ -149,7 +137,7 @@ def _columns(
     def tall(place: Place) -> float:
         return boxes[place].height if isinstance(place, str) else BEND
 
-    spans = _aligned(order.ranks, tall, weights)
+    spans = aligned(order.ranks, tall, weights)
     top = min(spans[place].centre - tall(place) / 2 for place in spans) - MARGIN
     bends: Bends = {}
     for number, rank in enumerate(order.ranks):
@@ -174,8 +162,8 @@ def _rows(
     longest = max(_length(rank) for rank in order.ranks)
     if longest <= room:
         wide = min(WIDEST_BOX, NARROWEST_BOX + (room - longest) / order.longest)
-        spans = _aligned(order.ranks, lambda p: wide if isinstance(p, str) else BEND, weights)
-        spans = _kept_within(order.ranks, spans, MARGIN, width - MARGIN)
+        spans = aligned(order.ranks, lambda p: wide if isinstance(p, str) else BEND, weights)
+        spans = kept_within(order.ranks, spans, MARGIN, width - MARGIN)
         rows: list[Sequence[Place]] = list(order.ranks)
         breaks = set(range(len(rows)))
     else:
@@ -241,17 +229,17 @@ def _broken(order: MapOrder, fit: int, story: frozenset[str]) -> _BrokenRows:
     return _BrokenRows(tuple(rows), frozenset(ends), fit, reserved)
 
 
-def _in_rows(broken: _BrokenRows, width: float) -> dict[Place, _Span]:
+def _in_rows(broken: _BrokenRows, width: float) -> dict[Place, Span]:
     """Each row about the middle, its boxes as wide as it has room for; in columns where the first
     one is reserved."""
-    spans: dict[Place, _Span] = {}
+    spans: dict[Place, Span] = {}
     for row in broken.rows:
         count = broken.fit if broken.reserved else len(row)
         wide = min(WIDEST_BOX, (width - 2 * MARGIN - BESIDE * (count - 1)) / count)
         left = (width - count * (wide + BESIDE) + BESIDE) / 2
         for number, place in enumerate(row):
             if place:
-                spans[place] = _Span(left + number * (wide + BESIDE) + wide / 2, wide)
+                spans[place] = Span(left + number * (wide + BESIDE) + wide / 2, wide)
     return spans
 
 
@@ -261,95 +249,6 @@ def _sized(box: MapBox, wide: float) -> PlacedBox:
     lines = len(name) + 1 + bool(box.place)
     tall = lines * LINE + PADDING + (22 if box.change else 0)
     return PlacedBox(box, name, 0.0, 0.0, wide, tall)
-
-
-def _aligned(
-    ranks: Sequence[Sequence[Place]],
-    size: Callable[[Place], float],
-    weights: Mapping[tuple[Place, Place], float],
-) -> dict[Place, _Span]:
-    """Places along each rank, in its order and without overlaps, near to their neighbours."""
-    spans: dict[Place, _Span] = {}
-    for rank in ranks:
-        whole = sum(size(place) + BESIDE for place in rank) - BESIDE
-        at = -whole / 2
-        for place in rank:
-            spans[place] = _Span(at + size(place) / 2, size(place))
-            at += size(place) + BESIDE
-    for sweep in range(SWEEPS):
-        numbers = range(1, len(ranks)) if sweep % 2 == 0 else range(len(ranks) - 2, -1, -1)
-        for number in numbers:
-            beside = ranks[number - 1] if sweep % 2 == 0 else ranks[number + 1]
-            _pulled(ranks[number], beside, spans, weights)
-    return spans
-
-
-def _pulled(
-    rank: Sequence[Place],
-    beside: Sequence[Place],
-    spans: dict[Place, _Span],
-    weights: Mapping[tuple[Place, Place], float],
-) -> None:
-    """Move the places of one rank towards their neighbours in the rank beside."""
-    wanted: list[float] = []
-    pull: list[float] = []
-    for place in rank:
-        near = [
-            (weights[place, other], spans[other]) for other in beside if (place, other) in weights
-        ]
-        weight = sum(w for w, _ in near)
-        mean = sum(w * span.centre for w, span in near) / weight if near else spans[place].centre
-        wanted.append(mean)
-        pull.append(weight or 0.1)
-    for place, centre in zip(rank, _in_order(rank, wanted, pull, spans), strict=True):
-        spans[place] = replace(spans[place], centre=centre)
-
-
-def _in_order(
-    rank: Sequence[Place],
-    wanted: Sequence[float],
-    pull: Sequence[float],
-    spans: Mapping[Place, _Span],
-) -> list[float]:
-    """The centres nearest to those wanted (least squares) that keep order and distance: isotonic
-    regression by pooling adjacent violators, https://doi.org/10.1080/01621459.1972.10481216."""
-    offsets = [0.0]
-    for one, other in pairwise(rank):
-        offsets.append(offsets[-1] + (spans[one].size + spans[other].size) / 2 + BESIDE)
-    pools: list[tuple[float, float, int]] = []
-    for want, weight, offset in zip(wanted, pull, offsets, strict=True):
-        mean, total, count = want - offset, weight, 1
-        while pools and pools[-1][0] > mean:
-            before, before_total, before_count = pools.pop()
-            mean = (mean * total + before * before_total) / (total + before_total)
-            total, count = total + before_total, count + before_count
-        pools.append((mean, total, count))
-    levels = [mean for mean, _, count in pools for _ in range(count)]
-    return [level + offset for level, offset in zip(levels, offsets, strict=True)]
-
-
-def _kept_within(
-    ranks: Sequence[Sequence[Place]], spans: Mapping[Place, _Span], low: float, high: float
-) -> dict[Place, _Span]:
-    """The places, moved in so that none leaves the picture."""
-    left = min(span.centre - span.size / 2 for span in spans.values())
-    right = max(span.centre + span.size / 2 for span in spans.values())
-    shift = (low + high - left - right) / 2
-    kept: dict[Place, _Span] = {}
-    for rank in ranks:
-        at = low
-        for place in rank:
-            span = spans[place]
-            centre = max(span.centre + shift, at + span.size / 2)
-            kept[place] = replace(span, centre=centre)
-            at = centre + span.size / 2 + BESIDE
-        at = high
-        for place in reversed(rank):
-            span = kept[place]
-            centre = min(span.centre, at - span.size / 2)
-            kept[place] = replace(span, centre=centre)
-            at = centre - span.size / 2 - BESIDE
-    return kept
 
 
 def _lines(

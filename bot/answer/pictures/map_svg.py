@@ -31,7 +31,15 @@ def map_svg(incident: IncidentMap, width: int, link: Link | None = None) -> str:
     began = {box.service for box in incident.boxes if box.role == "culprit"}
     lines = [_drawn(line, began) for line in layout.lines]
     boxes = [_box(one, link) for one in layout.boxes]
-    return picture(width, layout.height, incident.words, *lines, *boxes, class_="pic pic-map")
+    return picture(
+        width,
+        layout.height,
+        incident.words,
+        *lines,
+        *boxes,
+        class_="pic pic-map",
+        links=link is not None,
+    )
 
 
 def _drawn(line: PlacedLine, began: set[str]) -> str:

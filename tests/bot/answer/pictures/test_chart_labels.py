@@ -30,7 +30,7 @@ def covered(one: PlacedLabel, other: PlacedLabel) -> bool:
     return one.left < other.symbol + SYMBOL and other.symbol - SYMBOL < one.right
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SHARES, st.sampled_from([334.0, 366.0, 640.0]))
 def test_no_label_is_covered_and_none_leaves_the_picture(shares: list[float], width: float) -> None:
     labels = placed_labels(events(shares, width), width)

@@ -210,7 +210,7 @@ def recorded(shared: Path, name: str) -> tuple[Case, Diagnosis]:
     return case, diagnose(case)
 
 
-@pytest.mark.parametrize("name", ["online-boutique-04", "petshop-03", "train-ticket-02"])
+@pytest.mark.parametrize("name", ["petshop-03", "train-ticket-02"])
 def test_recorded_incidents_have_a_chart(shared: Path, name: str) -> None:
     chart = chart_of(*recorded(shared, name))
     assert all(len(panel.values) >= 3 for panel in chart.panels)
