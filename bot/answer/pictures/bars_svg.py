@@ -73,7 +73,8 @@ def _row(bar: RankBar, bars: StepBars, scale: _Bars, top: float) -> str:
                 class_="frame",
             )
         )
-    parts.append(text(8, top + ROW / 2 + 4, f"rank {bar.rank}", "rank"))
+    name = fitted(f"rank {bar.rank}", LEFT - 10, SIZE, bold=True)
+    parts.append(text(8, top + ROW / 2 + 4, name, "rank"))
     at = 0.0
     for part in bar.parts:
         left, right = scale.x(at), scale.x(at + part.ms)

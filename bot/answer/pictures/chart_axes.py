@@ -53,7 +53,10 @@ def value_axis(panel: ChartPanel) -> ValueAxis:
     if panel.counted or -0.02 * high <= low < FROM_ZERO * high or low == high == 0:
         low = 0.0
     if high <= low:
-        low, high = low - abs(low or 1) / 2, high + abs(high or 1) / 2
+        # A level that never moves stands at its height above zero.
+        low, high = min(0.0, low), max(0.0, high)
+    if high <= low:
+        high = low + 1
     step = nice_step((high - low) / (MOST_TICKS - 1))
     if panel.counted:
         step = max(1.0, step)

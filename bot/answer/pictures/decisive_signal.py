@@ -22,6 +22,9 @@ from analysis.wording.names import operation_name, signal_name, step_name, subje
 from analysis.wording.phrases import plain
 
 MIN_POINTS = 3
+LEAST, MOST = 1e-100, 1e100
+"""What is nearer to zero is zero, and what is larger is no measurement: differences and ratios of
+such numbers are infinite."""
 LEAD = 2.5
 """The chart begins so many times its decisive part earlier, so that normal is seen before
 abnormal."""
@@ -88,10 +91,12 @@ def series_of(case: Case, finding: Finding) -> FindingSeries | None:
     if source is None or _rows_of(case, table).is_empty():
         return None
     series = source(case, finding)
-    points = series.points.filter(pl.col("value").is_finite()).sort("time")
+    value = pl.col("value").cast(pl.Float64)
+    seen = pl.when(value.abs() < LEAST).then(0.0).otherwise(value)
+    points = series.points.filter(value.abs() < MOST).select("time", seen.alias("value"))
     if points.height < MIN_POINTS:
         return None
-    return replace(series, points=points.select("time", pl.col("value").cast(pl.Float64)))
+    return replace(series, points=points.sort("time"))
 
 
 def _rows_of(case: Case, table: str) -> pl.DataFrame:

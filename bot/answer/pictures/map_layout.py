@@ -23,13 +23,13 @@ MOST_COLUMNS, MOST_IN_A_COLUMN = 5, 8
 MOST_WITHOUT_COLUMN = 12
 """Services of a map; with more of them the arrows get a column for themselves."""
 MARGIN = 2.0
-WIDEST_BOX, NARROWEST_BOX = 160.0, 92.0
-COMMON_BOX = 102.0
-"""At least how wide the boxes of a broken rank are: "nothing found" fits."""
+WIDEST_BOX, NARROWEST_BOX = 160.0, 98.0
+"""In the narrowest one "nothing found" has room."""
 COLUMN_GAP, ROW_GAP = 34.0, 32.0
 """From one rank to the next at least, where the lines run."""
-BEND = 4.0
-"""The room that a line takes which passes a rank."""
+BEND = -4.0
+"""The room of a line that passes a rank, beside the space that every place has around it: of that a
+line needs less than a box."""
 LINE = 16.0
 PADDING = 10.0
 INSIDE = 5.0
@@ -98,7 +98,10 @@ def laid_out(incident: IncidentMap, width: int) -> MapLayout:
     else:
         placed, bends = _rows(incident, order, weights, width)
     lines = _lines(incident, order, placed, bends, across)
-    height = max(one.y + one.height for one in placed.values()) + MARGIN
+    height = max(one.y + one.height for one in placed.values())
+    for line in lines:
+        height = max([height, *(y for _, y in line.points)])
+    height += MARGIN
     return MapLayout(width, height, tuple(placed.values()), tuple(lines))
 
 
@@ -138,7 +141,7 @@ def _columns(
         return boxes[place].height if isinstance(place, str) else BEND
 
     spans = aligned(order.ranks, tall, weights)
-    top = min(spans[place].centre - tall(place) / 2 for place in spans) - MARGIN
+    top = min(span.centre - max(0.0, span.size) / 2 for span in spans.values()) - MARGIN
     bends: Bends = {}
     for number, rank in enumerate(order.ranks):
         for place in rank:
@@ -158,11 +161,11 @@ def _rows(
 ) -> tuple[dict[str, PlacedBox], Bends]:
     """One row for each rank, or several where it is too long: then lines have no bends."""
     room = width - 2 * MARGIN
-    fit = max(1, int((room + BESIDE) // (COMMON_BOX + BESIDE)))
+    fit = max(1, int((room + BESIDE) // (NARROWEST_BOX + BESIDE)))
     longest = max(_length(rank) for rank in order.ranks)
     if longest <= room:
-        wide = min(WIDEST_BOX, NARROWEST_BOX + (room - longest) / order.longest)
-        spans = aligned(order.ranks, lambda p: wide if isinstance(p, str) else BEND, weights)
+        sizes = _sizes(order.ranks, room)
+        spans = aligned(order.ranks, lambda place: sizes[place], weights)
         spans = kept_within(order.ranks, spans, MARGIN, width - MARGIN)
         rows: list[Sequence[Place]] = list(order.ranks)
         breaks = set(range(len(rows)))
@@ -187,6 +190,19 @@ def _rows(
                 bends[place] = (x, y), (x, y + tall)
         y += tall + (ROW_GAP if number in breaks else BESIDE)
     return boxes, bends
+
+
+def _sizes(ranks: Sequence[Sequence[Place]], room: float) -> Mapping[Place, float]:
+    """How wide each place is: the boxes of a row share what is left of it."""
+    sizes: dict[Place, float] = {}
+    for rank in ranks:
+        boxes = [place for place in rank if isinstance(place, str)]
+        spare = (room - _length(rank)) / max(1, len(boxes))
+        for place in rank:
+            sizes[place] = BEND
+            if isinstance(place, str):
+                sizes[place] = min(WIDEST_BOX, NARROWEST_BOX + spare)
+    return sizes
 
 
 def _length(rank: Sequence[Place]) -> float:

@@ -14,6 +14,7 @@ from analysis.wording.phrases import counted
 
 MOST_RANKS = 8
 """Ranks with a bar; of a larger job the slow one and those most and least like it."""
+MOST_PHASES = 8
 WAITING = "waiting"
 OTHER = "other"
 LEAST_SHARE = 0.01
@@ -111,6 +112,7 @@ def _bar(row: Mapping[str, object], slow: int) -> RankBar | None:
             parts.append(StepPart(name.removesuffix(_PHASE), ms))
     if not parts:
         return None
+    parts = parts[:MOST_PHASES]
     waits, whole = _number(row.get("waits ms")), _number(row.get("step ms"))
     named = sum(part.ms for part in parts)
     if waits > 0:

@@ -108,16 +108,14 @@ def shortened(words: str, width: float, size: float, *, bold: bool = False) -> s
 
 
 def wrapped(words: str, width: float, size: float, *, bold: bool = False) -> tuple[str, ...]:
-    """The words on one line, or on two where they are too wide and a name has a joint to part at:
-    "address-query-" and "service"."""
+    """The words on one line, or on two where they are too wide: parted at a joint of the name, such
+    as a hyphen, or else where the first line is full."""
     line = plain(words, 200)
     if words_width(line, size, bold=bold) <= width:
         return (line,)
-    best = ""
-    for joint in _JOINT.finditer(line):
-        # The last one that leaves the first line short enough.
-        if words_width(line[: joint.end()], size, bold=bold) <= width:
-            best = line[: joint.end()]
-    if not best:
-        return (fitted(line, width, size, bold=bold),)
-    return best.rstrip(), fitted(line[len(best) :], width, size, bold=bold)
+    fitting = 1
+    while words_width(line[: fitting + 1], size, bold=bold) <= width:
+        fitting += 1
+    joints = [joint.end() for joint in _JOINT.finditer(line) if joint.end() <= fitting]
+    place = joints[-1] if joints else fitting
+    return line[:place].rstrip(), fitted(line[place:], width, size, bold=bold)

@@ -83,6 +83,9 @@ def test_no_box_covers_another_and_each_line_ends_at_its_boxes(
         of = line.of
         ends = (of.start, of.end) if isinstance(of, FaultArrow) else (of.caller, of.callee)
         drawn.add(frozenset(ends))
+        for x, y in line.points:
+            assert 0 <= x <= width
+            assert 0 <= y <= layout.height
         assert at_edge(line.points[0], placed[ends[0]])
         assert at_edge(line.points[-1], placed[ends[1]])
     assert drawn == {frozenset((call.caller, call.callee)) for call in incident.calls}

@@ -12,7 +12,7 @@ from bot.answer.pictures import png
 from bot.answer.pictures.map_svg import map_svg
 from bot.answer.pictures.png import EDGE, FONTS, SCALE, STYLE, WIDTH, answer_png, png_of
 from bot.answer.pictures.service_map import incident_map
-from bot.answer.pictures.svg import fitted, picture, text, words_width
+from bot.answer.pictures.svg import fitted, picture, text, words_width, wrapped
 from tests.bot.answer.pictures.incidents import SHOP, a_case, diagnosis, view_of
 
 ON_A_PHONE = 360
@@ -79,3 +79,11 @@ def test_names_are_cut_in_their_middle() -> None:
     assert cut.endswith("nary")
     assert words_width(cut, 13) <= 120
     assert fitted("x", 1, 13) == "…"
+
+
+def test_long_names_have_two_lines_and_part_at_a_joint() -> None:
+    assert wrapped("cart", 100, 13) == ("cart",)
+    assert wrapped("address-query-service", 110, 13) == ("address-query-", "service")
+    assert wrapped("recommendationservice", 125, 13) == ("recommendation", "service")
+    assert "".join(wrapped("recommendations", 80, 13)) == "recommendations"
+    assert "…" in "".join(wrapped("x" * 500, 80, 13))

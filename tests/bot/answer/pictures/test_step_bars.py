@@ -106,3 +106,10 @@ def test_nothing_is_drawn_outside_of_the_picture() -> None:
     drawn = bars_svg(bars_of(job(FOUR)), 334)
     for x, width in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn):
         assert float(x) + float(width) <= 334
+
+
+def test_a_table_of_many_phases_is_cut() -> None:
+    many = {f"phase-{n} ms": 1.0 for n in range(500)}
+    bars = bars_of(job([{**row(2, 86.0, 0.0), **many}]))
+    assert len(bars.phases) <= 10
+    assert len(bars_svg(bars, 334)) < 10_000
