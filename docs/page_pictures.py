@@ -1,11 +1,12 @@
-"""Takes the documentation's pictures of the list, a finding and the accuracy page: made-up
-investigations, real pages.
+"""Takes the documentation's pictures of the list, an answer on a phone, a finding and the accuracy
+page: made-up investigations, real pages.
 
 python docs/page_pictures.py    needs chromium on PATH
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sys
 import tempfile
@@ -15,7 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bot.store.labels import Labels
-from docs.pictures import photograph
+from docs.pictures import IMAGES, photograph
+from tests.bot.web.browser import browser_page
 from tests.bot.web.sample_case import ALERT, REPORT
 from tests.bot.web.serving import Server, Site, serving
 from tests.bot.web.traced_case import write_traced_case
@@ -76,14 +78,26 @@ def fill(site: Site) -> str:
     return whole
 
 
+async def photograph_phone(url: str, scratch: Path) -> None:
+    """An answer on a phone: a window of Chromium's own would be wider than one."""
+    async with browser_page(Path("/usr/bin/chromium"), scratch / "profile") as page:
+        await page.open(url, width=390, height=844)
+        await page.screenshot(IMAGES / "investigation-phone.png")
+
+
 def main() -> None:
-    """All three."""
+    """All of them."""
     server = Server()
     with tempfile.TemporaryDirectory() as scratch, serving(server, Path(scratch)) as site:
         whole = fill(site)
-        photograph(f"{site.url}/?verdict=cause_found&confidence=70-90", "list-page.png", 1100, 900)
-        photograph(f"{site.url}/investigations/{whole}/findings/F8", "finding-page.png", 1100, 1000)
-        photograph(f"{site.url}/accuracy", "accuracy-page.png", 1100, 1150)
+        taken = (
+            ("/?verdict=cause_found&confidence=70-90", "list-page.png", 900),
+            (f"/investigations/{whole}/findings/F8", "finding-page.png", 1000),
+            ("/accuracy", "accuracy-page.png", 1150),
+        )
+        for path, name, height in taken:
+            photograph(site.url + path, name, 1440, height, scale=1)
+        asyncio.run(photograph_phone(f"{site.url}/investigations/{whole}", Path(scratch)))
     server.stop()
 
 

@@ -35,18 +35,18 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-sync",
     "--no-first-run",
-    "--force-device-scale-factor=2",
 ]
 
 
-def photograph(url: str, name: str, width: int, height: int) -> None:
-    """One PNG of a page."""
+def photograph(url: str, name: str, width: int, height: int, *, scale: int = 2) -> None:
+    """One PNG of a page; `scale` is how many of its pixels make one of the page."""
     with tempfile.TemporaryDirectory() as profile:
         command = [
             "chromium",
             *FLAGS,
             f"--user-data-dir={profile}",
             f"--window-size={width},{height}",
+            f"--force-device-scale-factor={scale}",
         ]
         command += ["--virtual-time-budget=4000", f"--screenshot={IMAGES / name}", url]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -91,7 +91,7 @@ def main() -> None:
     if sys.argv[1:] == ["trace"]:
         return
     with played(Console(quiet=True)) as incident:
-        photograph(incident.page, "investigation-page.png", 1100, 1900)
+        photograph(incident.page, "investigation-page.png", 1440, 1320, scale=1)
 
 
 if __name__ == "__main__":

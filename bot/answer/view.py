@@ -31,7 +31,6 @@ from analysis.vocabulary import (
     Verdict,
 )
 from analysis.wording.names import subject_name
-from bot.answer.decisive_signal import decisive_finding
 from bot.answer.writer.built_in import word
 from bot.answer.writer.doubts import other_candidate
 from bot.answer.writer.story import began, is_explained, story_of
@@ -55,6 +54,18 @@ VERDICT_LABELS: Mapping[Verdict, str] = {
 def percent(share: float) -> str:
     """`86 %`; certainty is never claimed."""
     return f"{min(99, max(0, round(100 * share)))} %"
+
+
+def state_label(verdict: Verdict, confidence: float) -> str:
+    """The verdict in words that follow the confidence."""
+    if verdict is not Verdict.CAUSE_FOUND or confidence >= FOUND:
+        return VERDICT_LABELS[verdict]
+    return "Likely cause" if confidence >= MEDIUM else "Possible cause"
+
+
+def sure_word(confidence: float) -> str:
+    """`Very likely`; of an answer that blames something."""
+    return next(word for least, word in HOW_SURE if confidence >= least)
 
 
 @dataclass(frozen=True)
@@ -100,8 +111,6 @@ class AnswerView:
     model_use: ModelUse | None = None
     record: Finding | None = None
     """How often earlier answers of this kind were right."""
-    chart: Finding | None = None
-    """The finding whose signal is drawn beside the answer."""
 
     @property
     def cause(self) -> Cause | None:
@@ -136,13 +145,9 @@ class AnswerView:
     @property
     def state_label(self) -> str:
         """The verdict in words that follow the confidence."""
-        if self.verdict is not Verdict.CAUSE_FOUND:
-            return self.verdict_label
-        if not self.explained:
+        if self.verdict is Verdict.CAUSE_FOUND and not self.explained:
             return "Located"
-        if self.confidence >= FOUND:
-            return self.verdict_label
-        return "Likely cause" if self.confidence >= MEDIUM else "Possible cause"
+        return state_label(self.verdict, self.confidence)
 
     @property
     def how_sure(self) -> str:
@@ -151,8 +156,7 @@ class AnswerView:
             return ""
         if not self.explained:
             return f"{percent(self.confidence)} sure that it is {subject_name(self.cause.subject)}"
-        word = next(word for least, word in HOW_SURE if self.confidence >= least)
-        return f"{word} ({percent(self.confidence)})"
+        return f"{sure_word(self.confidence)} ({percent(self.confidence)})"
 
     def section(self, section: Section) -> tuple[Claim, ...]:
         """What is said in one section of the answer; memory's claims have their own."""
@@ -246,7 +250,6 @@ def answer_view(
         began=began(diagnosis),
         model_use=report.model_use if report else None,
         record=record[0] if record else None,
-        chart=decisive_finding(diagnosis),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import capitalised, counted, plain
+from bot.answer.pictures.decisive_signal import decisive_finding
 from bot.conversation.answered_case import AnsweredCase
 from bot.conversation.measured import (
     CaseSeries,
@@ -81,7 +82,7 @@ def _unnamed(answered: AnsweredCase, services: Sequence[str]) -> list[CaseSeries
 def _decisive(answered: AnsweredCase) -> list[CaseSeries]:
     """The series of the finding that is drawn beside the answer; else the alert's."""
     every = all_series(answered)
-    chart = answered.view.chart
+    chart = decisive_finding(answered.diagnosis)
     if chart is not None and chart.signal is not None:
         drawn = CaseSeries(chart.subject, chart.signal)
         if drawn in every:

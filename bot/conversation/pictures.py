@@ -15,14 +15,14 @@ OF_A_SERIES = "series"
 def drawn(answer: AnswerText, folder: Path) -> bytes | None:
     """The PNG of the finding or the series that the answer is about; None when it has no points."""
     # Late: loading what draws takes half a second, and most answers have no picture.
-    from bot.answer.charts import finding_chart
+    from bot.answer.pictures.png import finding_png
 
     case, diagnosis = read_case(folder), read_diagnosis(folder)
     if answer.picture is None:
-        return finding_chart(case, diagnosis, answer.chart or "")
+        return finding_png(case, diagnosis, answer.chart or "")
     finding = finding_of_series(case, diagnosis, *answer.picture)
     shown = diagnosis.model_copy(update={"findings": (*diagnosis.findings, finding)})
-    return finding_chart(case, shown, finding.id)
+    return finding_png(case, shown, finding.id)
 
 
 def finding_of_series(case: Case, diagnosis: Diagnosis, service: str, signal: str) -> Finding:

@@ -1,4 +1,4 @@
-"""What an investigation runs in the process pool: analysis and ranking, and the chart.
+"""What an investigation runs in the process pool: analysis and ranking, and the picture.
 
 These functions import late: not whoever asks pays for it, but the processes of the pool, or the
 nursery that forks them.
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from analysis.case.alert_place import place_of
 from analysis.case.calls import MOST_WRITTEN, CallList
-from analysis.case.folder import read_case, read_diagnosis
+from analysis.case.folder import read_calls, read_case, read_diagnosis
 from analysis.vocabulary import Diagnosis
 
 
 def load() -> None:
     """Import what these functions need."""
-    import bot.answer.charts  # noqa: F401
+    import bot.answer.pictures.png  # noqa: F401
     from analysis.analyzers import analyzers
 
     analyzers()
@@ -41,7 +41,7 @@ def analyze_case(folder: Path) -> Diagnosis:
 
 
 def render_chart(folder: Path) -> bytes | None:
-    """The PNG of the decisive signal of a case that has been diagnosed."""
-    from bot.answer.charts import decisive_chart
+    """The picture of a case that has been diagnosed: its map and its decisive chart, as PNG."""
+    from bot.answer.pictures.png import answer_png
 
-    return decisive_chart(read_case(folder), read_diagnosis(folder))
+    return answer_png(read_case(folder), read_diagnosis(folder), read_calls(folder))

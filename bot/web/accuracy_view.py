@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from analysis.case.earlier import is_telling, level_of
 from bot.store.judged import JudgedAnswer
 from bot.store.labels import NO_ANSWER
-from bot.web.investigation_view import VERDICTS
+from bot.web.answer_state import VERDICTS
 
 Z = 1.96
 """Standard errors on both sides of a 95 % interval."""
@@ -146,10 +146,7 @@ def accuracy_of(judged: Sequence[JudgedAnswer]) -> Accuracy:
         by=(
             (
                 "verdict",
-                _groups(
-                    answers,
-                    lambda a: VERDICTS[a.verdict].label if a.verdict in VERDICTS else a.verdict,
-                ),
+                _groups(answers, lambda a: VERDICTS.get(a.verdict, a.verdict)),
             ),
             ("service", _groups(answers, lambda a: a.service or "no service")),
             ("source", _groups(answers, lambda a: a.source)),

@@ -1,5 +1,5 @@
-"""What a finding's details hold of rows and groups of numbers, as tables with bars: one row per
-rank, phase, step.
+"""What a finding's details hold of rows and groups of numbers, as tables for people: one row per
+rank, phase, step; names and units as people say them, and bars where sizes are to be compared.
 
 Three shapes are known: a list of objects; an object of objects (rank to values); and objects of
 plain values, of which those with the same keys (phases of this rank, phases of the others) share
@@ -12,13 +12,32 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.wording.phrases import number
+from bot.web.detail_quantities import DetailQuantity, is_number, quantity_of, value_text
 
-IDENTITIES = ("rank", "host", "node", "device", "step", "stream", "service", "operation")
+IDENTITIES = (
+    "rank",
+    "host",
+    "node",
+    "device",
+    "step",
+    "stream",
+    "service",
+    "operation",
+    "name",
+    "event",
+)
 """Columns that name a row: they come first and get no bars."""
 MAX_ROWS = 128
 MAX_COLUMNS = 8
 MAX_TABLES = 6
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A heading; numbers stand right-aligned below it."""
+
+    label: str
+    is_number: bool
 
 
 @dataclass(frozen=True)
@@ -27,6 +46,7 @@ class Cell:
 
     text: str
     share: float | None
+    is_number: bool
 
 
 @dataclass(frozen=True)
@@ -42,7 +62,7 @@ class DetailTable:
     """A table; `left_out` rows did not fit."""
 
     name: str
-    columns: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[Row, ...]
     left_out: int
 
@@ -50,15 +70,6 @@ class DetailTable:
 def detail_tables(details: Mapping[str, Any], subject: str) -> tuple[DetailTable, ...]:
     """The tables of one finding, in the order of its details."""
     return tuple(_tables(details, subject))[:MAX_TABLES]
-
-
-def cell_text(value: object) -> str:
-    """One plain value in a few digits."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return number(value) if isinstance(value, float) else str(value)
 
 
 def _tables(details: Mapping[str, Any], subject: str) -> Iterator[DetailTable]:
@@ -83,15 +94,29 @@ def _tables(details: Mapping[str, Any], subject: str) -> Iterator[DetailTable]:
 def _of_rows(
     name: str, rows: Sequence[Mapping[str, object]], subject: str
 ) -> Iterator[DetailTable]:
-    columns = _columns(rows)
-    if not columns:
+    names = _columns(rows)
+    if not names:
         return
-    scales = {c: _scale([row.get(c) for row in rows]) for c in columns if c not in IDENTITIES}
+    quantities = [_of_column(one, rows) for one in names]
+    scales = []
+    for column, quantity in zip(names, quantities, strict=True):
+        values = [row.get(column) for row in rows]
+        scales.append(_scale(values) if quantity.compares else 0.0)
+    # Where all rows are about the subject, nothing stands out.
+    is_one_of = not all(_is_about(row, subject) for row in rows)
     shown = []
     for row in rows[:MAX_ROWS]:
-        cells = tuple(_cell(row.get(column), scales.get(column, 0)) for column in columns)
-        shown.append(Row(cells, _is_about(row, subject)))
+        cells = []
+        for column, quantity, scale in zip(names, quantities, scales, strict=True):
+            cells.append(_cell(row.get(column), quantity, scale))
+        shown.append(Row(tuple(cells), _is_about(row, subject) and is_one_of))
+    columns = tuple(TableColumn(quantity.label, quantity.is_number) for quantity in quantities)
     yield DetailTable(name, columns, tuple(shown), len(rows) - len(shown))
+
+
+def _of_column(name: str, rows: Sequence[Mapping[str, object]]) -> DetailQuantity:
+    quantity = quantity_of(name, [row.get(name) for row in rows])
+    return quantity.as_identity() if name in IDENTITIES else quantity
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
@@ -114,43 +139,43 @@ def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
     """Objects of plain values side by side, largest first."""
     # What the others did is compared with what comes before it: the last column.
     names = sorted(group, key=lambda name: name.startswith("others"))
-    columns = [group[name] for name in names]
+    groups = [group[name] for name in names]
+    quantities = [quantity_of(name, list(group[name].values())) for name in names]
     every_value: list[object] = []
-    for column in columns:
-        every_value += column.values()
-    scale = _scale(every_value)
+    for one in groups:
+        every_value += one.values()
+    compares = all(quantity.compares for quantity in quantities)
+    scale = _scale(every_value) if compares else 0.0
 
     def largest(key: str) -> float:
-        return max(_size(column[key]) for column in columns)
+        return max(_size(one[key]) for one in groups)
 
-    keys = sorted(columns[0], key=largest, reverse=True)
+    keys = sorted(groups[0], key=largest, reverse=True)
     rows = []
     for key in keys[:MAX_ROWS]:
-        cells = [_cell(column[key], scale) for column in columns]
-        rows.append(Row((Cell(key, None), *cells), subject=False))
-    return DetailTable("", ("", *names), tuple(rows), len(keys) - len(rows))
+        cells = [Cell(key, None, is_number=False)]
+        for one, quantity in zip(groups, quantities, strict=True):
+            cells.append(_cell(one[key], quantity, scale))
+        rows.append(Row(tuple(cells), subject=False))
+    columns = [TableColumn("", is_number=False)]
+    for quantity in quantities:
+        columns.append(TableColumn(quantity.label, quantity.is_number))
+    return DetailTable("", tuple(columns), tuple(rows), len(keys) - len(rows))
 
 
 def _scale(values: Sequence[object]) -> float:
     """The largest size of numbers that bars help to compare; 0 when all are equal."""
-    sizes = {_size(v) for v in values if _is_number(v)}
+    sizes = {_size(v) for v in values if is_number(v)}
     return max(sizes) if len(sizes) > 1 else 0
 
 
-def _cell(value: object, scale: float) -> Cell:
-    share = _size(value) / scale if scale and _is_number(value) else None
-    return Cell(cell_text(value), share)
+def _cell(value: object, quantity: DetailQuantity, scale: float) -> Cell:
+    share = _size(value) / scale if scale and is_number(value) else None
+    return Cell(value_text(value, quantity), share, quantity.is_number)
 
 
 def _size(value: object) -> float:
-    return abs(value) if isinstance(value, (int, float)) and _is_number(value) else 0.0
-
-
-def _is_number(value: object) -> bool:
-    # True and False are ints.
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return abs(value) < float("inf")
+    return abs(value) if isinstance(value, (int, float)) and is_number(value) else 0.0
 
 
 def _all_mappings(values: Iterable[object]) -> bool:

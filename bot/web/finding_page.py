@@ -88,7 +88,7 @@ def read_finding(
     return FindingPageView(
         investigation=investigation,
         alert=case.alert,
-        shown=finding_view(finding, {e.id: e for e in case.evidence}, cited=True),
+        shown=finding_view(finding, {e.id: e for e in case.evidence}),
         number=at + 1,
         of=len(ids),
         newer=ids[at - 1] if at else None,

@@ -3,48 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.vocabulary import Evidence, Finding
-from bot.web.detail_tables import DetailTable, cell_text, detail_tables
+from analysis.wording.amounts import unit_of
+from bot.answer.lines import SHOWN_BY
+from bot.web.detail_quantities import quantity_of, value_text
+from bot.web.detail_tables import DetailTable, detail_tables
 from bot.web.series import can_chart
-from bot.web.text import effect, words
 
 RECORDED = ("example", "examples", "lines", "stack", "code", "source_line")
 """Details that are text as it was recorded."""
 MAX_EXAMPLES = 5
+INTERNAL = frozenset(
+    {
+        "agreement",
+        "bearing",
+        "class",
+        "direction",
+        "is_error",
+        "own",
+        "place",
+        "quiet_share",
+        "signature",
+        "sigmas",
+    }
+)
+"""Details that later steps of the analysis read, and that say nothing to people."""
+OF_THE_SIGNAL = ("baseline", "incident", "threshold")
+"""Numbers in the unit of the finding's signal."""
 
 
 @dataclass(frozen=True)
 class FindingView:
-    """A finding with its evidence items and what its details hold; `cited` when the answer rests on
-    it."""
+    """A finding with its evidence items and what its details hold."""
 
     finding: Finding
-    effect: str | None
+    shown_by: str
+    """What a reader finds behind it: "graph", "logs", "change"."""
     evidence: tuple[Evidence, ...]
     unknown_evidence: tuple[str, ...]
     examples: tuple[str, ...]
     tables: tuple[DetailTable, ...]
     facts: tuple[tuple[str, str], ...]
     chart: bool
-    cited: bool
 
 
-def finding_view(finding: Finding, items: Mapping[str, Evidence], *, cited: bool) -> FindingView:
+def finding_view(finding: Finding, items: Mapping[str, Evidence]) -> FindingView:
     """Arrange one finding; `items` is the case's evidence by id."""
     written = finding.details.written()
+    evidence = tuple(items[i] for i in finding.evidence if i in items)
     return FindingView(
         finding=finding,
-        effect=effect(finding),
-        evidence=tuple(items[i] for i in finding.evidence if i in items),
+        shown_by=SHOWN_BY.get(evidence[0].kind, "evidence") if evidence else "finding",
+        evidence=evidence,
         unknown_evidence=tuple(i for i in finding.evidence if i not in items),
         examples=_examples(written),
         tables=detail_tables(written, finding.subject),
         facts=_facts(finding),
         chart=can_chart(finding),
-        cited=cited,
     )
 
 
@@ -60,9 +78,23 @@ def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
 def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     """The numbers and the plain details, as name and value."""
     facts: dict[str, object] = dict(finding.numbers)
-    for name, value in finding.details.written().items():
+    written = finding.details.written()
+    for name, value in written.items():
         # Recorded text is shown in full among the examples.
         is_example = name in RECORDED and isinstance(value, str)
-        if isinstance(value, (str, int, float, bool)) and not is_example:
+        is_plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+        if is_plain and not is_example and name not in INTERNAL:
             facts[name] = value
-    return tuple((words(name), cell_text(value)) for name, value in facts.items() if value != "")
+    shown = []
+    for name, fact in facts.items():
+        quantity = quantity_of(name, [fact])
+        if name in OF_THE_SIGNAL and finding.signal:
+            unit = unit_of(finding.signal, _text(written.get("unit")))
+            quantity = replace(quantity, unit=unit)
+        if fact != "":
+            shown.append((quantity.label, value_text(fact, quantity)))
+    return tuple(shown)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

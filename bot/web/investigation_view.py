@@ -6,25 +6,37 @@ What of a case cannot be read becomes one line of `troubles`; the rest of the pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from analysis.case.folder import Case, read_calls, read_case, read_diagnosis, read_report
 from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert, Cause, Claim, Diagnosis, Finding, Gap, Report, Section
+from analysis.vocabulary import (
+    Alert,
+    Cause,
+    Claim,
+    Diagnosis,
+    Finding,
+    Gap,
+    Report,
+    Section,
+    Verdict,
+)
+from bot.answer.lines import NO_STEP
 from bot.answer.view import AnswerView, answer_view
-from bot.answer.writer.earlier import is_memory
 from bot.store.store import Progress, StoredInvestigation
-from bot.web.call_map import CallMap, call_map
+from bot.web.answer_state import StateView, queued_view, state_view
+from bot.web.cited_claims import CitedClaim, NextStep, cited_claims, next_steps
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
-from bot.web.finding_view import FindingView, finding_view
+from bot.web.evidence_groups import EvidenceGroup, evidence_groups, known_ids, summary_of
+from bot.web.fold_lines import decided_line, gaps_line, similar_line, timeline_line
 from bot.web.log_lanes import read_log_counts
+from bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map, drawn_steps
+from bot.web.progress_steps import ProgressStep, progress_steps
 from bot.web.timeline import Change, Joined, Timeline, build_timeline
-
-Tone = Literal["fault", "well", "open", "busy", "failed"]
 
 SHORTEST_STAGE_S = 0.05
 CHANGES_BEFORE = timedelta(days=2)
@@ -33,46 +45,6 @@ PEOPLE = "people"
 """Lines that say what people did, hours later perhaps, are no stage of the work."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class VerdictView:
-    """The verdict in words: `tone` chooses its colour, `meaning` explains it in one line."""
-
-    label: str
-    tone: Tone
-    meaning: str
-
-
-VERDICTS: Mapping[str, VerdictView] = {
-    "cause_found": VerdictView("Cause found", "fault", "The evidence points to the cause below."),
-    "recovered": VerdictView("Recovered", "well", "The signals are back at their baseline."),
-    "no_active_incident": VerdictView("No active incident", "well", "Nothing left its baseline."),
-    "insufficient_evidence": VerdictView(
-        "Insufficient evidence", "open", "The evidence does not single out a cause."
-    ),
-}
-ACCEPTED = VerdictView("Queued", "busy", "Accepted; the investigation starts in a moment.")
-RUNNING = VerdictView("Investigating", "busy", "Evidence is being collected and analysed.")
-FAILED = VerdictView("Failed", "failed", "The investigation ended without an answer.")
-
-
-def verdict_view(status: str, verdict: str | None) -> VerdictView:
-    """The verdict of an investigation, or the state it is in while there is none."""
-    if status == "failed":
-        return FAILED
-    if verdict is not None:
-        return VERDICTS.get(verdict, VerdictView(verdict.replace("_", " "), "open", ""))
-    return RUNNING if status == "running" else ACCEPTED if status == "accepted" else FAILED
-
-
-def queued_view(ahead: int) -> VerdictView:
-    """What waits behind others."""
-    return VerdictView(
-        ACCEPTED.label,
-        ACCEPTED.tone,
-        f"Accepted; about {ahead} wait{'s' if ahead == 1 else ''} before it.",
-    )
 
 
 @dataclass(frozen=True)
@@ -98,22 +70,30 @@ class InvestigationView:
 
     investigation: StoredInvestigation
     alert: Alert
-    verdict: VerdictView
+    state: StateView
     confidence: float | None
     headline: str
     over: bool
+    since: datetime | None = None
+    """When the trouble began, as far as that is known."""
+    answer: AnswerView | None = None
     diagnosis: Diagnosis | None = None
     report: Report | None = None
+    happening: tuple[CitedClaim, ...] = ()
+    why_label: str = "Why"
+    why: tuple[CitedClaim, ...] = ()
+    next_steps: tuple[NextStep, ...] = ()
+    unsure: tuple[CitedClaim, ...] = ()
     causes: tuple[CauseView, ...] = ()
-    claims: tuple[tuple[str, tuple[Claim, ...]], ...] = ()
-    """What is said under each heading, without headings that have nothing."""
-    next_steps: tuple[Claim, ...] = ()
+    groups: tuple[EvidenceGroup, ...] = ()
     timeline: Timeline | None = None
-    call_map: CallMap | None = None
+    incident_map: DrawnMap | None = None
+    step_bars: DrawnPicture | None = None
+    decisive_chart: DrawnPicture | None = None
     earlier: EarlierView = NOTHING_EARLIER
-    findings: tuple[FindingView, ...] = ()
     gaps: tuple[Gap, ...] = ()
     progress: tuple[Progress, ...] = ()
+    steps: tuple[ProgressStep, ...] = ()
     stages: tuple[StageView, ...] = ()
     troubles: tuple[str, ...] = ()
     has_case: bool = False
@@ -121,21 +101,35 @@ class InvestigationView:
     """Whether the case holds traces of a training job."""
 
     @property
-    def cited(self) -> list[FindingView]:
-        """Findings that the answer rests on: its first cause, the impact or the report."""
-        return [f for f in self.findings if f.cited]
-
-    @property
-    def uncited(self) -> list[FindingView]:
-        """The others."""
-        return [f for f in self.findings if not f.cited]
-
-    @property
     def known_ids(self) -> frozenset[str]:
         """Ids that a citation may link to."""
-        return frozenset(
-            [*(f.finding.id for f in self.findings), *(f.id for f in self.earlier.findings)]
-        )
+        return known_ids(self.groups) | {finding.id for finding in self.earlier.findings}
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether anything is drawn beside the answer."""
+        return bool(self.incident_map or self.step_bars or self.decisive_chart)
+
+    @property
+    def no_step(self) -> str:
+        """What to do where no step follows from the cause."""
+        return NO_STEP[self.diagnosis.verdict] if self.diagnosis else ""
+
+    @property
+    def folded(self) -> dict[str, str]:
+        """The one line of each folded section that has anything in it."""
+        lines = {}
+        if self.timeline:
+            lines["timeline"] = timeline_line(self.timeline)
+        if self.groups:
+            lines["evidence"] = summary_of(self.groups)
+        if self.gaps:
+            lines["gaps"] = gaps_line(self.gaps)
+        if self.earlier.findings:
+            lines["similar"] = similar_line(self.earlier)
+        if self.answer:
+            lines["decided"] = decided_line(self.answer)
+        return lines
 
     @property
     def last_seq(self) -> int:
@@ -152,23 +146,25 @@ def build_view(
 ) -> InvestigationView:
     """Read the case (blocking) and arrange the page. `trouble` says why there is no folder, when
     that is known; `ahead` how many wait before it."""
-    over = investigation.status in ("done", "failed")
+    stored = investigation
+    failed = stored.status == "failed"
+    state = state_view(stored.status, stored.verdict, stored.confidence)
     view = InvestigationView(
-        investigation=investigation,
-        alert=investigation.alert,
-        verdict=queued_view(ahead)
-        if ahead
-        else verdict_view(investigation.status, investigation.verdict),
-        confidence=investigation.confidence,
-        headline=investigation.headline or investigation.alert.title,
-        over=over,
+        investigation=stored,
+        alert=stored.alert,
+        state=queued_view(ahead) if ahead else state,
+        confidence=stored.confidence,
+        # Of a failed one the stored headline is what went wrong, not what is wrong.
+        headline=stored.alert.title if failed else stored.headline or stored.alert.title,
+        over=stored.status in ("done", "failed"),
         progress=tuple(progress),
-        stages=_stages(progress, investigation),
+        steps=progress_steps(progress, started=stored.status != "accepted"),
+        stages=_stages(progress, stored),
     )
     if folder is None:
         lost = (
             "The case folder of this investigation is not there any more."
-            if investigation.status == "done"
+            if stored.status == "done"
             else None
         )
         return replace(view, troubles=tuple(filter(None, [trouble or lost])))
@@ -201,8 +197,14 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
         about = (case.alert.started_at, case.alert.title, case.scope.incident)
         timeline = build_timeline(*about, diagnosis, changes, joined, logs)
         calls = _read(lambda: read_calls(folder), troubles) or ()
-        drawn = call_map(case.alert, diagnosis, calls)
-        view = replace(view, timeline=timeline, call_map=drawn)
+        said = answer_view(view.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+        view = replace(
+            view,
+            timeline=timeline,
+            incident_map=drawn_map(said, calls),
+            step_bars=drawn_steps(diagnosis),
+            decisive_chart=_read(lambda: drawn_chart(case, diagnosis), troubles),
+        )
     return replace(view, troubles=tuple(dict.fromkeys(troubles)))
 
 
@@ -225,40 +227,44 @@ def _with_diagnosis(
 ) -> InvestigationView:
     evidence = case.evidence if case else ()
     said = answer_view(view.alert, diagnosis, report, gaps=view.gaps, evidence=evidence)
+    home = f"/investigations/{view.investigation.id}"
     causes = []
     for cause in said.causes:
         causes.append(CauseView(cause, said.known(cause.findings), said.known(cause.contradicting)))
-    findings = []
-    for finding in diagnosis.findings:
-        if not is_memory(finding):
-            cited = finding.id in said.rests_on
-            findings.append(finding_view(finding, said.evidence, cited=cited))
     failed = view.investigation.status == "failed"
-    verdict = verdict_view(view.investigation.status, said.verdict.value)
+    state = state_view(view.investigation.status, said.verdict.value, said.confidence)
     # An answer without report and without a cause has no headline but the stored one.
     headline = said.headline if report or said.causes else view.headline
     return replace(
         view,
+        answer=said,
         diagnosis=diagnosis,
-        verdict=view.verdict if failed else verdict,
+        state=view.state if failed else state,
+        since=_since(diagnosis),
         confidence=said.confidence,
-        headline=headline,
+        headline=view.headline if failed else headline,
+        happening=cited_claims(said.section(Section.HAPPENING), said, home),
+        why_label="Why" if said.established else "What was seen",
+        why=cited_claims(said.section(Section.WHY), said, home),
+        next_steps=next_steps(said, home),
+        unsure=cited_claims(_doubts(said), said, home),
         causes=tuple(causes),
-        claims=_sections(said),
-        next_steps=said.next_steps,
+        groups=evidence_groups(said),
         earlier=earlier_view(diagnosis),
-        findings=tuple(findings),
     )
 
 
-def _sections(said: AnswerView) -> tuple[tuple[str, tuple[Claim, ...]], ...]:
-    sections = (
-        ("What's happening", said.section(Section.HAPPENING)),
-        ("Why" if said.established else "What was seen", said.section(Section.WHY)),
-        ("Not sure about", said.section(Section.UNSURE)),
-        ("Earlier", said.remembered),
-    )
-    return tuple((title, claims) for title, claims in sections if claims)
+def _since(diagnosis: Diagnosis) -> datetime | None:
+    nothing = diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
+    return None if nothing else diagnosis.impact.since
+
+
+def _doubts(said: AnswerView) -> Iterator[Claim]:
+    """What could prove the answer wrong. Changes that were ruled out are listed as evidence."""
+    ruled_out = {finding.id for finding in said.ruled_out}
+    for claim in said.section(Section.UNSURE):
+        if not claim.findings or not ruled_out.issuperset(claim.findings):
+            yield claim
 
 
 def read_changes(case: Case) -> tuple[Change, ...]:

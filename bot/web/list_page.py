@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import groupby
 from typing import Any, get_args
 from urllib.parse import urlencode
 
@@ -30,7 +29,7 @@ from bot.store.memory import storable
 from bot.store.store import StoredInvestigation
 from bot.store.visibility import Visibility
 from bot.web import text
-from bot.web.investigation_view import VERDICTS
+from bot.web.answer_state import VERDICTS
 from bot.web.rendering import Site
 from bot.web.visitor import visibility_of
 
@@ -85,7 +84,7 @@ class ListPage:
         )
 
     def _read(self, given: dict[str, str], visibility: Visibility) -> dict[str, Any]:
-        wanted, store = read_filter(given), self.site.store
+        wanted, store, now = read_filter(given), self.site.store, datetime.now(UTC)
         listing, labels = self.listing.seen_by(visibility), self.labels.seen_by(visibility)
         after, before = (
             self._cursor(given.get("after"), visibility),
@@ -97,7 +96,8 @@ class ListPage:
         shown = store.some(page.ids, visibility)
         filtered = wanted != ListingFilter()
         return {
-            "days": [(day, list(of_day)) for day, of_day in groupby(shown, key=_day)],
+            "days": _by_day(shown, now),
+            "now": now,
             "given": defaultdict(str, given),
             "listed": len(shown),
             "total": listing.count(wanted),
@@ -110,7 +110,7 @@ class ListPage:
             "live": not (after or before or wanted.words),
             "choices": {
                 "status": STATUSES,
-                "verdict": {name: view.label for name, view in VERDICTS.items()},
+                "verdict": VERDICTS,
                 "confidence": CONFIDENCES,
                 "judged": JUDGED,
                 "alerts": ALERTS,
@@ -163,7 +163,7 @@ def chips(given: Mapping[str, str]) -> tuple[Chip, ...]:
     words = {
         "q": f"“{wanted.words}”" if wanted.words else "",
         "status": STATUSES.get(wanted.status or "", ""),
-        "verdict": VERDICTS[wanted.verdict].label if wanted.verdict else "",
+        "verdict": VERDICTS[wanted.verdict] if wanted.verdict else "",
         "service": wanted.service or "",
         "source": f"from {wanted.source}" if wanted.source else "",
         "confidence": CONFIDENCES.get(given.get("confidence", ""), ""),
@@ -213,5 +213,20 @@ def _date(given: str | None) -> datetime | None:
     return datetime.combine(found, time(), UTC) if 1970 <= found.year <= 9000 else None
 
 
-def _day(investigation: StoredInvestigation) -> str:
-    return text.day(investigation.accepted_at)
+def _by_day(
+    shown: Sequence[StoredInvestigation], now: datetime
+) -> list[tuple[str, list[StoredInvestigation]]]:
+    """What is not over yet, then each day."""
+    days: dict[str, list[StoredInvestigation]] = {"Now": []}
+    for one in shown:
+        running = one.status in ("accepted", "running")
+        name = "Now" if running else _day(one.accepted_at, now)
+        days.setdefault(name, []).append(one)
+    return [(name, of_day) for name, of_day in days.items() if of_day]
+
+
+def _day(moment: datetime, now: datetime) -> str:
+    for name, day in (("Today", now), ("Yesterday", now - timedelta(days=1))):
+        if moment.astimezone(UTC).date() == day.date():
+            return name
+    return text.day(moment)

@@ -54,12 +54,14 @@ class RecordPages:
     async def health(self, request: Request) -> Response:
         """The bot's own condition."""
         condition = await in_store(read_condition, self.site.store.engine, visibility_of(request))
-        lines = condition_lines(condition, datetime.now(UTC))
+        now = datetime.now(UTC)
+        lines = condition_lines(condition, now)
         lines += await in_thread(_room, self.site.settings.store.directory)
         lines += credential_lines(self.credentials)
         return self.site.page(
             request,
             "health.html",
+            now=now,
             condition=condition,
             lines=lines,
             times=_times(condition),

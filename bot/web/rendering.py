@@ -19,7 +19,7 @@ from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.store import Store, StoredInvestigation
 from bot.web import text
-from bot.web.investigation_view import verdict_view
+from bot.web.answer_state import state_view
 from bot.web.visitor import csrf_of, visibility_of, visitor_of
 
 CasePath = Callable[[str], Awaitable[Path | None]]
@@ -31,12 +31,15 @@ FILTERS = (
     "day",
     "stamp",
     "duration",
+    "age",
+    "day_and_minute",
     "us",
     "offset",
     "size",
     "percent",
     "words",
     "kind_words",
+    "kept_together",
     "from_alert",
     "safe_href",
 )
@@ -61,7 +64,7 @@ def template_environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     env.globals["static"] = static
-    env.globals["verdict_of"] = verdict_view
+    env.globals["state_of"] = state_view
     for name in FILTERS:
         env.filters[name] = getattr(text, name)
     return env

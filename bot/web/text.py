@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 from markupsafe import Markup
 
 from analysis.analyzers import finding_kind
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number
 
 MAX_TEXT = 20_000
 """No single value on a page is longer, in characters."""
@@ -21,6 +19,9 @@ _HIDDEN = re.compile(
     "\ud800-\udfff\U000e0000-\U000e007f]+"
 )
 """Control characters, direction marks, invisible characters, lone surrogates and tag characters."""
+
+_AMOUNT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|min|h|d|days|bytes|kB|MB|GB|TB|cores|UTC)(?!\w))")
+"""The space between a number and its unit."""
 
 
 def visible(value: Any) -> Any:
@@ -95,6 +96,20 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
+def age(moment: datetime, now: datetime) -> str:
+    """How long ago, in one unit: `9 min`, `3 h`, `12 d`."""
+    seconds = max(0.0, (now - moment).total_seconds())
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name}"
+    return "under 1 min"
+
+
+def day_and_minute(moment: datetime) -> str:
+    """Day and time in UTC, as short as they can be said."""
+    return f"{moment.astimezone(UTC):%-d %b, %H:%M} UTC"
+
+
 def us(microseconds: float) -> str:
     """A short length of time, given in microseconds: `850 µs`, `12.3 ms`, `4.1 s`."""
     if microseconds < 1000:
@@ -135,20 +150,9 @@ def percent(fraction: float) -> str:
     return f"{round(100 * fraction)} %"
 
 
-def effect(finding: Finding) -> str | None:
-    """The size of an effect with its unit, short enough for a column."""
-    if finding.effect is None:
-        return None
-    if finding.effect_unit == "min before onset":
-        return (
-            f"{duration(60 * finding.effect)} {'before' if finding.effect >= 0 else 'after'} onset"
-        )
-    if finding.effect_unit and finding.effect_unit.startswith("share of "):
-        return f"{percent(finding.effect)} {finding.effect_unit.removeprefix('share ')}"
-    value = number(finding.effect, 3).replace("-", "−")
-    if finding.effect_unit == "x":
-        return f"×{value}"
-    return f"{value} {finding.effect_unit}" if finding.effect_unit else value
+def kept_together(text: str) -> str:
+    """The text with each number and its unit on one line."""
+    return _AMOUNT.sub("\u00a0", text)
 
 
 def words(name: str) -> str:

@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from analysis.vocabulary import Diagnosis, Finding, Window
+from analysis.wording.names import change_name, signal_name, subject_name
 from bot.web.log_lanes import Lane, LogCounts, lanes_of
-from bot.web.text import offset
+from bot.web.text import from_alert, kind_words, offset
 
 EventKind = Literal["alert", "onset", "change"]
 
@@ -75,6 +76,9 @@ class TimelineEvent:
     kind: EventKind
     time: datetime
     offset: str
+    """The distance from the alert, for a column."""
+    distance: str
+    """The same in words."""
     label: str
     note: str
     x: float
@@ -142,9 +146,7 @@ def build_timeline(
         [alert_at, *onset_times], [*(c.time for c in near), *(j.time for j in also)], incident
     )
     events = [
-        TimelineEvent(
-            "alert", alert_at, "0 s", "Alert fired", title, axis.x(alert_at), axis.x(alert_at)
-        ),
+        _alert(alert_at, title, axis),
         *(_joined(j, axis, alert_at) for j in also),
         *(_onset(f, axis, alert_at, f.id in decisive) for f in onsets),
         *(_change(c, axis, alert_at, diagnosis.findings, c.id in blamed) for c in near),
@@ -193,13 +195,17 @@ def _axis(always: list[datetime], others: list[datetime], incident: Window) -> _
     return _Axis(first - pad, last + pad)
 
 
+def _alert(at: datetime, title: str, axis: _Axis) -> TimelineEvent:
+    x = axis.x(at)
+    return TimelineEvent("alert", at, "0 s", from_alert(at, at), "Alert fired", title, x, x)
+
+
 def _joined(alert: Joined, axis: _Axis, alert_at: datetime) -> TimelineEvent:
     x = axis.x(alert.time)
     note = f"{alert.title} ({alert.why})" if alert.why else alert.title
     clipped = axis.clips(alert.time)
-    return TimelineEvent(
-        "alert", alert.time, offset(alert.time, alert_at), "Also fired", note, x, x, clipped=clipped
-    )
+    away = offset(alert.time, alert_at), from_alert(alert.time, alert_at)
+    return TimelineEvent("alert", alert.time, *away, "Also fired", note, x, x, clipped=clipped)
 
 
 def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) -> TimelineEvent:
@@ -209,14 +215,21 @@ def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) ->
         kind="onset",
         time=finding.onset,
         offset=offset(finding.onset, alert_at),
-        label=finding.subject,
-        note=finding.signal or finding.kind.replace("_", " "),
+        distance=from_alert(finding.onset, alert_at),
+        label=subject_name(finding.subject),
+        note=_what_moved(finding),
         x=axis.x(finding.onset),
         since_x=axis.x(since),
         finding=finding.id,
         decisive=decisive,
         clipped=axis.clips(finding.onset),
     )
+
+
+def _what_moved(finding: Finding) -> str:
+    if finding.signal and finding.series.get("table") == "metrics":
+        return signal_name(finding.signal)
+    return kind_words(finding.kind)
 
 
 def _change(
@@ -228,8 +241,9 @@ def _change(
         kind="change",
         time=change.time,
         offset=offset(change.time, alert_at),
+        distance=from_alert(change.time, alert_at),
         label=f"{change.service} {change.kind}".strip(),
-        note=change.title or change.id,
+        note=change.title or change_name(change.id),
         x=x,
         since_x=x,
         finding=about,

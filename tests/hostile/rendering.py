@@ -10,8 +10,18 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
+from analysis.requests.known_calls import known_calls
 from analysis.vocabulary import Diagnosis, Report
+from bot.answer.pictures import (
+    bars_svg,
+    chart_svg,
+    decisive_chart_of,
+    incident_map,
+    map_svg,
+    step_bars_of,
+)
 from bot.answer.replay import Replayed, print_report
 from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.slack.message import SlackMessage, final_message, first_message
@@ -19,6 +29,7 @@ from bot.answer.view import answer_view
 from bot.answer.writer.markdown import to_markdown
 from tests.bot.answer.targets.answers import PAGE, an_investigation
 
+DRAWN = {"svg", "g", "a", "path", "rect", "circle", "text", "title"}
 OURS = ("https://faultline.example.com/", "https://shop.example/")
 _ADDRESS = re.compile(r"(?<![\w+.-])[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'|)\]]*", re.IGNORECASE)
 _HIDDEN = re.compile(
@@ -51,7 +62,32 @@ def faults(replayed: Replayed, report: Report) -> list[str]:
     )
     found += [f"markdown: {f}" for f in (*_in_markdown(text), *_hidden(text))]
     found += [f"terminal: {f}" for f in _in_terminal(replayed, report)]
+    found += [f"picture: {f}" for f in _in_pictures(replayed, report)]
     return found
+
+
+def _in_pictures(replayed: Replayed, report: Report) -> Iterator[str]:
+    case, diagnosis = replayed.case, replayed.diagnosis
+    view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+    drawn = []
+    incident = incident_map(view, known_calls(case))
+    chart, bars = decisive_chart_of(case, diagnosis), step_bars_of(diagnosis)
+    if incident is not None:
+        drawn.append(map_svg(incident, 640, lambda finding: f"#{finding}"))
+    if chart is not None:
+        drawn.append(chart_svg(chart, 640))
+    if bars is not None:
+        drawn.append(bars_svg(bars, 640))
+    for picture in drawn:
+        yield from _hidden(picture)
+        for one in ElementTree.fromstring(picture).iter():
+            name = one.tag.rpartition("}")[2]
+            if name not in DRAWN:
+                yield f"an element <{name}>"
+            if [key for key in one.attrib if key.startswith("on") or key == "style"]:
+                yield f"attributes {one.attrib}"
+            if not one.get("href", "#").startswith("#"):
+                yield f"a link to {one.get('href')}"
 
 
 def _in_slack(message: SlackMessage) -> Iterator[str]:

@@ -79,7 +79,7 @@ def test_a_matching_runbook_is_told_everywhere_and_decides_nothing(tmp_path: Pat
 
     assert "https://grafana.example.com/d/1" in blocks
     assert SAYS in str(note)
-    assert "From the runbooks" in page
+    assert "From your runbooks" in page
     assert "broken.md" in page
     said = read_case(kept).runbooks
     assert [one.name for one in said.runbooks] == ["Checkout latency"]

@@ -2,9 +2,10 @@
 (() => {
   "use strict";
   const HEIGHT = 220;
+  const DASHES = [[], [6, 3], [2, 3]];
   const open = new Map();
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const curveColors = () => ["--busy", "--fault", "--change", "--well", "--open", "--soft", "--dim", "--line-strong"].map(color);
+  const curveColors = () => ["--ink", "--control", "--ink2", "--edge"].map(color);
   const SVG = "http://www.w3.org/2000/svg";
 
   function short(value) {
@@ -21,7 +22,7 @@
       const x = (seconds) => plot.valToPos(seconds, "x", true);
       const clipped = (from, to) => [Math.max(bbox.left, x(from)), Math.min(bbox.left + bbox.width, x(to))];
       ctx.save();
-      ctx.fillStyle = color("--sunk");
+      ctx.fillStyle = color("--band");
       for (const [from, to] of data.baseline) {
         const [left, right] = clipped(from, to);
         if (right > left) ctx.fillRect(left, bbox.top, right - left, bbox.height);
@@ -47,12 +48,12 @@
     return (plot) => {
       const { ctx, bbox } = plot;
       ctx.save();
-      for (const change of data.changes) vertical(plot, change.time, color("--change"), [6, 3]);
-      if (data.onset != null) vertical(plot, data.onset, color("--onset"), []);
-      vertical(plot, data.alert, color("--alert"), [2, 3]);
+      for (const change of data.changes) vertical(plot, change.time, color("--ink"), [6, 3]);
+      if (data.onset != null) vertical(plot, data.onset, color("--origin"), []);
+      vertical(plot, data.alert, color("--ink2"), [2, 3]);
       const level = data.threshold == null ? NaN : plot.valToPos(data.threshold, "y", true);
       if (level >= bbox.top && level <= bbox.top + bbox.height) {
-        ctx.strokeStyle = color("--open");
+        ctx.strokeStyle = color("--control");
         ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
         ctx.beginPath();
         ctx.moveTo(bbox.left, level);
@@ -65,11 +66,11 @@
 
   function key(data) {
     const entries = [];
-    if (data.baseline.length) entries.push(["baseline", "--line-strong", "box"]);
-    if (data.onset != null) entries.push(["onset", "--onset", ""]);
-    entries.push(["alert", "--alert", "2 3"]);
-    for (const change of data.changes.slice(0, 4)) entries.push([change.title, "--change", "6 3"]);
-    if (data.threshold != null) entries.push([`threshold ${short(data.threshold)}`, "--open", "4 4"]);
+    if (data.baseline.length) entries.push(["baseline", "--edge", "box"]);
+    if (data.onset != null) entries.push(["onset", "--origin", ""]);
+    entries.push(["alert", "--ink2", "2 3"]);
+    for (const change of data.changes.slice(0, 4)) entries.push([change.title, "--ink", "6 3"]);
+    if (data.threshold != null) entries.push([`threshold ${short(data.threshold)}`, "--control", "4 4"]);
     const list = document.createElement("div");
     list.className = "chartkey";
     for (const [label, name, dash] of entries) {
@@ -79,7 +80,7 @@
       svg.setAttribute("height", "10");
       const shape = document.createElementNS(SVG, dash === "box" ? "rect" : "path");
       if (dash === "box") {
-        for (const [k, v] of [["width", 16], ["height", 10], ["rx", 2], ["fill", color("--sunk")], ["stroke", color(name)]]) shape.setAttribute(k, v);
+        for (const [k, v] of [["width", 16], ["height", 10], ["rx", 2], ["fill", color("--band")], ["stroke", color(name)]]) shape.setAttribute(k, v);
       } else {
         for (const [k, v] of [["d", "M0 5H16"], ["stroke", color(name)], ["stroke-width", 2], ["stroke-dasharray", dash]]) shape.setAttribute(k, v);
       }
@@ -98,7 +99,7 @@
     const tables = data.curves.map((curve) => [curve.times, curve.values]);
     const aligned = tables.length > 1 ? uPlot.join(tables) : tables[0];
     const unit = data.unit ? ` ${data.unit}` : "";
-    const axis = { stroke: color("--dim"), font: "12px system-ui, sans-serif", ticks: { stroke: color("--line-strong"), width: 1, size: 4 }, grid: { stroke: color("--line"), width: 1 } };
+    const axis = { stroke: color("--ink2"), font: "12px system-ui, sans-serif", ticks: { stroke: color("--edge"), width: 1, size: 4 }, grid: { stroke: color("--line"), width: 1 } };
     const plot = new uPlot({
       width: figure.clientWidth,
       height: HEIGHT,
@@ -110,6 +111,7 @@
         ...data.curves.map((curve, n) => ({
           label: curve.label,
           stroke: colors[n % colors.length],
+          dash: DASHES[Math.floor(n / colors.length) % DASHES.length],
           width: 1.5,
           spanGaps: tables.length > 1,
           points: { show: curve.times.length < 40, size: 4 },
@@ -119,7 +121,7 @@
       ],
       scales: { y: { range: (_plot, low, high) => range(low, high, data.threshold) } },
       axes: [
-        { ...axis, values: [
+        { ...axis, space: 76, values: [
           [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
           [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
           [1, "{HH}:{mm}:{ss}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],

@@ -29,7 +29,9 @@
   }
 
   async function swap() {
+    const open = [...page().querySelectorAll("details[open][id]")].map((fold) => fold.id);
     await htmx.ajax("GET", address, { target: "#case", select: "#case", swap: "outerMorph" });
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     document.title = page()?.dataset.title || document.title;
   }
 

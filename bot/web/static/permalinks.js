@@ -13,6 +13,14 @@
     if (moved) target.scrollIntoView();
   }
   addEventListener("hashchange", reveal);
-  addEventListener("beforeprint", () => document.querySelectorAll("article > section:not(.judgement) details, .causes details").forEach((fold) => { fold.open = true; }));
+  let opened = [];
+  function set(open) {
+    for (const fold of opened) fold.open = open;
+  }
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll(".folds details:not([open])")];
+    set(true);
+  });
+  addEventListener("afterprint", () => set(false));
   reveal();
 })();

@@ -89,11 +89,9 @@
   function prepare(section) {
     const box = section.querySelector(".zoom");
     if (!box || box.childElementCount) return;
-    box.parentElement.removeAttribute("aria-hidden");
     for (const [name, sign, said] of [["in", "+", "Zoom in"], ["out", "−", "Zoom out"], ["left", "←", "Earlier"], ["right", "→", "Later"], ["all", "all", "Show all"]]) {
       const button = document.createElement("button");
       button.type = "button";
-      button.className = "quiet";
       button.dataset.zoom = name;
       button.textContent = sign;
       button.setAttribute("aria-label", said);

@@ -50,7 +50,7 @@ def renderings(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str]
         print_report(replayed)
     slack = final_message(investigation, view, PAGE)
     page = build_view(investigation, [], folder)
-    shown_steps = [step.text for step in page.next_steps]
+    shown_steps = [f"{step.action} {step.check}" for step in page.next_steps]
     held = AnsweredCase(investigation, replayed.case, replayed.diagnosis, replayed.report, PAGE, AT)
     said = [about_cause.cause(held), about_cause.next_steps(held)]
     texts = {

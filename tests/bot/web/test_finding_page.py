@@ -49,10 +49,10 @@ def test_every_finding_has_a_page_with_what_it_counts_for(
         assert page.status_code == 200
         assert f'href="{home}#{finding.id}"' in page.text
     first = browser.get(f"{home}/findings/F1").text
-    assert "For cause 1: The deploy of payment v412 cut" in first
+    assert "For candidate 1: The deploy of payment v412 cut" in first
     assert f'rel="next" href="{home}/findings/F2"' in first
     assert "avg:trace.http.request.duration.p99{service:checkout}" in first
-    assert "Against cause 1" in browser.get(f"{home}/findings/F5").text
+    assert "Against candidate 1" in browser.get(f"{home}/findings/F5").text
     assert "Nothing: the answer does not rest on it." in browser.get(f"{home}/findings/F7").text
 
 
@@ -69,7 +69,7 @@ def test_a_log_finding_shows_lines_of_its_template_from_the_first_to_the_last(
     sample: str, browser: httpx.Client
 ) -> None:
     page = browser.get(f"/investigations/{sample}/findings/F3").text
-    assert "412 in the case" in page
+    assert "412 lines in the case" in page
     lines = re.findall(r"connection pool exhausted after (\d+) ms</code>", page)
     assert (lines[0], lines[-1], len(lines)) == ("5000", "5411", SHOWN)
     assert "INFO charge" not in page

@@ -441,6 +441,6 @@ async def sign_in_and_out(page: Page, site: Site, provider: LoginProvider) -> No
     await page.until("location.pathname === '/account' && document.querySelector('h1')")
     assert await page.value("document.querySelector('h1').innerText") == ANN["name"]
     assert await page.value("document.cookie") == ""
-    await page.value("document.querySelector('.signout button').click()")
+    await page.value("document.querySelector('.top form button').click()")
     await page.until("location.pathname === '/login' && document.querySelector('a.button')")
     assert page.messages == []

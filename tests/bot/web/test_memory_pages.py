@@ -118,13 +118,19 @@ def test_a_hostile_search_is_shown_as_text(site: Site, browser: httpx.Client, ho
 def test_the_page_tells_what_happened_before_with_links_and_apart_from_the_findings(
     sample: str, site: Site, browser: httpx.Client
 ) -> None:
-    assert "h-earlier" not in browser.get(f"/investigations/{sample}").text
+    assert "None that this bot remembers" in browser.get(f"/investigations/{sample}").text
     with_memory(site, sample)
     page = browser.get(f"/investigations/{sample}").text
-    section = page[page.index('id="h-earlier"') : page.index('id="h-timeline"')]
-    for shown in (SAID, f'href="/investigations/{EARLIER_ID}"', "holds again in F1", 'id="F90"'):
+    section = page[page.index('id="earlier"') : page.index('id="decided"')]
+    for shown in (
+        SAID.replace("30 days", "30\u00a0days"),
+        f'href="/investigations/{EARLIER_ID}"',
+        "holds again in F1",
+        'id="F90"',
+    ):
         assert shown in section
-    assert 'Findings <span class="count">7</span>' in page
+    evidence = page[page.index('id="evidence"') : page.index('id="earlier"')]
+    assert evidence.count('<details class="finding"') == 7
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from analysis.vocabulary import Alert, Finding, Verdict
+from analysis.vocabulary import Alert, Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
 from bot.answer.lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
 from bot.answer.targets.slack.blocks import (
@@ -106,7 +106,8 @@ def final_message(
     status = status or AnswerStatus()
     answer = answer_lines(view, page_url=page_url)
     footer = _written(investigation, view)
-    chart_text = chart_description(view.chart) if view.chart else view.headline
+    # What the picture shows is the headline: where it began and whom it reached.
+    chart_text = f"Picture of the incident: {view.headline}"
     for detail in _DETAIL:
         blocks = [
             _answer(answer, _dot(view), detail),
@@ -144,11 +145,6 @@ def slack_alert_failed_message(
         context(_footer(investigation), page_url),
     ]
     return _message(_lines(lines, "warning"), rest, _plain(lines))
-
-
-def chart_description(finding: Finding) -> str:
-    """What a reader who cannot see the chart is told."""
-    return f"Chart: {finding.sentence}"
 
 
 def _opening(investigation: StoredInvestigation) -> Block:

@@ -1,0 +1,87 @@
+"""Findings in the groups in which a person asks for them: for the cause, against it, affected by
+it, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
+from analysis.vocabulary import Finding, Section, Verdict
+from analysis.wording.names import subject_name
+from bot.answer.view import AnswerView
+from bot.answer.writer.earlier import is_memory
+from bot.web.finding_view import FindingView, finding_view
+
+FULL = 30
+"""Findings of a group that are shown whole: a page of hundreds takes long to draw."""
+
+
+@dataclass(frozen=True)
+class EvidenceGroup:
+    """Findings that answer one question; of those in `lines` only the sentence is shown."""
+
+    title: str
+    short: str
+    """For the summary: "3 for it"."""
+    findings: tuple[FindingView, ...]
+    lines: tuple[Finding, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return len(self.findings) + len(self.lines)
+
+
+def evidence_groups(said: AnswerView) -> tuple[EvidenceGroup, ...]:
+    """Every finding but memory's in the first group that it belongs to; empty groups are left
+    out."""
+    named = []
+    left = {f.id: f for f in said.findings.values() if not is_memory(f)}
+    for title, short, ids in _questions(said):
+        members = [left.pop(one) for one in dict.fromkeys(ids) if one in left]
+        if members:
+            named.append(_group(title, short, members, said))
+    if left:
+        title = "Also seen; the answer does not rest on it"
+        named.append(_group(title, "more", list(left.values()), said))
+    return tuple(named)
+
+
+def summary_of(groups: Iterable[EvidenceGroup]) -> str:
+    """`3 for it, 1 against, 12 checked`."""
+    return ", ".join(group.short for group in groups)
+
+
+def _questions(said: AnswerView) -> Iterable[tuple[str, str, Iterable[str]]]:
+    first = said.suspects[0] if said.suspects else None
+    if first is not None:
+        yield f"For {subject_name(first.subject)}", "for the cause", first.findings
+        yield "Against it", "against it", [found.id for found in said.really_against]
+    affected = list(said.impact.findings)
+    for claim in said.section(Section.HAPPENING):
+        affected += claim.findings
+    if said.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        yield "What moved", "moved", affected
+    else:
+        yield "Affected by it", "on what is affected", affected
+    others: list[str] = []
+    for cause in said.suspects[1:]:
+        others += cause.findings
+    yield "For other candidates", "for other candidates", others
+    ruled_out = [f.id for f in said.findings.values() if f.kind == CHANGE_RULED_OUT.name]
+    yield "Checked, and not the cause", "checked and ruled out", ruled_out
+
+
+def _group(title: str, short: str, members: list[Finding], said: AnswerView) -> EvidenceGroup:
+    whole = tuple(finding_view(found, said.evidence) for found in members[:FULL])
+    return EvidenceGroup(title, f"{len(members)} {short}", whole, tuple(members[FULL:]))
+
+
+def known_ids(groups: Iterable[EvidenceGroup]) -> frozenset[str]:
+    """Ids that a link on the page may lead to."""
+    found: set[str] = set()
+    for group in groups:
+        found.update(shown.finding.id for shown in group.findings)
+        found.update(finding.id for finding in group.lines)
+    return frozenset(found)

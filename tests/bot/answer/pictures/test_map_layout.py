@@ -1,0 +1,134 @@
+"""Maps of all sizes: no box covers another, and none leaves the picture."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.case.calls import KnownCall
+from bot.answer.pictures.map_layout import PlacedBox, laid_out
+from bot.answer.pictures.map_svg import map_svg
+from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
+
+WIDTHS = (334, 366, 640)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def a_map(pairs: set[tuple[int, int]], count: int, chain: int = 2) -> IncidentMap:
+    """Services of that number, and a fault that spreads along the first calls."""
+    boxes = []
+    for n in range(count):
+        role = "culprit" if n == 0 else "affected" if n < chain else "other"
+        change = "v2.3.1" if n % 7 == 0 else None
+        name = "service-" * (n % 6) + f"x{n}"
+        boxes.append(MapBox(name, role, "3x slower", change=change, place="zone eu-1a"))  # type: ignore[arg-type]
+    names = [box.service for box in boxes]
+    calls = []
+    for a, b in sorted(pairs):
+        calls.append(MapCall(KnownCall(caller=names[a], callee=names[b], sources=("spans",))))
+    arrows = [FaultArrow(call.callee, call.caller, True) for call in calls[:chain]]
+    return IncidentMap(tuple(boxes), tuple(calls), tuple(arrows))
+
+
+@st.composite
+def maps(draw: st.DrawFn) -> IncidentMap:
+    count = draw(st.integers(1, 60))
+    service = st.integers(0, count - 1)
+    pairs = draw(st.sets(st.tuples(service, service), max_size=2 * count))
+    return a_map({(a, b) for a, b in pairs if a != b}, count)
+
+
+def overlap(one: PlacedBox, other: PlacedBox) -> bool:
+    apart = (
+        one.x + one.width <= other.x
+        or other.x + other.width <= one.x
+        or one.y + one.height <= other.y
+        or other.y + other.height <= one.y
+    )
+    return not apart
+
+
+def at_edge(point: tuple[float, float], box: PlacedBox) -> bool:
+    x, y = point
+    beside = abs(x - box.x) < 0.01 or abs(x - box.x - box.width) < 0.01
+    above = abs(y - box.y) < 0.01 or abs(y - box.y - box.height) < 0.01
+    within_x = box.x - 0.01 <= x <= box.x + box.width + 0.01
+    within_y = box.y - 0.01 <= y <= box.y + box.height + 0.01
+    return within_x and within_y and (beside or above)
+
+
+@settings(max_examples=60, deadline=None)
+@given(maps(), st.sampled_from(WIDTHS))
+def test_no_box_covers_another_and_each_line_ends_at_its_boxes(
+    incident: IncidentMap, width: int
+) -> None:
+    layout = laid_out(incident, width)
+    assert len(layout.boxes) == len(incident.boxes)
+    for one, other in combinations(layout.boxes, 2):
+        assert not overlap(one, other), (one, other)
+    placed = {one.box.service: one for one in layout.boxes}
+    for box in layout.boxes:
+        assert box.x >= 0
+        assert box.y >= 0
+        assert box.x + box.width <= width
+        assert box.y + box.height <= layout.height
+    drawn = set()
+    for line in layout.lines:
+        of = line.of
+        ends = (of.start, of.end) if isinstance(of, FaultArrow) else (of.caller, of.callee)
+        drawn.add(frozenset(ends))
+        for x, y in line.points:
+            assert 0 <= x <= width
+            assert 0 <= y <= layout.height
+        assert at_edge(line.points[0], placed[ends[0]])
+        assert at_edge(line.points[-1], placed[ends[1]])
+    assert drawn == {frozenset((call.caller, call.callee)) for call in incident.calls}
+
+
+def test_a_small_map_runs_from_left_to_right_or_from_top_to_bottom() -> None:
+    chain = a_map({(3, 2), (2, 1), (1, 0), (3, 4)}, 5)
+    names = [box.service for box in chain.boxes]
+    way = [names[n] for n in (3, 2, 1, 0)]
+    wide = {one.box.service: one for one in laid_out(chain, 640).boxes}
+    narrow = {one.box.service: one for one in laid_out(chain, 334).boxes}
+    for caller, callee in pairwise(way):
+        assert wide[caller].x < wide[callee].x
+        assert narrow[caller].y < narrow[callee].y
+
+
+def test_in_a_circle_of_calls_the_fault_still_runs_towards_the_callers() -> None:
+    circle = a_map({(2, 1), (1, 0), (0, 2)}, 3, chain=0)
+    names = [box.service for box in circle.boxes]
+    arrows = (FaultArrow(names[0], names[1], True), FaultArrow(names[1], names[2], True))
+    placed = laid_out(replace(circle, arrows=arrows), 640).boxes
+    assert [one.box.service for one in sorted(placed, key=lambda one: one.x)] == names[::-1]
+
+
+def test_a_line_that_passes_a_rank_runs_beside_its_boxes() -> None:
+    # 0 calls 1, 1 calls 2, and 0 calls 2 as well.
+    layout = laid_out(a_map({(0, 1), (1, 2), (0, 2)}, 3, chain=0), 640)
+    boxes = {one.box.service: one for one in layout.boxes}
+    middle = boxes["service-x1"]
+    [past] = [line for line in layout.lines if len(line.points) > 2]
+    for x, y in past.points[1:-1]:
+        assert middle.x - 0.1 <= x <= middle.x + middle.width + 0.1
+        assert not middle.y < y < middle.y + middle.height
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_hostile_names_are_text_and_nothing_else(width: int) -> None:
+    name = '"><script>alert(1)</script>\u202e\x00&' + "x" * 300
+    box = MapBox(name, "culprit", "<b>", change="'\"onload=x", place="</svg>", finding='"x')
+    drawn = map_svg(IncidentMap((box,), (), ()), width, lambda finding: f"#{finding}")
+    root = ET.fromstring(drawn)
+    assert not root.findall(f".//{SVG}script")
+    for one in root.iter():
+        assert not [key for key in one.attrib if key.startswith("on") or key == "style"]
+    assert len(drawn) < 6000
+    assert not re.search("[\x00\u202e]", drawn)
