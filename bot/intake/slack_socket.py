@@ -20,7 +20,7 @@ PING_S = 5.0
 """Between pings, and between attempts to connect; slack_sdk's own default."""
 FRESH_URL_AFTER_S = 30.0
 """The address from `apps.connections.open` is a ticket for seconds; by itself the client tries an
-old one for ever."""
+old one forever."""
 
 log = logging.getLogger("faultline.intake")
 

@@ -148,7 +148,7 @@ def _to_learn(known: CallList, investigation: StoredInvestigation) -> Iterator[L
             continue
         for source in call.sources:
             if source not in NEVER_LEARNED:
-                # A clock that runs ahead would keep its calls for ever.
+                # A clock that runs ahead would keep its calls forever.
                 seen = _bounded(call.last_seen, now)
                 yield LearnedCall(
                     call.caller,

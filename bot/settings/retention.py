@@ -10,7 +10,7 @@ LONGEST_DAYS = 36_500
 
 
 class RetentionSettings(Section):
-    """What is deleted when, in days; 0 keeps it for ever. What runs, waits or is open stays:
+    """What is deleted when, in days; 0 keeps it forever. What runs, waits or is open stays:
     docs/operating.md."""
 
     investigations_days: float = Field(default=400, ge=0, le=LONGEST_DAYS)

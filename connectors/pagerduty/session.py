@@ -1,7 +1,7 @@
 """The one place where pdpyras is used: a session that sends GET and nothing else, within a pace,
 deadline and budget.
 
-pdpyras blocks, retries 429 for ever by default and buffers answers of any size; `send`, through
+pdpyras blocks, retries 429 forever by default and buffers answers of any size; `send`, through
 which every request of a `requests` session passes, bounds all three.
 """
 

@@ -31,7 +31,7 @@ class ServiceLevers:
     batch_sql: str = ""
     """What a batch job asks the database for, instead of the layout's query."""
     stuck: bool = False
-    """Whether the consumer or the batch job waits for ever."""
+    """Whether the consumer or the batch job waits forever."""
     hurry: float = 1.0
     """A batch job runs that many times as often."""
     disk_quota_kb: int = 20_000
