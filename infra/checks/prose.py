@@ -118,7 +118,7 @@ def problems_of(file: str, text: str) -> Iterator[Problem]:
 def files() -> list[str]:
     """Pages and Python files that git knows, without those not converted yet."""
     listed = subprocess.check_output(["git", "ls-files", "*.md", "*.py", "*.toml", "run"], cwd=HOME)
-    skipped = CONFIGURATION["skip"]["folders"]
+    skipped = CONFIGURATION["skip"]["folders"] + CONFIGURATION["exempt"]["files"]
     return [file for file in listed.decode().split() if not is_listed(file, skipped)]
 
 
