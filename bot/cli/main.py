@@ -108,7 +108,7 @@ def worker(
     supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """More hands on the same queue."""
+    """Run another worker on the same queue."""
     with garbage.loading():
         from bot.processes.worker import run_worker
         from bot.settings import load_settings
@@ -244,7 +244,8 @@ def capture(
         float | None, typer.Option("--seconds", help="Length of the recording; 0.5 if not given.")
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option("--iterations", help="Record so many iterations instead.")
+        int | None,
+        typer.Option("--iterations", help="Record this many iterations instead of a duration."),
     ] = None,
     output: Annotated[
         Path | None,

@@ -87,7 +87,7 @@ def restore(
 
 
 def requeue(name: Name, config: Config = None) -> None:
-    """Start an investigation anew that no worker has; nothing is posted twice."""
+    """Restart an investigation that no worker has. Nothing is posted twice."""
     from bot.operating.inspection import inspected
     from bot.operating.requeue import requeue_one
     from bot.settings import load_settings
@@ -97,9 +97,9 @@ def requeue(name: Name, config: Config = None) -> None:
     said = (
         "begins again"
         if done.begun
-        else "is told again where it was not"
+        else "will be posted where it was not"
         if done.told
-        else "ended, and was told"
+        else "has ended and was posted"
     )
     sys.stdout.write(f"{name} {said}\n")
 

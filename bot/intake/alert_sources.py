@@ -52,7 +52,7 @@ def _refuse_clash(plugin: Plugin, source: AlertSource, others: Iterable[AlertSou
     """Raise SettingsError where the source would take over what is somebody else's."""
     ours = Settings.model_fields.get(source.section)
     if ours is not None and ours.annotation is not source.settings:
-        problem = f"{plugin.package}: Faultline has a section [{source.section}] of its own"
+        problem = f"{plugin.package}: Faultline already has a section [{source.section}]"
         raise SettingsError(plugin.name, problem)
     for other in others:
         if other.name == source.name:

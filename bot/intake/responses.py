@@ -1,4 +1,4 @@
-"""What a sender is told. It says only what that sender may know."""
+"""Responses to senders. They say only what that sender may know."""
 
 from __future__ import annotations
 

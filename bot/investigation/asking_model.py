@@ -59,7 +59,7 @@ async def ask_model(context: WorkerContext, case_id: str, say: Say) -> tuple[Dia
 
 def forget_earlier(context: WorkerContext, case_id: str) -> None:
     """What a model left in an earlier run of the same investigation: the case was collected
-    anew."""
+    again."""
     context.cases.delete(case_id, STORE)
     if context.cases.get(case_id, OBSERVATIONS_FILE) is not None:
         context.cases.put(case_id, OBSERVATIONS_FILE, json_bytes(Observations()))

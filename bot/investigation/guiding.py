@@ -23,8 +23,8 @@ LONGEST_SAID = 400
 def guided_scope(
     alert: Alert, settings: Settings, *, now: datetime, recorded: Scope | None = None
 ) -> tuple[Scope, AppliedRunbooks | None]:
-    """The scope of one alert; None where no runbooks are configured. Reads the runbooks anew
-    (blocking)."""
+    """The scope of one alert; None where no runbooks are configured. Reads the runbooks each
+    time (blocking)."""
     scope = scope_for(alert, settings, now=now, recorded=recorded)
     if not settings.runbooks.directories:
         return scope, None

@@ -40,7 +40,7 @@ MOST_CALLEES = 7
 """Services that are asked about because the alerting one was seen to call them: with it as many as
 Datadog, which asks the most of each, is asked about."""
 NEVER_LEARNED = frozenset({CATALOGUE, NOT_RECORDED})
-"""The settings say it anew each time; and what says nothing of its source may be anything."""
+"""The settings give theirs each time, and a call without a source may be anything."""
 
 
 class EarlierCalls:
@@ -103,8 +103,8 @@ def with_callees(scope: Scope, callees: Sequence[str]) -> Scope:
 async def callees_now(
     connectors: Iterable[Connector], alert: Alert, scope: Scope, deadline_s: float
 ) -> list[str]:
-    """Whom the alerting service calls, as far as a connector can tell before it collects; what
-    cannot be told in time is learned while it collects."""
+    """Whom the alerting service calls, as far as a connector knows before it collects. What
+    takes too long is learned while it collects."""
     if not alert.service:
         return []
     asked = [_callees_of(one, alert, scope) for one in connectors if isinstance(one, KnowsCalls)]
@@ -114,7 +114,7 @@ async def callees_now(
             for answer in await asyncio.gather(*asked):
                 found |= dict.fromkeys(answer)
     except TimeoutError:
-        log.warning("who %s calls could not be told in %g s", plain(alert.service), deadline_s)
+        log.warning("no list of what %s calls within %g s", plain(alert.service), deadline_s)
     return list(found)
 
 

@@ -34,11 +34,11 @@ from bot.store.visibility import ALL, visible_to_teams
 log = logging.getLogger("faultline.memory")
 
 SHORT_DAYS = 30
-"""How often an alert was seen is told of so many days, or, when it was seen in none of them, of the
-whole memory."""
+"""How often an alert was seen is counted over these days, or over the whole memory if it was seen
+in none of them."""
 SAME_ALERT, SAME_SERVICE, LIKE_WORDS = 3, 6, 6
-"""How many are recalled. The latter two are told only where their cause shows again, so more of
-them are tested."""
+"""How many are recalled. The latter two are reported only if their cause holds again, so more
+of them are tested."""
 MAX_SERVICES = 30
 MAX_CHARACTERS = 500
 
@@ -51,8 +51,8 @@ def recall(
     days: float,
     apart: bool = False,
 ) -> Earlier:
-    """What memory knows of an alert: answered before it was accepted, and not more than so many
-    days before.
+    """What memory knows of an alert: answered before it was accepted, within a number of days
+    before.
 
     `apart`: only of the same team, and of no team.
     """

@@ -60,8 +60,8 @@ def restore(settings: Settings, backup: Path) -> str:
 
 
 def begin_again(settings: Settings) -> str:
-    """After the databases are back: upgrade them, and start anew what had not ended. No worker may
-    be alive."""
+    """After the databases are back: upgrade them, and restart what had not ended. No worker may be
+    alive."""
     store, rows_engine = connect(store_url(settings)), system_engine(engine_url(settings))
     try:
         living = living_workers(settings, store)
@@ -84,7 +84,7 @@ def begin_again(settings: Settings) -> str:
 def _said(done: Requeued) -> str:
     parts = [
         f"{counted(len(done.begun), 'investigation')} to begin again",
-        f"{counted(len(done.told), 'answer')} to be told where it was not",
+        f"{counted(len(done.told), 'answer')} to post where it was not",
         f"{counted(len(done.asked), 'question')} to answer",
     ]
     return ", ".join(parts) + "; start the bot"

@@ -1,5 +1,5 @@
-"""Settings of what becomes of an alert: which are investigated, which belong together, and each
-channel's peace."""
+"""Settings for classifying alerts: which are investigated, which belong together, and the limits
+and quiet hours of each channel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from connectors.settings_types import Names, Section
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_CHANNEL = "*"
-"""The table of channels without one of their own."""
+"""The table for channels without their own."""
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]):([0-5]\d)")
 
 
@@ -84,7 +84,7 @@ class ChannelSettings(Section):
     time_zone: str = "UTC"
     """The time zone of both, such as `Europe/Berlin`."""
     break_through: Names = ("critical", "page", "fatal", "emergency", "high", "p1", "sev0", "sev1")
-    """Severities that are told at once even so; `high` is what PagerDuty calls urgent."""
+    """Severities that are announced at once even so. `high` is what PagerDuty calls urgent."""
 
     @field_validator("quiet")
     @classmethod
@@ -101,7 +101,7 @@ class ChannelSettings(Section):
             if day not in DAYS:
                 raise ValueError(f"{value[:40]!r} is no day; use mon, tue, wed, thu, fri, sat, sun")
         if len(set(days)) == len(DAYS):
-            raise ValueError("names every day of the week: nothing would ever be told")
+            raise ValueError("names every day of the week, so no alert would ever be announced")
         return days
 
     @field_validator("time_zone")

@@ -83,8 +83,8 @@ class ServerSettings(Section):
     """Addresses or networks of proxies whose `X-Forwarded-For` names the visitor; others' is not
     believed."""
     drain_s: float = Field(default=0, ge=0, le=600)
-    """Told to stop, `/readyz` says so for so many seconds before the server closes, so that a load
-    balancer sends nothing more. Behind one: a little more than its health checks take to notice."""
+    """On SIGTERM, seconds for which `/readyz` answers 503 before the server closes, so that a load
+    balancer sends nothing more. Set it to a little more than its health checks take to notice."""
 
 
 class StoreSettings(Section):
@@ -115,9 +115,9 @@ class WorkerSettings(Section):
     polling_interval_s: float = Field(default=0.25, gt=0, le=10)
     """How often a worker looks for new work."""
     grace_s: float = Field(default=20, ge=0, le=3600)
-    """Told to stop, a worker takes nothing new and finishes what ends within so many seconds;
-    another goes on with the rest at once. Orchestrators kill after 30 s unless told otherwise, and
-    the server needs up to 5 of them before."""
+    """On SIGTERM a worker stops taking work and waits up to this many seconds for running work to
+    finish. Another worker continues the rest at once. Orchestrators kill after 30 s by default,
+    of which the server needs up to 5."""
     trace_processes: int | None = Field(default=None, ge=1, le=256)
     """Traces of large training jobs read at once in one worker process. Unset: one per core."""
     trace_deadline_s: float = Field(default=300, gt=0)
@@ -138,10 +138,10 @@ class InvestigationSettings(Section):
     baseline_minutes: float = Field(default=120, gt=0)
     """Length of the baseline window, which ends where the incident window begins."""
     history_days: int = Field(default=0, ge=0, le=14)
-    """Metrics of the same hours on so many days before are compared as well: what happens every
-    night is discounted. Each day is one more window for which every source of metrics is asked."""
+    """Days whose same hours are compared as well, so that what happens every night is discounted.
+    Each day adds a window to every query for metrics."""
     join_hours: float = Field(default=12, gt=0)
-    """A repeat of an alert that is still open joins its investigation for so long."""
+    """How long a repeat of an open alert joins its investigation."""
     memory_days: float = Field(default=90, ge=0, le=36_500)
     """Earlier investigations not older than this are tested again on a new alert: docs/memory.md.
     0: none are."""

@@ -49,7 +49,7 @@ class TelemetrySettings(Section):
     """The same of a worker process, which also answers `/healthz` there. With port 0 each worker
     takes a free one and says in its log which. Unset: not served."""
     wedged_after_s: float = Field(default=180, ge=1)
-    """A worker of which a part gave no sign of life for so many seconds is no longer healthy.
+    """Seconds after which a worker with a silent part is no longer healthy.
     Shorter than a connection attempt to a database that is gone (about two minutes), it would be
     restarted for that."""
     otlp_endpoint: Url | None = None

@@ -285,8 +285,8 @@ class Conversations:
             return session.scalars(query).all()
 
     def in_workspace(self, workspace: str, target: str, limit: int) -> Sequence[str]:
-        """The newest investigations that came from this workspace or are told there by its reply
-        target, the newest first."""
+        """The newest investigations that came from this workspace or were posted there by its
+        reply target, the newest first."""
         key = InvestigationRow.id.concat(f":{target}")
         told = select(PostRow.key).where(PostRow.key == key).exists()
         prefix = f"{workspace}{SEPARATOR}"

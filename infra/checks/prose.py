@@ -27,6 +27,7 @@ BLOCK_OF_CODE = re.compile(r"^([ ]*)(```|~~~).*?^\1\2[ ]*$|^<!--.*?-->", re.MULT
 LINE_WITHOUT_SENTENCES = re.compile(r"^( {4,}|\t|[ ]*\||#|!!!|---|:::).*$", re.MULTILINE)
 INLINE_CODE = re.compile(r"``[^`]+``|`[^`\n]+`")
 LINK_TARGET = re.compile(r"\]\([^)]*\)|<[^>\n]+>|&[a-z]+;")
+PUNCTUATION = " \n\"'.,;:()`"
 END_OF_BLOCK = re.compile(r"\n\s*\n|\n(?=[ ]*(?:[-*+]|\d+\.) )")
 WORD = re.compile(r"\w\S*")
 END_OF_SENTENCE = re.compile(r"(?<=[.!?:;])[*_)\"]*\s+")
@@ -43,7 +44,7 @@ class Problem:
 
 
 def phrase_pattern(phrase: str) -> str:
-    return rf"(?i)\b(?:{phrase.replace(' ', GAP)})\b"
+    return rf"(?i)\b(?:{phrase.replace(' ', GAP)})(?:\W|$)"
 
 
 BANNED = {
@@ -78,7 +79,7 @@ def banned_phrases(file: str, text: str) -> Iterator[Problem]:
         return
     for pattern, instead in BANNED.items():
         for found in pattern.finditer(text):
-            phrase = " ".join(found.group().split())
+            phrase = " ".join(found.group().strip(PUNCTUATION).split())
             line = line_of(text, found.start())
             yield Problem(file, line, f'"{phrase}": write {instead}')
 

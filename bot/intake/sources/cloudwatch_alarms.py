@@ -242,7 +242,7 @@ def _from_message(
     trigger = message.Trigger
     measured = _measured(trigger)
     metric: CloudWatchMetric = trigger
-    # An alarm on an expression has no metric of its own, but those that the expression uses.
+    # An alarm on an expression has no metric itself, only those its expression uses.
     if measured is not None and not trigger.MetricName:
         metric = measured.Metric
     statistic = trigger.ExtendedStatistic or trigger.Statistic

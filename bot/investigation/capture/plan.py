@@ -56,7 +56,7 @@ class CapturePlan:
 def plan_capture(
     settings: Settings, job: str, *, seconds: float | None = None, iterations: int | None = None
 ) -> CapturePlan:
-    """The plan for a capture of so many seconds or iterations. Raises SettingsError."""
+    """The plan for a capture of a number of seconds or iterations. Raises SettingsError."""
     table = settings.jobs.get(job)
     if table is None:
         raise SettingsError(f"jobs.{job[:100]}", "no such table in the settings")

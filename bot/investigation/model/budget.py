@@ -43,8 +43,7 @@ class ModelLimits:
 
 @dataclass
 class Budget:
-    """Counts against the limits. `before` are seconds taken by a worker that ended in the midst of
-    it."""
+    """Counts against the limits. `before` are seconds that a worker used before it died."""
 
     settings: ModelSettings
     limits: ModelLimits

@@ -99,8 +99,8 @@ class ModelClient:
             return answer
 
     def disbelieve_schema(self) -> None:
-        """The server took a schema and did not keep to it: from now on the schema is told in words
-        as well."""
+        """The server accepted a schema and ignored it: from now on the schema is also given in
+        words."""
         able = self.abilities
         if able.schema == "schema":
             remember(self._settings, able.without("schema"))

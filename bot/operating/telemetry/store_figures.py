@@ -216,7 +216,7 @@ class CaseBytes(BackgroundLoop):
         """Read it once; the last figure stands when that fails."""
         try:
             self.bytes = self._measure()
-        # Obstore raises errors of its own beside those of the file system.
+        # Obstore raises its own errors as well as those of the file system.
         except Exception as error:  # noqa: BLE001
             log.warning("the size of the cases cannot be read: %s", type(error).__name__)
         return False

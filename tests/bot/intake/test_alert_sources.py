@@ -173,7 +173,7 @@ BROKEN = {
     ),
     "server": (
         OPSGENIE.replace('name="opsgenie"', 'name="server"'),
-        "Faultline has a section [server] of its own",
+        "Faultline already has a section [server]",
     ),
 }
 
