@@ -372,7 +372,7 @@ class Section(StrEnum):
     WHY = "why"
     """What shows the cause."""
     UNSURE = "unsure"
-    """What speaks against it, or is not known."""
+    """Evidence against it, or what is unknown."""
     EARLIER = "earlier"
     """What memory knows."""
 

@@ -27,7 +27,7 @@ PATCH_LENGTH, DIFF_LENGTH, DIFFS_LENGTH = 6_000, 30_000, 1_000_000
 would read, a book."""
 LINE_LENGTH = 400
 MOST_PATHS = 300
-"""Paths kept of one change; GitHub's comparison names so many."""
+"""Paths kept of one change, as many as GitHub's comparison names."""
 MOST_SERVICES = 10
 TITLE_LENGTH = 200
 

@@ -85,7 +85,7 @@ class ServiceSettings(Section):
     datadog_service: str | None = None
     """Its name in Datadog, if another."""
     aws: ServiceAwsSettings | None = None
-    """What it is made of in AWS, as a table of its own: docs/connectors/aws.md."""
+    """What it is made of in AWS, as its own table: docs/connectors/aws.md."""
     github_repository: Names = ()
     """Its repositories at GitHub, each `owner/repository`."""
     gitlab_project: Names = ()

@@ -295,7 +295,7 @@ async def open_client(
     use_proxies: bool = True,
     proxy: str | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """A client for one collection, with connections of its own. The only way to open one.
+    """A client for one collection, with its own connections. The only way to open one.
 
     Without a `budget` it gets the bytes of `limits` for itself.
     """

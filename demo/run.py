@@ -1,7 +1,7 @@
 """`faultline demo`: one recorded incident through the production path, on this machine, with no
 account and no key.
 
-The bot runs as it does in production, as a process of its own. Slack and PagerDuty stand on
+The bot runs as it does in production, as a separate process. Slack and PagerDuty stand on
 loopback; the evidence comes from a recording of a real training job. Nothing else differs.
 """
 

@@ -41,7 +41,7 @@ class SourceFile:
 @dataclass(frozen=True)
 class Sources:
     """All files, in the order of their names, and (what, why) for everything that could not be
-    had."""
+    read."""
 
     files: tuple[SourceFile, ...]
     problems: tuple[tuple[str, str], ...]

@@ -367,7 +367,7 @@ BY_COUNTERS = "A GPU's counters against its own baseline, and against the other 
 _DETAILS_OF_RULES: Mapping[str, type[FindingDetails]] = {
     "straggler": StragglerDetails,
     "known_failure": KnownFailureDetails,
-    # Counters tell of it as well as logs do, and each carries details of its own.
+    # Counters tell of it as well as logs do, and each carries its own details.
     "ib_error": JobDetails,
 }
 

@@ -48,10 +48,10 @@ shows it in `tests/analysis/logs/failure_lines.toml`, is all that a new signatur
   from another service or rank: it counts for the service that logs it only as far as nothing that it calls explains it.
 - An alert's own text is read as well, for failures that follow from no other, of weight 0.85 and more. The text of
   changes is not: it says what was intended, not what failed.
-- The `reason` in a line's attributes (a Kubernetes event's) is read with it. Where a host or GPU is accused, the hosts
-  that the attributes name are told: `host.name`, `k8s.node.name`, `host`, `hostname`, `node`.
-- Of a log line the first 400 characters are looked at, of a line of a training job's log the first 2,000.
-- Logs of training jobs are read by the same table. Xid lines are told by their number.
+- The `reason` in a line's attributes (a Kubernetes event's) is read with it. If a host or GPU is blamed, the finding
+  names the hosts in the attributes: `host.name`, `k8s.node.name`, `host`, `hostname`, `node`.
+- The first 400 characters of a log line are read, and the first 2,000 of a line of a training job's log.
+- Logs of training jobs are read by the same table. Xid lines are recognised by their number.
 """  # noqa: E501
 
 

@@ -285,7 +285,7 @@ CA_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 
 
 def boto_session() -> Any:
-    """A session of its own, with the credentials of the environment; what describes the services is
+    """A separate session, with the credentials of the environment; what describes the services is
     read only once."""
     import boto3
     import botocore.session

@@ -59,7 +59,7 @@ class AwsSettings(ConnectorSettings):
     """ARNs of SNS topics whose alarms start investigations; subscriptions of theirs are confirmed,
     no others."""
     logs_max_scanned_gb: float = Field(default=20, gt=0)
-    """Logs Insights may scan so many GB for one investigation; a query beyond is stopped, and the
+    """GB that Logs Insights may scan for one investigation. A query beyond it is stopped, and the
     report says so."""
     endpoint_url: Url | None = None
     """Another address for all AWS calls, for tests."""

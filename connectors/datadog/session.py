@@ -48,7 +48,7 @@ CHUNK = 65_536
 ERROR_BODY = 65_536
 
 ALLOWANCES: Mapping[str, tuple[int, float]] = {"spans": (240, 3600.0), "traces": (45, 60.0)}
-"""Calls in so many seconds. Datadog allows an organisation 300 searches for spans an hour and 60
+"""Calls in this many seconds. Datadog allows an organisation 300 searches for spans an hour and 60
 traces a minute (API reference, "Spans" and "APM Trace"); a part is left to its people."""
 
 

@@ -27,7 +27,7 @@ class DatadogSettings(ConnectorSettings):
     env: str | None = None
     """The environment asked about where the alert names none. Unset: all."""
     app_host: str | None = None
-    """Host of links, for organisations with a name of their own such as `acme.datadoghq.com`."""
+    """Host of links, for organisations with their own name such as `acme.datadoghq.com`."""
     api_url: Url | None = None
     """The API; another one only for proxies and tests. Unset: the site's."""
 

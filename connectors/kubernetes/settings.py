@@ -19,7 +19,7 @@ class KubernetesSettings(ConnectorSettings):
     token: SecretStr | None = None
     """Secret. Token of a service account that may only list. Unset: `token_file`."""
     token_file: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-    """A pod's own token, read anew for each investigation."""
+    """A pod's own token, read again for each investigation."""
     ca_file: Path | None = None
     """Certificate of the cluster's authority. Unset: the pod's own where there is one, else those
     of the system."""

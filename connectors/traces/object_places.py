@@ -43,7 +43,7 @@ STATUS_OF = {
     "UnauthenticatedError": 401,
     "InvalidPathError": 400,
 }
-"""The exceptions of obstore, which carry no status of their own."""
+"""The exceptions of obstore, which carry no status."""
 LONGEST_READ = 2_000
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CREDENTIALS = re.compile(r"(?i)performing token request|credentials? (?:not|could)")

@@ -13,7 +13,7 @@ class ServiceLevers:
     extra_ms: float = 0.0
     """Added to its own processing of each request."""
     error_share: float = 0.0
-    """Share of requests that end in an exception of its own code."""
+    """Share of requests that end in an exception of the service's code."""
     error: str = ""
     """What such an exception says."""
     cpu_ms: float = 0.0

@@ -128,7 +128,7 @@ class ServiceProgram:
             self.metrics.durations.labels(path).observe(time.monotonic() - began)
             answer = web.json_response({"error": problem} if problem else {}, status=status)
             if self._ssl is not None:
-                # Every request from outside shakes hands anew.
+                # Every request from outside makes a new TLS handshake.
                 answer.force_close()
             return answer
 

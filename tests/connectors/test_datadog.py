@@ -762,7 +762,7 @@ def test_the_check_says_what_cannot_be_read_and_what_it_needs(datadog: LocalServ
     check = asyncio.run(connector(datadog).check())
     assert check.ok
     assert "logs cannot be read (HTTP 403; needs logs_read_data)" in check.line
-    assert "whether the key can also write cannot be told" in check.line
+    assert "whether the key can also write is unknown" in check.line
 
 
 def test_the_check_fails_with_keys_that_are_not_accepted(datadog: LocalServer) -> None:
