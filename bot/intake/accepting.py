@@ -144,7 +144,7 @@ def store_accept(store: Store) -> Accept:
 
     async def accept(arrival: Arrival) -> Accepted:
         if len(waiting) >= MAX_WAITING:
-            raise NotAccepted(f"{MAX_WAITING} alerts are waiting for the store already")
+            raise NotAccepted(f"{MAX_WAITING} alerts are already waiting for the store")
         nonlocal writer
         settled: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         waiting.append((arrival, settled))

@@ -56,9 +56,9 @@ def _refuse_clash(plugin: Plugin, source: AlertSource, others: Iterable[AlertSou
         raise SettingsError(plugin.name, problem)
     for other in others:
         if other.name == source.name:
-            problem = f"{plugin.package}: there is an alert source of that name already"
+            problem = f"{plugin.package}: an alert source with that name already exists"
             raise SettingsError(plugin.name, problem)
         shared = set(other.paths) & set(source.paths)
         if shared:
-            problem = f"{plugin.package}: {shared.pop()} is the path of {other.name} already"
+            problem = f"{plugin.package}: {shared.pop()} is already the path of {other.name}"
             raise SettingsError(plugin.name, problem)

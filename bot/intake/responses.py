@@ -57,7 +57,7 @@ def with_errors_answered(handler: Handler) -> Handler:
             log.warning("%s refused: %s", request.url.path, error)
             return PlainTextResponse(f"{error}\n", status_code=error.status)
         except NotAccepted as error:
-            log.error("%s not taken: %s", request.url.path, error)
+            log.error("%s not accepted: %s", request.url.path, error)
             return PlainTextResponse("try again\n", status_code=503, headers={"retry-after": "1"})
 
     return endpoint

@@ -69,7 +69,7 @@ class SlackSocket(AsyncSocketModeHandler):
         while True:
             await asyncio.sleep(FRESH_URL_AFTER_S)
             if not await self.connected():
-                log.warning("slack socket mode is not connected; asking for a fresh address")
+                log.warning("slack socket mode is not connected; requesting a new address")
                 self.client.wss_uri = None
 
 

@@ -37,7 +37,7 @@ def guided_scope(
         ), found.applied
     # The edge of runbooks: an incident is answered without them, too.
     except Exception as error:  # noqa: BLE001
-        log.warning("runbooks cannot be used: %s", type(error).__name__)
+        log.warning("cannot use runbooks: %s", type(error).__name__)
         return scope, AppliedRunbooks(
             troubles=(f"runbooks could not be used: unexpected {type(error).__name__}",)
         )

@@ -80,7 +80,7 @@ class EarlierCalls:
             return self._calls.known(self._place, since=self._since, service=service)
         # The edge of memory: an incident is answered without it, too.
         except Exception as error:  # noqa: BLE001
-            log.warning("learned calls: %s", type(error).__name__)
+            log.warning("cannot read learned calls: %s", type(error).__name__)
             return []
 
 
@@ -138,7 +138,7 @@ def learn_calls(
             known = CallList.model_validate_json(written)
             LearnedCalls(engine).learn(_to_learn(known, investigation))
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
-        log.warning("calls of %s are not remembered: %s", investigation.id, type(error).__name__)
+        log.warning("cannot remember calls of %s: %s", investigation.id, type(error).__name__)
 
 
 def _to_learn(known: CallList, investigation: StoredInvestigation) -> Iterator[LearnedCall]:

@@ -132,7 +132,7 @@ def recall_into_case(
             cases.put(investigation.id, EARLIER_FILE, json_bytes(earlier))
     # The edge of memory: an incident is answered without it, too.
     except Exception as error:  # noqa: BLE001
-        log.warning("memory of %s: %s", investigation.id, type(error).__name__)
+        log.warning("cannot read memory for %s: %s", investigation.id, type(error).__name__)
         return f"earlier investigations could not be looked up: {type(error).__name__}"
     count = len(earlier.recalled)
     return f"{count} earlier investigation{'' if count == 1 else 's'} recalled"
@@ -158,7 +158,7 @@ def keep_in_memory(
             kept = to_remember(investigation, known, diagnosis, headline, case)
             Memory(engine).remember(kept, investigation.alert)
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
-        log.warning("%s is not remembered: %s", investigation.id, type(error).__name__)
+        log.warning("cannot remember %s: %s", investigation.id, type(error).__name__)
 
 
 def to_remember(

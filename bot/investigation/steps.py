@@ -355,7 +355,7 @@ class InvestigationSteps:
             BaseError,
             OSError,
         ) as error:  # the answer was given; parts that stay only take room
-            log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
+            log.warning("cannot delete parts of %s: %s", investigation_id, type(error).__name__)
         return "done"
 
     async def _with_callees(

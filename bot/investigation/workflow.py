@@ -116,7 +116,7 @@ def _beside(name: str, function: Callable[..., Coroutine[Any, Any, str]], *args:
         _UNDER_WAY.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.warning(
-                "%s: %s; the reply makes up for it",
+                "%s: %s; the reply will include it",
                 task.get_name(),
                 type(task.exception()).__name__,
             )

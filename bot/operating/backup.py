@@ -47,7 +47,7 @@ def back_up(settings: Settings, to: Path) -> str:
         )
     store = Path(make_url(store_url(settings)).database or "")
     if not store.exists():
-        raise FaultlineError(f"there is nothing to back up: {store} does not exist")
+        raise FaultlineError(f"nothing to back up: {store} does not exist")
     now = datetime.now(UTC)
     target = to / f"faultline-{now:%Y%m%d-%H%M%S}.tar.gz" if to.is_dir() else to
     if target.exists():

@@ -64,7 +64,7 @@ class Credentials(BackgroundLoop):
             self.look()
         except BudgetExceeded as error:
             if not self.stopping.is_set():
-                log.warning("credentials were not looked at: %s", error)
+                log.warning("credentials were not checked: %s", error)
         return False
 
 

@@ -52,11 +52,11 @@ def requeue_one(inspection: Inspection, name: str) -> Requeued:
     living = inspection.executors()
     with inspection.read() as session:
         if session.get(InvestigationRow, name) is None:
-            raise FaultlineError(f"there is no investigation {name!r}")
+            raise FaultlineError(f"no investigation {name!r}")
     for workflow in inspection.rows.of(name):
         if workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor):
             raise FaultlineError(
-                f"{workflow.executor} works on {name} ({workflow.id}); end that worker first"
+                f"{workflow.executor} works on {name} ({workflow.id}); stop that worker first"
             )
     return _requeue(inspection.store, inspection.rows, inspection.settings, [name], inspection.now)
 

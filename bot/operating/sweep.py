@@ -242,7 +242,7 @@ class Sweep:
         try:
             delete_case(self.cases, name)
         except (BaseError, OSError) as error:
-            log.warning("case folder %s stays: %s", name, type(error).__name__)
+            log.warning("cannot delete case folder %s: %s", name, type(error).__name__)
             return False
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import textwrap
 from itertools import pairwise
 from pathlib import Path
@@ -31,11 +32,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 HEAD = f"""# Configuration
 
-One file, `{DEFAULT_FILE}` in the working directory or the one named by `--config` or `FAULTLINE_CONFIG`. Every key
-outside of `services`, `jobs` and `teams`, but for lists of tables and tables within a section, can also be set as
-`FAULTLINE_<SECTION>__<KEY>` in the environment, which wins. Secrets are read from the environment only; one in the
-file stops the start. `FAULTLINE_<SECTION>__<KEY>_FILE` names a file that holds a secret. Without any file the bot runs
-on loopback with embedded databases.
+Settings come from `{DEFAULT_FILE}` in the working directory, or the file named by `--config` or `FAULTLINE_CONFIG`.
+Without a file the bot runs on loopback with embedded databases.
+
+- **Environment.** `FAULTLINE_<SECTION>__<KEY>` sets a key and wins over the file. That works for every key outside of
+  `services`, `jobs` and `teams`, except for tables and lists of tables within a section.
+- **Secrets** come only from the environment. A secret in the file stops the start.
+  `FAULTLINE_<SECTION>__<KEY>_FILE` names a file that holds a secret.
 
 ```toml
 [server]
@@ -52,15 +55,15 @@ aliases = ["checkout-api"]
 depends_on = ["payments", "cart"]
 ```
 
-This page is written from the settings by `python -m bot.settings.reference`.
+`python -m bot.settings.reference` writes this page from the code.
 """  # noqa: E501
 
 
 SEVERAL = """
 ## Several of each
 
-One Prometheus per cluster, two Datadog organisations: write the section as a list of tables, each with a `name` and
-what it `covers`. A single table stays valid, and has neither.
+For one Prometheus per cluster, or two Datadog organisations, write the section as a list of tables, each with a `name`
+and what it `covers`. A single table needs neither.
 
 ```toml
 [[prometheus]]
@@ -80,17 +83,17 @@ ROWS
 
 - **Secrets** carry the name between section and key, in capitals, with `_` for `-` and `.`:
   `FAULTLINE_PROMETHEUS__PROD_EU__TOKEN`, or `FAULTLINE_PROMETHEUS__PROD_EU__TOKEN_FILE`.
-- **Asked** is every instance but those that cover another value of a label that the alert carries, or none of the
-  services asked about. `cluster`, `env` and `region` are compared under all their usual names.
-- **Evidence, gaps and `faultline check`** name the instance: `prometheus prod-eu`. Its rows get the labels of which it
-  covers a single value, where they do not carry them, so that places can be compared; without such a label, series get
-  the label `source`. A service that one of them knows is no gap of the others.
-- **Alerts** that come with the webhook secret of an instance get its labels too. The rule of an alert is looked up
-  first where the alert's links lead.
-- **Rates, circuits and budgets** are each instance's own.
-- **Slack workspaces and PagerDuty accounts** are answered, too: [several workspaces](slack.md#several-workspaces),
+- **Queries** go to every instance except those that cover another value of one of the alert's labels, or none of the
+  services in scope. `cluster`, `env` and `region` are compared under all their usual names.
+- **Evidence, gaps and `faultline check`** name the instance: `prometheus prod-eu`. If it covers a single
+  value of a label, rows without the label get it, so that places can be compared. Without such a label, series get the
+  label `source`. A service that one instance knows is not a gap of the others.
+- **Alerts** that arrive with an instance's webhook secret get its labels too. An alert's rule is looked up first
+  where the alert's links lead.
+- **Rates, circuits and budgets** are separate for each instance.
+- **Slack workspaces and PagerDuty accounts** get answers too: [several workspaces](slack.md#several-workspaces),
   [several accounts](connectors/pagerduty.md#several-accounts).
-- **Links** of Loki and Tempo go to the Grafana of the same name, else to the only one that may be about the same place.
+- **Links** of Loki and Tempo go to the Grafana of the same name, or else to the only one that may cover the same place.
 
 Sections that can be given several times: REPEATED.
 """  # noqa: E501
@@ -105,7 +108,7 @@ def page() -> str:
         assert issubclass(section, BaseModel)
         title = f"{name}.NAME" if name in NAMED_TABLES else name
         # A docstring that is wrapped in the source is one paragraph on the page.
-        about = " ".join((section.__doc__ or "").split())
+        about = _linked(section.__doc__ or "")
         head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
         sections.append(head + _rows(name, section) + "\n")
     return "".join(sections)
@@ -146,8 +149,13 @@ def _docstrings_in(node: ast.stmt) -> dict[str, str]:
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                found[name] = " ".join(text.split())
+                found[name] = _linked(text)
     return found
+
+
+def _linked(text: str) -> str:
+    """One paragraph, with links to the pages it names."""
+    return re.sub(r"docs/([\w/-]+)\.md", r"[\1](\1.md)", " ".join(text.split()))
 
 
 def _row(section: str, key: str, model: type[BaseModel], info: FieldInfo, meaning: str) -> str:

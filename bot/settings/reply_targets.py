@@ -61,5 +61,5 @@ def _loaded(plugin: Plugin) -> SectionOwner:
     if declared.name != plugin.name:
         raise SettingsError(plugin.name, f"{whose} declares it under the name {declared.name!r}")
     if not issubclass(declared.settings, Section):
-        raise SettingsError(plugin.name, f"{whose} brings no model of its section")
+        raise SettingsError(plugin.name, f"{whose} has no model for its settings section")
     return declared

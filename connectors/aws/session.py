@@ -262,7 +262,7 @@ def _said(operation: str, service: str) -> Iterator[None]:
         raise refused from None
     except EndsEarly:
         raise Later(
-            ConnectorError(VENDOR, operation, "the answer ends in the middle", retryable=True), {}
+            ConnectorError(VENDOR, operation, "the response was cut off", retryable=True), {}
         ) from None
     except BotoCoreError as error:
         failed = no_answer(operation, error)

@@ -113,7 +113,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         """Read piece by piece: `read1` returns what has come, so that a drip cannot outlast the
         deadline."""
         if response.headers.get("Content-Encoding", "identity").lower() not in ("identity", ""):
-            raise ConnectorError(VENDOR, path, "answered in an encoding that was not asked for")
+            raise ConnectorError(VENDOR, path, "used an encoding that was not requested")
         body = bytearray()
         while chunk := response.raw.read1(CHUNK):
             self._deadline.check()

@@ -94,7 +94,7 @@ class ObjectPlace:
         """Raises ConnectorError for a location of another form."""
         container = _read(location)
         if container is None:
-            raise ConnectorError(VENDOR, location, "is no bucket or container")
+            raise ConnectorError(VENDOR, location, "is not a bucket or container")
         self.location = location.rstrip("/") + "/"
         self._bucket = container.name
         self._account = container.host

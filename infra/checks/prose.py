@@ -23,7 +23,9 @@ CONFIGURATION = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 # with the quotes of a string that is continued.
 GAP = r"""[\s#*>]*(?:[\s#*>]|["']\s*f?["'])[\s#*>]*"""
 
-BLOCK_OF_CODE = re.compile(r"^([ ]*)(```|~~~).*?^\1\2[ ]*$|^<!--.*?-->", re.MULTILINE | re.DOTALL)
+BLOCK_OF_CODE = re.compile(
+    r"^([ ]*)(`{3,}|~{3,}).*?^\1\2[ ]*$|^<!--.*?-->", re.MULTILINE | re.DOTALL
+)
 LINE_WITHOUT_SENTENCES = re.compile(r"^( {4,}|\t|[ ]*\||#|!!!|---|:::).*$", re.MULTILINE)
 INLINE_CODE = re.compile(r"``[^`]+``|`[^`\n]+`")
 LINK_TARGET = re.compile(r"\]\([^)]*\)|<[^>\n]+>|&[a-z]+;")

@@ -616,7 +616,7 @@ BROKEN = {
         "the rate limit is used up",
     ),
     "server error": (Reply(b"<html>oops", status=500), "HTTP 500"),
-    "cut short": (Reply(b'{"data": [', claims=500), "the answer ends in the middle"),
+    "cut short": (Reply(b'{"data": [', claims=500), "the response was cut off"),
     "not JSON": (Reply(b'{"data": ['), "unexpected response"),
     "another shape": (Reply({"data": "none"}), "unexpected response"),
     "elsewhere": (Reply(b"", status=302, headers={"Location": "https://example.com/"}), "redirect"),

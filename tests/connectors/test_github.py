@@ -436,7 +436,7 @@ BROKEN = {
     "shape": (Reply(["a"]), "unexpected response"),
     "moved": (
         Reply(b"", status=301, headers={"Location": "https://example.com/"}),
-        "another name now",
+        "was renamed",
     ),
     "large": (Reply(b'"' + b"x" * 300_000 + b'"'), "limit of 100,000 bytes"),
 }

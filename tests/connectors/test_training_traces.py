@@ -190,7 +190,7 @@ def test_two_locations_do_not_overwrite_each_other(runs: Path, files: Path) -> N
     collected = asyncio.run(connector.collect(request_for(files, job="llm-1")))
     assert len(names(files)) == 4
     assert [m.reason.rsplit(": ")[-1] for m in collected.missing] == [
-        "no such directory, or it may not be read"
+        "no such directory, or no permission to read it"
     ]
 
 

@@ -156,7 +156,7 @@ class ModelClient:
                     remember(self._settings, replace(able, usage=answer.usage is not None))
                 self._calls += len(answer.calls)
                 return answer
-        raise ConnectorError("openai", self._api, "the server refuses every form of the request")
+        raise ConnectorError("openai", self._api, "the server rejected every form of the request")
 
     async def _with_retries(
         self, turn: Turn, able: Abilities, partial: ModelAnswer, ends: float
@@ -192,7 +192,9 @@ class ModelClient:
         finally:
             reading.finish(streamed=isinstance(given, AsyncStream))
         if broken is not None and partial.empty:
-            raise ConnectorError("openai", self._api, "the answer is not of this API") from broken
+            raise ConnectorError(
+                "openai", self._api, "the response is not from this API"
+            ) from broken
         return partial
 
     @staticmethod

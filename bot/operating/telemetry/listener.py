@@ -106,8 +106,8 @@ class Listener:
             return make()
         # The edge: a page that fails says so, and the process goes on.
         except Exception as error:  # noqa: BLE001
-            log.warning("%s cannot be answered: %s", path, type(error).__name__)
-            return Page("cannot be answered\n", 500)
+            log.warning("cannot answer %s: %s", path, type(error).__name__)
+            return Page("internal error\n", 500)
 
 
 def _listening(host: str, port: int) -> socket.socket:

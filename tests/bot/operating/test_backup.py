@@ -198,7 +198,7 @@ def test_one_that_nobody_works_on_can_be_requeued(installation: Installation) ->
         assert requeue_one(inspection, lost).begun == (lost,)
         with pytest.raises(FaultlineError, match="works on"):
             requeue_one(inspection, held)
-        with pytest.raises(FaultlineError, match="there is no investigation"):
+        with pytest.raises(FaultlineError, match="no investigation"):
             requeue_one(inspection, "none")
     assert installation.store.undispatched() == [lost]
 
