@@ -27,7 +27,7 @@ INCIDENT = {
 
 
 class Machine:
-    """A place with packages of its own beside Faultline, and a settings file."""
+    """A place with its own packages beside Faultline, and a settings file."""
 
     def __init__(self, folder: Path) -> None:
         self.packages = folder / "packages"

@@ -24,7 +24,7 @@ from tests.connectors.local_http import LocalServer, Reply
 
 
 def put(path: Path, content: bytes = b'{"traceEvents": []}', minutes: float = -5) -> None:
-    """A file written so many minutes from the alert."""
+    """A file written this many minutes from the alert."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     at = (ALERT_AT + timedelta(minutes=minutes)).timestamp()

@@ -54,7 +54,7 @@ def example(heading: str) -> str:
 
 @pytest.fixture
 def load() -> Iterator[Any]:
-    """Runs an example as a module of its own."""
+    """Runs an example as a separate module."""
     names: list[str] = []
 
     def loaded(heading: str) -> Any:

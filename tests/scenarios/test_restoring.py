@@ -1,4 +1,4 @@
-"""A running bot is backed up, goes on, is lost and restored: nothing is told twice, and what is
+"""A running bot is backed up, goes on, is lost and restored: nothing is posted twice, and what is
 wrong has a name."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def faultline(bot: BotProcess, directory: Path, *arguments: str) -> str:
 
 
 def answered(story: Story, count: int) -> bool:
-    """So many answers are in Slack, and as many notes in PagerDuty."""
+    """This many answers are in Slack, and as many notes in PagerDuty."""
     return (
         len(story.answers()) >= count
         and sum(len(i.notes) for i in story.pagerduty.incidents.values()) >= count

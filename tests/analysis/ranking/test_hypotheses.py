@@ -1,4 +1,4 @@
-"""What memory gave is tested again on the new case, is told in one line, and changes no answer."""
+"""What memory gave is tested again on the new case, takes one line, and changes no answer."""
 
 from __future__ import annotations
 

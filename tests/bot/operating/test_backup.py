@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
-    """Embedded alone: PostgreSQL has backups of its own."""
+    """Embedded alone: PostgreSQL has its own backups."""
     return f"sqlite:///{tmp_path}/faultline.sqlite"
 
 

@@ -1,4 +1,4 @@
-"""What memory knows is told in the report, whoever writes it, and passes the guard."""
+"""What memory knows is in the report, whoever writes it, and passes the guard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slack is told."""
+"""What is posted to Slack."""
 
 from __future__ import annotations
 
