@@ -1,7 +1,7 @@
 """What a code host tells, mapped to rows of changes: rollouts of a revision, and the merges and
 commits they carried.
 
-Whatever host it came from, a change that a rollout is known to carry stands in the table at the
+Whatever host it came from, a change that a rollout is known to carry is in the table at the
 time it reached its environment; one whose rollout is not known stands at the time it was merged.
 All text is hostile.
 """

@@ -332,7 +332,7 @@ class FetchedFile:
 
 
 def without_query(url: str) -> str:
-    """An address as it may be shown: what stands in the query is often a signature that opens the
+    """An address as it may be shown: what is in the query is often a signature that opens the
     file."""
     return short(re.split(r"[?#]", url, maxsplit=1)[0], 300)
 

@@ -58,7 +58,7 @@ class Played:
 
 
 def run_demo(*, stay: bool, port: int = 0) -> int:
-    """Run it; with `stay` the page remains open until Ctrl-C. Gives the exit code."""
+    """Run it; with `stay` the page remains open until Ctrl-C. Returns the exit code."""
     console = Console(highlight=False)
     with played(console, port=port) as incident:
         if stay:

@@ -21,7 +21,7 @@ HOME = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-# Pages that lie beside what they describe, and where the site has them.
+# Pages that are next to what they describe, and where the site has them.
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",

@@ -61,7 +61,7 @@ class FindingKind:
     faults: tuple[FaultKind, ...] = ()
     """What it may speak of; with none it accuses nobody."""
     choose: Callable[[Finding], FaultKind | None] | None = None
-    """Which of several faults a finding speaks of, if any. Without it, it speaks of the first."""
+    """Which of several faults a finding speaks of, if any. Without it, it is about the first."""
     details: type[FindingDetails] = FindingDetails
     """The model of `Finding.details`."""
     tables: tuple[EvidenceKind, ...] = ()

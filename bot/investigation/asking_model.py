@@ -1,7 +1,7 @@
 """The model's turn in an investigation: what it leaves is put into the case whole, or not at all.
 
 Its result is stored beside its transcript before any file of the case is replaced. A worker that
-takes over finds either the transcript, and goes on with it, or the result, and puts it in place;
+takes over finds either the transcript, and continues with it, or the result, and puts it in place;
 nothing is paid for twice.
 """
 

@@ -141,7 +141,7 @@ def recall_into_case(
 def keep_in_memory(
     engine: Engine, cases: CaseStore, investigation: StoredInvestigation, headline: str
 ) -> None:
-    """Remember the answer that stands in the case; a further one is another look at an incident
+    """Remember the answer that is in the case; a further one is another look at an incident
     that is remembered."""
     try:
         if FollowUps(engine).parent(investigation.id) is not None:

@@ -1,7 +1,7 @@
 """The steps of an investigation. Each can be run again after a crash: it writes the same things in
 the same places.
 
-A step gives back a small JSON value; everything large lies in the case store.
+A step gives back a small JSON value; everything large is in the case store.
 """
 
 from __future__ import annotations

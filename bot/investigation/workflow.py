@@ -65,7 +65,7 @@ def register_workflows(steps: InvestigationSteps) -> None:
 
 
 async def _answer(steps: InvestigationSteps, investigation_id: str) -> list[str]:
-    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the
+    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Returns the
     places to answer in.
 
     With a model the answer by code is shown while the model investigates.

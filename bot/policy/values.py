@@ -26,9 +26,8 @@ class Delivery:
     """Identity of one delivery: the vendor and its id for it.
 
     `at`: the vendor's own time of what it tells, by which the beginning and the end of one alert
-    are put in order; `occurrence`: which occurrence of the alert it is, where the vendor tells of
-    the same one again and again.
-    """
+    are put in order; `occurrence`: which occurrence of the alert it is, where the vendor reports
+    the same one again and again."""
 
     source: str
     id: str

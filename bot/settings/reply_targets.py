@@ -1,6 +1,6 @@
 """Every reply target: one line for each of Faultline's own, and those that other packages bring.
 
-The list stands in the lowest room because the settings hold the targets' sections. They know of a
+The list is in the lowest room because the settings hold the targets' sections. They know of a
 target no more than its name and the model of its section; `bot.policy.reply_targets` knows the
 rest.
 """

@@ -205,7 +205,7 @@ class Conversations:
     def keep_answer(
         self, question_id: str, answer: dict[str, Any], investigation_id: str | None
     ) -> dict[str, Any]:
-        """Keep the words of the answer; of two workers the first one's words stand. Gives those
+        """Keep the words of the answer; of two workers the first one's words stand. Returns those
         that stand."""
         with self._write() as session:
             row = session.get_one(QuestionRow, question_id, with_for_update=True)

@@ -192,7 +192,7 @@ def _read(path: Path) -> _Kubeconfig:
 
 
 class KubeconfigAccess:
-    """One cluster and one user. Relative paths lie beside the file."""
+    """One cluster and one user. Relative paths are next to the file."""
 
     def __init__(self, folder: Path, cluster: KubeCluster, user: KubeUser) -> None:
         self.url = plain_url(cluster.server, VENDOR)

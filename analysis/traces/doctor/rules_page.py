@@ -159,7 +159,7 @@ OTHER_FILES: tuple[DoctorRule, ...] = (
         "Read the traceback.",
     ),
 )
-"""Rules on what lies beside traces; their code is in analysis/traces/flight_recorder and
+"""Rules on what is next to traces; their code is in analysis/traces/flight_recorder and
 analysis/traces/job_logs."""
 
 _HEAD = """# Rules of the trace doctor

@@ -163,7 +163,7 @@ class RawEvents:
         return events
 
     def _decode(self, text: str, at: int) -> tuple[bytes | None, int, bool]:
-        """(the event's bytes or None, where to go on, whether it may only be cut off)."""
+        """(the event's bytes or None, where to continue, whether it may only be cut off)."""
         try:
             stop = _STEPWISE.raw_decode(text, at)[1]
             return _sound(text[at:stop]), stop, False

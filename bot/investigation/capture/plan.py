@@ -1,6 +1,6 @@
 """What one capture would ask of whom, decided from the settings alone. Nothing is asked here.
 
-A job is asked only where `jobs.NAME.allow_capture` says so; whatever stands in the way is a
+A job is asked only where `jobs.NAME.allow_capture` says so; whatever is in the way is a
 SettingsError that names the key.
 """
 

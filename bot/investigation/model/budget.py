@@ -74,7 +74,7 @@ class Budget:
         return max(0.0, self.seconds_left - min(REPORT_S, REPORT_SHARE * self.limits.seconds))
 
     def count(self, turn: Turn, answer: ModelAnswer) -> Usage:
-        """One more answer. Gives what it took, estimated where the server does not say."""
+        """One more answer. Returns what it took, estimated where the server does not say."""
         usage = answer.usage
         if usage is None:
             self.counted = False
