@@ -6,8 +6,8 @@ The phrases and limits are in prose.toml. Spelling is left to codespell, usage t
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -119,18 +119,22 @@ def problems_of(file: str, text: str) -> Iterator[Problem]:
 
 
 def files() -> list[str]:
-    """Pages and Python files that git knows, without those not converted yet."""
-    listed = subprocess.check_output(["git", "ls-files", "*.md", "*.py", "*.toml", "run"], cwd=HOME)
+    """Pages and Python files of the project, without those not converted yet."""
     skipped = CONFIGURATION["skip"]["folders"] + CONFIGURATION["exempt"]["files"]
-    return [file for file in listed.decode().split() if not is_listed(file, skipped)]
+    found: list[str] = []
+    for folder, inside, names in os.walk(HOME):
+        # Tools and caches are in hidden folders, and what is built is in dist/.
+        inside[:] = [name for name in inside if not name.startswith(".") and name != "dist"]
+        for name in names:
+            if name == "run" or name.endswith((".md", ".py", ".toml")):
+                found.append((Path(folder) / name).relative_to(HOME).as_posix())
+    return sorted(file for file in found if not is_listed(file, skipped))
 
 
 def problems() -> list[Problem]:
     found: list[Problem] = []
     for file in files():
-        path = HOME / file
-        if path.exists():
-            found += problems_of(file, path.read_text())
+        found += problems_of(file, (HOME / file).read_text())
     return found
 
 
