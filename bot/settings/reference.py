@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import textwrap
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,10 @@ from bot.settings import (
 )
 from connectors.instance_settings import InstanceTable
 from connectors.limits import ConnectorSettings
+from connectors.self_hosted import SelfHostedSettings
 
-SHARED_KEYS = frozenset(ConnectorSettings.model_fields)
+# Keys that many sections inherit are explained once. `url` and `token` differ in what they lead to.
+SHARED_KEYS = frozenset(SelfHostedSettings.model_fields) - {"url", "token"}
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 HEAD = f"""# Configuration
@@ -99,19 +102,43 @@ Sections that can be given several times: REPEATED.
 """  # noqa: E501
 
 
+SHARED = """
+## Keys of every connector
+
+The section of each connector (`[prometheus]`, `[datadog]`, `[aws]`, ...) also has:
+
+| key | default | meaning |
+|---|---|---|
+CONNECTOR
+
+## Keys of self-hosted servers
+
+SECTIONS also have:
+
+| key | default | meaning |
+|---|---|---|
+SERVER
+"""
+
+
 def page() -> str:
     """The whole page as Markdown."""
-    sections = [HEAD, _several()]
-    for name, field in sections_in_order(Settings):
-        section = NAMED_TABLES.get(name, field.annotation)
-        assert isinstance(section, type)
-        assert issubclass(section, BaseModel)
+    sections = [HEAD, _several(), _shared()]
+    for name, section in _sections():
         title = f"{name}.NAME" if name in NAMED_TABLES else name
         # A docstring that is wrapped in the source is one paragraph on the page.
         about = _linked(section.__doc__ or "")
         head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
-        sections.append(head + _rows(name, section) + "\n")
+        sections.append(head + _rows(name, section, without=_inherited(section)) + "\n")
     return "".join(sections)
+
+
+def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in sections_in_order(Settings):
+        section = NAMED_TABLES.get(name, field.annotation)
+        assert isinstance(section, type)
+        assert issubclass(section, BaseModel)
+        yield name, section
 
 
 def _several() -> str:
@@ -120,13 +147,34 @@ def _several() -> str:
     return SEVERAL.replace("ROWS", _rows("name", InstanceTable)).replace("REPEATED", repeated)
 
 
-def _rows(name: str, section: type[BaseModel]) -> str:
+def _shared() -> str:
+    """The keys that many sections have, once."""
+    names = [name for name, section in _sections() if issubclass(section, SelfHostedSettings)]
+    sections = ", ".join(f"`[{name}]`" for name in names)
+    own = frozenset(SelfHostedSettings.model_fields) - SHARED_KEYS
+    inherited = own | frozenset(ConnectorSettings.model_fields)
+    server = _rows(names[0], SelfHostedSettings, without=inherited)
+    connector = _rows(names[0], ConnectorSettings)
+    shared = SHARED.replace("CONNECTOR", connector).replace("SERVER", server)
+    return shared.replace("SECTIONS", sections)
+
+
+def _inherited(section: type[BaseModel]) -> frozenset[str]:
+    """The keys of a section that are explained once for all, unless it declares them again."""
+    shared: frozenset[str] = frozenset()
+    if issubclass(section, SelfHostedSettings):
+        shared = SHARED_KEYS
+    elif issubclass(section, ConnectorSettings):
+        shared = frozenset(ConnectorSettings.model_fields)
+    return shared - section.__annotations__.keys()
+
+
+def _rows(name: str, section: type[BaseModel], *, without: frozenset[str] = frozenset()) -> str:
     meanings = _docstrings_of_fields(section)
     rows: list[str] = []
-    # What all connectors share comes last, whatever they inherit first.
-    keys = sorted(section.model_fields.items(), key=lambda one: one[0] in SHARED_KEYS)
-    for key, info in keys:
-        rows.append(_row(name, key, section, info, meanings.get(key, "")))
+    for key, info in section.model_fields.items():
+        if key not in without:
+            rows.append(_row(name, key, section, info, meanings.get(key, "")))
     return "\n".join(rows)
 
 
