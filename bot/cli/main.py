@@ -18,8 +18,8 @@ from trace_report.commands import trace_commands
 
 app = typer.Typer(
     name="faultline",
-    help="Investigates incidents: the alert's channel holds the cause, the impact, the evidence "
-    "and the next step.",
+    help="Investigates incidents, and posts the cause, the impact, the evidence and the next step "
+    "to the alert's channel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
