@@ -1,9 +1,9 @@
 """Compiles the C sources of the trace engine into one shared library while a wheel is built, also
 an editable one.
 
-The compiler is Zig's C compiler from PyPI (`ziglang`, a build requirement), so nobody needs one of
-their own. Where it cannot run, the wheel is built without the library and says so: the readers then
-take their slower Python lane.
+The compiler is Zig's C compiler from PyPI (`ziglang`, a build requirement), so nobody needs to
+install one. Where it cannot run, the wheel is built without the library and says so. The
+readers then take their slower Python lane.
 """
 
 from __future__ import annotations

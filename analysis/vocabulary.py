@@ -224,7 +224,7 @@ class Scope(Frozen):
 
 
 class Evidence(Frozen):
-    """One item collected: what was asked of whom, and where the answer lies in the case folder.
+    """One item collected: what was asked of whom, and where the answer is in the case folder.
 
     `details` holds what is no table: an alert's body, a log entry, the rank of a trace. `services`,
     `signals` and `changes` (ids) are those of its rows, None where that is not known.
@@ -372,9 +372,9 @@ class Section(StrEnum):
     WHY = "why"
     """What shows the cause."""
     UNSURE = "unsure"
-    """What speaks against it, or is not known."""
+    """Evidence against it, or what is unknown."""
     CHECKED = "checked"
-    """What was looked at and is no explanation."""
+    """What was checked and ruled out."""
     EARLIER = "earlier"
     """What memory knows."""
 

@@ -4,7 +4,7 @@ second get answered?
     python benchmarks/acknowledgement.py [--rate 200] [--seconds 15] [--engine sqlite|postgresql]
 
 The real bot (web process and niced worker) on this machine, Slack and PagerDuty on loopback, each
-alert an incident of its own, three of ten webhooks sent twice. Prints the acknowledgement's p50,
+alert its own incident, three of ten webhooks sent twice. Prints the acknowledgement's p50,
 p99 and maximum under an open-loop load, and the rate at which a batch of alerts is answered in both
 places. Figures depend on the machine: compare runs on one machine.
 """
@@ -106,7 +106,7 @@ def _generate(pipe: Connection, port: int, rate: int, seconds: float) -> None:
 
 
 def load_from_outside(port: int, rate: int, seconds: float) -> Load:
-    """Run the load generator in a process of its own."""
+    """Run the load generator in a separate process."""
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_generate, args=(theirs, port, rate, seconds))

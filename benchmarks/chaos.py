@@ -1,5 +1,5 @@
-"""Is anything lost, doubled or stuck while everything around the bot breaks? Does what is well wait
-for what is not?
+"""Is anything lost, doubled or stuck while everything around the bot breaks? Does a failing
+integration delay healthy ones?
 
     python benchmarks/chaos.py [--engine sqlite|postgresql|both] [--kills 100] [--alerts 120] [--minutes 8] [--seed 1]
                                [--only turmoil|paths] [--report FILE]
@@ -12,8 +12,8 @@ slow, wrong, rate-limited, gone or its certificate ended, clocks jump. Then ever
 the senders' books, the store and what stands at the vendors must agree: each alert that was
 acknowledged has one answer or one explanation in each wanted place.
 
-`paths`: the time to answer of investigations that do not need what is sick, beside the same while
-all is well.
+`paths`: the time to answer of investigations that do not need what fails, compared with the same
+while all is healthy.
 
 Ends with 1 when anything is not as it must be. What is broken when comes from `--seed`; what the
 processes do just then does not.

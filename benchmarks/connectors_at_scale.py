@@ -3,7 +3,7 @@ ideal schedule?
 
     python benchmarks/connectors_at_scale.py [--investigations 200] [--latency-ms 300] [--only github,loki]
 
-Each vendor is its stand-in of the tests on loopback, in a process of its own; it answers after the
+Each vendor is its stand-in of the tests on loopback, in a separate process; it answers after the
 latency. What comes faster, or more at once, than the connector's limits allow is counted. The ideal
 schedule of a vendor is the longer of (requests - burst) / rate + latency and requests * latency /
 concurrency; all vendors are asked side by side, so the longest counts. The last line gives the wall
@@ -46,7 +46,7 @@ TOLERANCE = 1.05
 
 
 class Vendor:
-    """A stand-in in a process of its own, so that its work and its memory are not the bot's."""
+    """A stand-in in a separate process, so that its work and its memory are not the bot's."""
 
     def __init__(self, name: str, latency_s: float) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class Vendor:
         self.exceeded += max(0, self.most_inside - sum(one.concurrency for one in limits))
 
     def ideal_s(self) -> float:
-        """The shortest time in which so many requests can be made within the limits: that of the
+        """The shortest time in which this many requests can be made within the limits: that of the
         slowest server."""
         return max(
             (self._ideal_of(limiter) for limiter in rate_limiters_of(self.name)), default=0.0

@@ -3,13 +3,13 @@ run?
 
     python benchmarks/diagnosis_baselines.py CASES [--only train-ticket] [--workers 2]
 
-BARO and N-Sigma as `fse-baro` on PyPI has them, and BARO and TraceRCA as `RCAEval` has them, in an
-environment of their own under `.tools/`, which the first run makes. What they are given:
+BARO and N-Sigma as `fse-baro` on PyPI has them, and BARO and TraceRCA as `RCAEval` has them, in a
+separate environment under `.tools/`, which the first run makes. What they are given:
 
 - metrics: one table with a row per moment and a column per series (service, signal, labels), the
   rows of the baseline
   windows and then those of the incident, both the same that Faultline compares; gaps are filled as
-  RCAEval's own script does (forward, then zero). The moment of the fault is told to them. A
+  RCAEval's own script does (forward, then zero). They are given the moment of the fault. A
   service's place is that of its first series.
 - spans: those of the two windows, with service, operation and duration. A service's place is its
   first operation's.

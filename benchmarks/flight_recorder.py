@@ -86,7 +86,7 @@ def ours(dumps: DumpSet) -> Answer:
 
 
 def fr_trace(python: str, dumps: DumpSet, *, repaired: bool) -> Answer:
-    """PyTorch's analyser, in a process of its own."""
+    """PyTorch's analyser, in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         for path in dumps.dumps:
             (Path(folder) / path.name).write_bytes(path.read_bytes())

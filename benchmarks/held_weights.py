@@ -250,7 +250,7 @@ class RoomTests:
             return (yield)
 
     def of_module(self, constant: Constant, factor: float) -> bool:
-        """Whether a test of its own module fails with the constant multiplied."""
+        """Whether its own test module fails with the constant multiplied."""
         return self._holds(constant, factor, own=True)
 
     def of_room(self, constant: Constant, factor: float) -> bool:

@@ -94,7 +94,7 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 
 def labelled_lines(count: int, seed: int = 1) -> tuple[list[str], list[str]]:
-    """So many lines, and of each the statement that wrote it; frequent and rare statements as in
+    """`count` lines, and of each the statement that wrote it; frequent and rare statements as in
     real logs."""
     chance = random.Random(seed)
     statements = [s for group in STATEMENTS.values() for s in group]

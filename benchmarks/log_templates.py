@@ -42,7 +42,7 @@ from analysis.vocabulary import Window
 ROOT = Path(__file__).resolve().parents[1]
 DRAIN3 = "drain3==0.9.11"
 ROUNDS = 2
-"""The faster of so many runs counts, of both."""
+"""The fastest of this many runs counts, for both."""
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 WINDOWS = Windows(
     (Window(start=START, end=START + timedelta(hours=1)),),

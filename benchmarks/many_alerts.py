@@ -4,11 +4,11 @@ soon the answer?
     python benchmarks/many_alerts.py [--alerts 1000] [--seconds 10] [--workers 1,2,4] [--mode apart|storm|urgent]
                                      [--slack-limit]
 
-The real web process and worker processes on a PostgreSQL server of their own; Slack and the sender
-of the signed webhooks are processes of their own. The alerts are of 40 services of four teams,
-answered in 20 channels; each is investigated on a small recorded case. `apart`: each alert is an
-incident of its own. `storm`: all are of one service, with storm control on. `urgent`: as `apart`,
-with one P1 in the midst. `--slack-limit`: Slack takes one message a second in each channel and
+The real web process and worker processes on a separate PostgreSQL server; Slack and the sender
+of the signed webhooks are separate processes. The alerts are of 40 services of four teams,
+answered in 20 channels; each is investigated on a small recorded case. `apart`: each alert is its own
+incident. `storm`: all are of one service, with storm control on. `urgent`: as `apart`,
+with one P1 among them. `--slack-limit`: Slack takes one message a second in each channel and
 answers 429 to more, as the real one may. Figures depend on the machine: compare runs on one.
 """  # noqa: E501
 
@@ -203,7 +203,7 @@ def settings_file(directory: Path) -> Path:
 
 
 def run(options: argparse.Namespace, workers: int) -> None:
-    """One bot, one load; print what became of it."""
+    """One bot, one load. Print the result."""
     with ExitStack() as opened:
         scratch = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         address = opened.enter_context(database("postgresql"))
@@ -356,7 +356,7 @@ def children(pid: int) -> list[int]:
 
 @contextmanager
 def process(target: Any, *arguments: Any) -> Iterator[Connection]:
-    """A process of its own, and our end of its pipe."""
+    """A separate process, and our end of its pipe."""
     ours, theirs = multiprocessing.Pipe()
     started = multiprocessing.get_context("spawn").Process(
         target=target, args=(theirs, *arguments), daemon=True

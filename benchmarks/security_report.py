@@ -55,8 +55,8 @@ def main() -> int:
     work = [(t.name, max(1, round(each * t.share)), given.seed) for t in targets]
     tallies = []
     context = get_context("spawn")
-    # not a multiprocessing.Pool: its daemons may have no children, and some pages work in processes
-    # of their own
+    # not a multiprocessing.Pool: its daemons may have no children, and some pages start
+    # processes
     with ProcessPoolExecutor(given.processes, context, initializer=_quiet) as pool:
         for done in as_completed([pool.submit(_one, one) for one in work]):
             tally = done.result()

@@ -9,7 +9,7 @@ after a minute on average; every service that suffers sends one to three alerts,
 up to three minutes by its rule. A second, unrelated incident begins at the same time or later at a
 service that neither calls nor is called by the first one's, and shares its labels. Printed:
 investigations per incident, the share of an incident's alerts that are in its largest one, and how
-many of the second incidents were hidden, that is have no investigation of their own.
+many of the second incidents were hidden, that is have no investigation.
 """
 
 from __future__ import annotations

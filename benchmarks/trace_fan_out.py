@@ -96,7 +96,7 @@ def _processes() -> Iterator[tuple[int, int]]:
 
 @contextlib.contextmanager
 def workers_running(count: int, environ: dict[str, str]) -> Iterator[list[int]]:
-    """So many `faultline worker`, ready to take work; gives their process ids."""
+    """This many `faultline worker`, ready to take work. Returns their process ids."""
     running = []
     try:
         for _ in range(count):
@@ -190,8 +190,8 @@ def _times(store: Store, investigation: str) -> dict[str, float]:
 
 
 def written(folder: Path, sources: list[Path], ranks: int, megabytes: int) -> Path:
-    """A trace per rank: one made of each source, the others copies of those with a rank of their
-    own."""
+    """A trace per rank: one made of each source, the others copies of those with another
+    rank."""
     traces = folder / "traces"
     traces.mkdir()
     for rank in range(ranks):

@@ -1,4 +1,4 @@
-"""Asks connectors whether their credentials work, each within a time of its own.
+"""Asks connectors whether their credentials work, each within its own time.
 
 It loads neither store nor engine, because a process that does nothing else asks.
 """
@@ -37,5 +37,5 @@ async def bounded(
         return Check(name, False, f"no answer within {within_s:g} s")
     except FaultlineError as error:
         return Check(name, False, str(error))
-    except Exception as error:  # noqa: BLE001  the edge of a check: the others must be told of
+    except Exception as error:  # noqa: BLE001  the edge of a check: the others still run
         return Check(name, False, f"unexpected {type(error).__name__}")

@@ -74,7 +74,7 @@ class Item:
 
     def holding(self, rows: Rows) -> Item:
         """The same item, which says whose rows, which signals and which changes it brought, so
-        that a finding cites the query of its own; of log lines and spans each row knows its item.
+        that a finding cites its own query. Each row of log lines and spans knows its item.
         Rows are in the order of their table's columns.
         """
         columns = list(SCHEMAS[self.kind].columns)
@@ -180,7 +180,7 @@ async def collect_one(connector: Connector, request: Request) -> Collected:
         return _nothing(connector, str(error))
     except Exception as error:  # noqa: BLE001  the edge of a connector step: recorded as a gap
         return _nothing(connector, f"internal error ({type(error).__name__})")
-    # Masking reads every line of every table, which would hold up the event loop.
+    # Masking reads every line of every table, which would block the event loop.
     return await asyncio.to_thread(for_storage, _within_limits(collected, limits))
 
 

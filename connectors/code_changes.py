@@ -1,7 +1,7 @@
 """What a code host tells, mapped to rows of changes: rollouts of a revision, and the merges and
 commits they carried.
 
-Whatever host it came from, a change that a rollout is known to carry stands in the table at the
+Whatever host it came from, a change that a rollout is known to carry is in the table at the
 time it reached its environment; one whose rollout is not known stands at the time it was merged.
 All text is hostile.
 """
@@ -27,7 +27,7 @@ PATCH_LENGTH, DIFF_LENGTH, DIFFS_LENGTH = 6_000, 30_000, 1_000_000
 would read, a book."""
 LINE_LENGTH = 400
 MOST_PATHS = 300
-"""Paths kept of one change; GitHub's comparison names so many."""
+"""Paths kept of one change, as many as GitHub's comparison names."""
 MOST_SERVICES = 10
 TITLE_LENGTH = 200
 

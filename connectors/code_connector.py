@@ -126,12 +126,10 @@ class CodeConnector(ABC):
         """
         safe = safe_path(path)
         if repository not in self.repositories:
-            raise ConnectorError(
-                self.name, "code", "the repository is none of those in the settings"
-            )
+            raise ConnectorError(self.name, "code", "the repository is not in the settings")
         if safe is None or not _REVISION.fullmatch(revision) or ".." in revision:
             raise ConnectorError(
-                self.name, "code", "the path or the revision is not one of a repository"
+                self.name, "code", "the path or the revision is not valid in a repository"
             )
         async with self._open() as session:
             return await code_at(self._repository(session, repository), revision, safe, line)

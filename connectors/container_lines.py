@@ -17,7 +17,7 @@ COMMAND = "kubectl logs"
 """How the query of such lines begins."""
 LEFT_OUT = "not counted: another source brought the lines of this service"
 LEAST_LINES = 50
-"""Some sources tell of a service in a few log lines, as of each error that they know: that is no
+"""Some sources report a service in a few log lines, as of each error that they know: that is no
 backend that collects its logs, unless the cluster itself has no more of them."""
 _MARK = f'"source": "{SOURCE}"'
 

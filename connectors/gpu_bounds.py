@@ -17,7 +17,7 @@ _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def about_gpus(alert: Alert) -> bool:
-    """Whether the alert speaks of a GPU, by its labels or its words."""
+    """Whether the alert is about a GPU, by its labels or its words."""
     if any(alert.labels.get(label) for label in (*LABELS["gpu"], *LABELS["uuid"])):
         return True
     for text in (alert.title, alert.signal or "", alert.labels.get("alertname", "")):

@@ -94,7 +94,7 @@ class AllowedHost:
         found = _ENTRY.fullmatch(entry.strip().lower())
         if found is None or not _HOST.fullmatch(found[3]):
             raise SettingsError(
-                key, f"{entry[:80]!r} is no host, such as traces.example or *.traces.example:8443"
+                key, f"{entry[:80]!r} is not a host such as traces.example or *.traces.example:8443"
             )
         scheme = found[1] or "https"
         port = int(found[4]) if found[4] else 443 if scheme == "https" else 80
@@ -149,7 +149,7 @@ def read_target(url: str) -> Target:
         _URL.fullmatch(url) if len(url) <= MAX_URL and url.isascii() and url.isprintable() else None
     )
     if found is None:
-        raise ValueError("is no plain https address")
+        raise ValueError("is not a plain https address")
     scheme, authority, path = found[1].lower(), found[2].lower(), found[3] or "/"
     literal = _LITERAL6.match(authority)
     host, rest = (literal[1], authority[literal.end() :]) if literal else _split_port(authority)
@@ -286,7 +286,7 @@ class FetchGuard:
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", ""):
             raise self._refused(
-                target.url, f"answered in an encoding that was not asked for: {short(encoding, 40)}"
+                target.url, f"used an encoding that was not requested: {short(encoding, 40)}"
             )
 
     def _refused(
@@ -332,7 +332,7 @@ class FetchedFile:
 
 
 def without_query(url: str) -> str:
-    """An address as it may be shown: what stands in the query is often a signature that opens the
+    """An address as it may be shown: what is in the query is often a signature that opens the
     file."""
     return short(re.split(r"[?#]", url, maxsplit=1)[0], 300)
 

@@ -38,7 +38,7 @@ class ReadOnlyHttp:
     """A vendor's HTTP API, GET alone. One per connector; `open` gives one per collection."""
 
     quota: Quota | None = None
-    """What the vendor says of its own rate limit, where it does so in headers of its own."""
+    """What the vendor says of its own rate limit, where it does so in its own headers."""
 
     def __init__(
         self,

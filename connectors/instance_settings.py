@@ -21,10 +21,10 @@ class InstanceTable(Section):
     """The keys of an instance beside those of its section."""
 
     name: str = Field(pattern=f"^{NAME}$", max_length=40)
-    """The operator's word for it, in evidence and gaps."""
+    """Its name in evidence and gaps."""
     covers: Mapping[str, Names] = Field(default_factory=dict)
-    """What it knows: values of labels, such as `cluster`, and `services`. `*` stands for
-    anything. Unset: everything."""
+    """What it covers: values of labels, such as `cluster`, and `services`. `*` stands for anything.
+    Unset: everything."""
 
 
 @dataclass(frozen=True)

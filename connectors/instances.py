@@ -1,6 +1,6 @@
 """The connectors of several servers of one vendor.
 
-A connector knows nothing of it. Each instance is a connector of its own, built from its own table
+A connector knows nothing of it. Each instance is its own connector, built from its own table
 and wrapped here: it has its own name in evidence, gaps, checks, rates and circuits, is asked only
 about what it covers, and says where its rows belong.
 """

@@ -24,9 +24,9 @@ class ConnectorSettings(Section):
     """The keys that the sections of all connectors have."""
 
     deadline_s: float | None = Field(default=None, ge=2, le=600)
-    """How long it may collect for one investigation. Unset: as its page says."""
+    """Seconds it may collect for one investigation. Unset: as on the connector's page."""
     max_mb: float | None = Field(default=None, gt=0, le=65_536)
-    """Answers that it reads for one investigation, in MiB. Unset: as its page says."""
+    """MiB it may read for one investigation. Unset: as on the connector's page."""
 
     def limits(self, usual: Limits) -> Limits:
         """The connector's usual limits with what the settings say."""

@@ -153,7 +153,7 @@ def _row(span: Span, service: str, process: Mapping[str, str]) -> SpanTableRow |
 
 
 def _with_exceptions(span: Span) -> Mapping[str, str]:
-    """The span's attributes and those of its exceptions, which are events of their own in OTLP.
+    """The span's attributes and those of its exceptions, which are their own events in OTLP.
 
     Of equal names the span's own counts, then the earliest event's.
     """

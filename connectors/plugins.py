@@ -1,6 +1,6 @@
 """What other packages add to Faultline, found through entry points.
 
-A package names an object of its own in its metadata (packaging.python.org, "Entry points
+A package names its own object in its metadata (packaging.python.org, "Entry points
 specification"), for example in pyproject.toml:
 
     [project.entry-points."faultline.connectors"]

@@ -48,7 +48,7 @@ class NamedVersions:
 
     def agrees(self, other: NamedVersions) -> bool | None:
         """Whether both mean the same; None where they name nothing that can be compared. A commit
-        and the number of its release are two names, so neither speaks against the other."""
+        and the number of its release are two names, so neither contradicts the other."""
         if self.numbers & other.numbers or self.hashes & other.hashes:
             return True
         both_number = bool(self.numbers and other.numbers)

@@ -71,13 +71,13 @@ class ServiceSettings(Section):
     aliases: Names = ()
     """Other names alerts use for it."""
     depends_on: Names = ()
-    """Services it calls; they are looked at too."""
+    """Services it calls. They are investigated too."""
     slack_channel: str | None = None
-    """Channel id for replies about this service, instead of `slack.channel`; with several
+    """Channel id for replies about this service, instead of `slack.channel`. With several
     workspaces `NAME:ID`."""
     slo_objective: float | None = Field(default=None, ge=50, lt=100)
-    """The share of good requests it promises, in percent: 99.9. Then the impact tells its error
-    budget."""
+    """The share of good requests it promises, in percent, such as 99.9. The impact then includes
+    its error budget."""
     training_job: str | None = None
     """Name of the training job it runs, as in `traces.locations`."""
     pagerduty_service: str | None = None
@@ -85,7 +85,7 @@ class ServiceSettings(Section):
     datadog_service: str | None = None
     """Its name in Datadog, if another."""
     aws: ServiceAwsSettings | None = None
-    """What it is made of in AWS, as a table of its own: docs/connectors/aws.md."""
+    """Its resources in AWS, as a table: docs/connectors/aws.md."""
     github_repository: Names = ()
     """Its repositories at GitHub, each `owner/repository`."""
     gitlab_project: Names = ()
@@ -102,15 +102,15 @@ class JobLocations(Section):
     """How a training job is recognised, and where its files lie."""
 
     aliases: Names = ()
-    """Other names that alerts use for it; `*` stands for anything."""
+    """Other names that alerts use for it. `*` stands for anything."""
     pods: Names = ()
-    """Its pods, for alerts that name a pod only; `*` stands for anything."""
+    """Its pods, for alerts that only name a pod. `*` stands for anything."""
     traces: Locations = ()
-    """Where its profiler traces, memory snapshots and telemetry come to lie."""
+    """Where its profiler traces, memory snapshots and telemetry are written."""
     dumps: Locations = ()
-    """Where its flight-recorder dumps come to lie, under any name that ends with the rank."""
+    """Where its flight-recorder dumps are written, with any name that ends with the rank."""
     logs: Locations = ()
-    """Where its logs come to lie."""
+    """Where its logs are written."""
 
 
 class PluginConnector(Protocol):

@@ -170,7 +170,7 @@ class VendorTransport(httpx.AsyncBaseTransport):
             raise self._error(call, problem, status=raw.status_code)
         encoding = raw.headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip", ""):
-            problem = f"answered in an encoding that was not asked for: {short(encoding)}"
+            problem = f"used an encoding that was not requested: {short(encoding)}"
             raise self._error(call, problem)
         body = await self._read_body(raw, call, packed=encoding == "gzip")
         headers = httpx.Headers(raw.headers)
@@ -196,7 +196,7 @@ class VendorTransport(httpx.AsyncBaseTransport):
         except zlib.error as error:
             raise self._error(call, "the answer's compression is broken") from error
         if unpack is not None and not unpack.eof and not is_error:
-            raise self._error(call, "the answer ends in the middle", retryable=True)
+            raise self._error(call, "the response was cut off", retryable=True)
         return bytes(body)
 
     def _error(
@@ -295,7 +295,7 @@ async def open_client(
     use_proxies: bool = True,
     proxy: str | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """A client for one collection, with connections of its own. The only way to open one.
+    """A client for one collection, with its own connections. The only way to open one.
 
     Without a `budget` it gets the bytes of `limits` for itself.
     """

@@ -1,7 +1,7 @@
 """`faultline demo`: one recorded incident through the production path, on this machine, with no
 account and no key.
 
-The bot runs as it does in production, as a process of its own. Slack and PagerDuty stand on
+The bot runs as it does in production, as a separate process. Slack and PagerDuty stand on
 loopback; the evidence comes from a recording of a real training job. Nothing else differs.
 """
 
@@ -58,7 +58,7 @@ class Played:
 
 
 def run_demo(*, stay: bool, port: int = 0) -> int:
-    """Run it; with `stay` the page remains open until Ctrl-C. Gives the exit code."""
+    """Run it; with `stay` the page remains open until Ctrl-C. Returns the exit code."""
     console = Console(highlight=False)
     with played(console, port=port) as incident:
         if stay:

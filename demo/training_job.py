@@ -31,7 +31,7 @@ HIDDEN = 384
 CLASSES = 32
 SHARD_SAMPLES = 256
 LABEL_NOISE = 0.3
-"""Share of labels drawn anew at each read, so that the loss settles at a floor well above zero."""
+"""Share of labels redrawn at each read, so that the loss settles at a floor well above zero."""
 LOG_EVERY = 25
 PROFILED_STEPS = 8
 PROFILER_WARMUP_STEPS = 2

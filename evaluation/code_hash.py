@@ -49,7 +49,7 @@ def _what_decides(path: Path) -> bytes:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             node.body = [one for one in node.body if not _is_text(one)]
-    # Written anew from its tree, code has no comments and one layout.
+    # Written again from its tree, code has no comments and one layout.
     return ast.unparse(tree).encode()
 
 

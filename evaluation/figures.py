@@ -284,7 +284,7 @@ def reliability(pairs: Sequence[tuple[float, bool]]) -> list[Bin]:
 
 
 def _bin_of(confidence: float) -> int:
-    # 0.7 * 10 is 6.999... in binary, and 1.0 belongs into the last bin.
+    # 0.7 * 10 is 6.999... in binary, and 1.0 belongs in the last bin.
     return min(int(confidence * BINS + 1e-9), BINS - 1)
 
 

@@ -1,4 +1,4 @@
-"""Starts the real bot, `faultline serve`, as a process of its own, and speaks to it as PagerDuty
+"""Starts the real bot, `faultline serve`, as a separate process, and speaks to it as PagerDuty
 does."""
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ LOADED = (
 
 
 class PreloadedProgram:
-    """`faultline ARGUMENTS` as a process of its own, with the methods of `subprocess.Popen` that
+    """`faultline ARGUMENTS` as a separate process, with the methods of `subprocess.Popen` that
     whoever keeps a bot needs.
 
     What it prints, and what it logs, is added to those files, or goes where that of this process
@@ -93,7 +93,7 @@ def run_preloaded(
     cwd: Path | None = None,
     timeout: float = 120.0,
 ) -> subprocess.CompletedProcess[str]:
-    """`faultline ARGUMENTS` in a process of its own, as `subprocess.run` with captured output.
+    """`faultline ARGUMENTS` in a separate process, as `subprocess.run` with captured output.
 
     Raises subprocess.TimeoutExpired after it was killed.
     """
@@ -138,6 +138,6 @@ class _Life:
                 os.dup2(file, stream.fileno())
                 os.close(file)
         sys.argv = self.arguments
-        # Run anew as the main module, as it is where it begins as a program.
+        # Run again as the main module, as it is where it begins as a program.
         sys.modules.pop(COMMAND_LINE, None)
         runpy.run_module(COMMAND_LINE, run_name="__main__", alter_sys=True)

@@ -79,7 +79,8 @@ class Traffic:
 
 
 def serve_in_thread(app: Starlette, *, port: int = 0) -> tuple[str, Callable[[], None]]:
-    """Serve the app on 127.0.0.1 from a thread. Gives its base URL and a function that stops it."""
+    """Serve the app on 127.0.0.1 from a thread. Returns its base URL and a function that stops
+    it."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))

@@ -86,7 +86,7 @@ def postgres_server() -> Iterator[str]:
 
 @contextmanager
 def new_database(server: str, template: str = "template1") -> Iterator[str]:
-    """The address of a database of its own on that server, for the time of the block."""
+    """The address of a separate database on that server, for the time of the block."""
     import psycopg
 
     name = f"t{uuid.uuid4().hex[:12]}"
@@ -111,7 +111,7 @@ def migrated_postgres(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres_server: str, migrated_postgres: str) -> Iterator[str]:
-    """A database of its own on that server, with the store's tables."""
+    """A separate database on that server, with the store's tables."""
     with new_database(postgres_server, migrated_postgres) as url:
         yield url
 

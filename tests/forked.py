@@ -1,4 +1,4 @@
-"""Functions of tests in processes of their own, forked from one in which the bot is loaded."""
+"""Functions of tests in separate processes, forked from one in which the bot is loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENT_S = 120.0
 class ForkedProcess:
     """A process that runs `function(ready, *arguments)`, and what it sent first through `ready`.
 
-    A program of its own would import the bot anew, which costs seconds of processor time.
+    A separate program would import the bot again, which costs seconds of processor time.
     """
 
     def __init__(self, function: Callable[..., None], *arguments: Any) -> None:

@@ -1,6 +1,6 @@
 """One TLS context for all of a test process's HTTP clients.
 
-Every `httpx.Client()` reads some hundred certificates into a context of its own, also for a server
+Every `httpx.Client()` reads some hundred certificates into its own context, also for a server
 that speaks plain HTTP on loopback. That is 40 ms of processor time, and the tests make thousands.
 """
 

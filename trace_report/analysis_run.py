@@ -271,7 +271,7 @@ def problem_of(error: FaultlineError) -> str:
 
 
 def _told_apart(results: Sequence[RankResult]) -> list[RankResult]:
-    """Traces without a rank of their own get the lowest free ones, in the order of their files."""
+    """Traces without their own rank get the lowest free ones, in the order of their files."""
     taken = {r.summary.rank for r in results if r.summary.rank_source != "order"}
     free = (rank for rank in range(len(results) + len(taken)) if rank not in taken)
     unnamed = sorted(

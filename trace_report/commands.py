@@ -45,9 +45,9 @@ Paths = Annotated[
         help="Files, folders, patterns, archives (.zip, .tar.gz) or s3://bucket/prefix.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", min=1, help="Ranks read at once; one per core if not given.")
+    int | None, typer.Option("--jobs", min=1, help="Ranks read at once. Default: one per core.")
 ]
 
 
@@ -76,20 +76,19 @@ def report(
     ] = None,
     analyses: Annotated[
         str | None,
-        typer.Option(
-            "--analyses", metavar="A,B", help="Only these analyses; see the documentation."
-        ),
+        typer.Option("--analyses", metavar="A,B", help="Only these analyses, separated by commas."),
     ] = None,
     fail_on: Annotated[
         Severity | None,
-        typer.Option("--fail-on", help="Exit 1 when something as severe as this is wrong."),
+        typer.Option("--fail-on", help="Exit 1 if something at least this severe is wrong."),
     ] = None,
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
-    """What is wrong with a training job, from its profiler traces, flight-recorder dumps and logs.
+    """Find out what is wrong with a training job, from its profiler traces, flight-recorder dumps
+    and logs.
 
-    All paths together are one job. Exit 0 whatever is wrong with it; 2 if nothing could be read.
+    All paths together are one job. Exit 0 whatever is wrong with it, 2 if nothing could be read.
     """
     from trace_report.report_command import Options, run_report
 
@@ -112,20 +111,20 @@ def report(
 @trace_commands.command(DIFF)
 def diff(
     base: Annotated[
-        str, typer.Argument(metavar="BASE", help="The job as it was: as PATH of `faultline trace`.")
+        str, typer.Argument(metavar="BASE", help="The earlier job: paths as for `faultline trace`.")
     ],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The job as it is.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The later job.")],
     fail_over: Annotated[
         str | None,
         typer.Option(
-            "--fail-over", metavar="5%", help="Exit 1 when the step grew by more than this."
+            "--fail-over", metavar="5%", help="Exit 1 if the step grew by more than this."
         ),
     ] = None,
     repeats: Annotated[
         bool,
         typer.Option(
             "--repeats",
-            help="BASE and NEW hold several runs, one folder each: what differs is noise.",
+            help="BASE and NEW hold several runs, one folder each, to measure their noise.",
         ),
     ] = False,
     markdown: Annotated[
@@ -136,8 +135,7 @@ def diff(
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
-    """What grew from one job to another. Exit 0, 1 when it grew by more than --fail-over, 2 if one
-    cannot be read."""
+    """Compare two jobs. Exit 0, 1 if one grew by more than --fail-over, 2 if one cannot be read."""
     from trace_report.diff_command import DiffOptions, run_diff
 
     options = DiffOptions(

@@ -24,8 +24,8 @@ MAX_SHOWN = 32
 """Ranks in one chart."""
 SOURCES = {
     "distributedInfo": "the traces say their ranks",
-    "file name": "ranks are told by the files' names",
-    "order": "ranks are told by the order of the files: neither traces nor names say them",
+    "file name": "ranks come from the files' names",
+    "order": "ranks come from the order of the files: neither traces nor names give them",
 }
 
 

@@ -36,7 +36,7 @@ def is_report(path: Path) -> bool:
 
 
 def without_export(paths: Iterable[Path]) -> list[Path]:
-    """The reports among the files whose export does not lie beside them already, in order."""
+    """The reports among the files whose export does not are next to them already, in order."""
     files = list(paths)
     have = set(files)
     beside = (".sqlite", ".sqlite3", ".sqlite.gz")

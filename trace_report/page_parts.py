@@ -20,7 +20,7 @@ MAX_NAME = 240
 
 @dataclass(frozen=True)
 class TableCell:
-    """What stands in a table's cell, and the number that it sorts by."""
+    """What is in a table's cell, and the number that it sorts by."""
 
     text: str
     value: float | None = None

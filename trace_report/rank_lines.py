@@ -13,7 +13,7 @@ from analysis.traces.per_rank.step_times import COMMUNICATION, COPIES, DATA, IDL
 
 @dataclass(frozen=True)
 class RankLine:
-    """Means over the rank's steps; None where it cannot be told. Percentages are of the time on the
+    """Means over the rank's steps; None where unknown. Percentages are of the time on the
     device, from its first work to its last; of the steps where nothing ran on a device."""
 
     rank: int

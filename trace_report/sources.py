@@ -1,9 +1,9 @@
 """What `faultline trace PATH...` is given: files, folders, patterns, archives and S3 prefixes
 become a list of files.
 
-Reports of Nsight Systems are exported where `nsys` is at hand, unless their export lies beside
+Reports of Nsight Systems are exported where `nsys` is at hand, unless their export is next to
 them. Nothing is written outside a scratch folder, and nothing is written to S3. A path that cannot
-be had is a problem with one line; the others go on.
+be had is a problem with one line; the others continue.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SourceFile:
 @dataclass(frozen=True)
 class Sources:
     """All files, in the order of their names, and (what, why) for everything that could not be
-    had."""
+    read."""
 
     files: tuple[SourceFile, ...]
     problems: tuple[tuple[str, str], ...]

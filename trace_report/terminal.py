@@ -236,7 +236,7 @@ def _memory(file: str, rows: Sequence[dict[str, Any]]) -> RenderableType:
 
 
 def _notes(report: JobReport) -> list[RenderableType]:
-    """What was not read, and how the ranks were told."""
+    """What was not read, and where the ranks come from."""
     dropped = report.dropped
     notes = _unread(dropped)
     for file, reasons in list(dropped["events"].items())[:3]:

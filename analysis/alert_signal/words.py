@@ -46,7 +46,7 @@ def classes_of(text: str) -> Iterator[SignalClass]:
 
 
 def says(text: str, signal_class: SignalClass) -> bool:
-    """Whether any word of the text speaks of the class."""
+    """Whether any word of the text is about the class."""
     return signal_class in classes_of(text)
 
 

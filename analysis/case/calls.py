@@ -1,7 +1,7 @@
 """Calls between services as an investigation knows them, calls.json: what the pages draw and what
 is remembered for later investigations.
 
-It is written with the findings; replaying a case makes it anew.
+It is written with the findings; replaying a case writes it again.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Earlier(Frozen):
 
 
 def is_telling(judged: int) -> bool:
-    """Whether so many judged answers are enough to tell how often they were right."""
+    """Whether this many rated answers are enough to say how often they were right."""
     return judged >= MIN_JUDGED
 
 

@@ -17,7 +17,7 @@ MAX_OBSERVATIONS = 40
 
 
 class Observations(Frozen):
-    """With ids of their own: L1, L2, ..."""
+    """With their own ids: L1, L2, ..."""
 
     findings: tuple[Finding, ...] = ()
 

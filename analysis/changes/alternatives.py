@@ -1,8 +1,8 @@
 """What fails without any change of ours: a provider is down, data is bad, a node fails,
 demand surged.
 
-`no_change_reasons` gives each as a finding with its evidence. Such a finding speaks against a
-change only as far as the change's own text does not bear on what fails (see `nearby_changes`): a
+`no_change_reasons` gives each as a finding with its evidence. Such a finding is evidence against
+a change only as far as the change's own text does not bear on what fails (see `nearby_changes`): a
 quota is also reached by a change that writes more, and a request surge by one that retries.
 """
 

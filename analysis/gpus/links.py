@@ -84,7 +84,7 @@ def _fast_counters(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[S
 
 
 def _network_ports(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
-    # A port has no gauges of its own: its host was up when one of the host's GPUs was seen.
+    # A port has no gauges: its host was up when one of the host's GPUs was seen.
     host_seen = {gpu.host: first_seen[gpu] for gpu in fleet.gpus if gpu in first_seen}
     for signal, least in LINK_LEAST.items():
         says, strength = LINK_WORDS[signal]

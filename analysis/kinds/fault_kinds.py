@@ -32,7 +32,7 @@ class CauseKind:
     predicts: Mapping[EvidenceKind, str] = field(default_factory=dict)
     """What each kind of evidence shows if "it", the cause's subject, is of this kind."""
     signals: frozenset[SignalClass] = frozenset()
-    """Where a cause has no kind of its own, a move of these classes suggests this kind."""
+    """If a cause has no kind, a move of these classes suggests this one."""
     measured_by: frozenset[SignalClass] = SYMPTOMS
     """Classes of metrics that can show what it predicts of metrics."""
     fails: bool = False

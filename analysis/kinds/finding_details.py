@@ -329,7 +329,7 @@ class TraceDetails(JobDetails):
     """What the files of a training job show."""
 
     rank_source: tuple[str, ...] = ()
-    """How the ranks were told from each other."""
+    """Where the ranks' numbers come from."""
     dropped: Mapping[str, Mapping[str, int]] = Field(default_factory=dict)
     """By file, what was lost in reading it."""
     per_rank: tuple[Mapping[str, JsonValue], ...] = ()

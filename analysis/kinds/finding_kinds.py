@@ -61,7 +61,7 @@ class FindingKind:
     faults: tuple[FaultKind, ...] = ()
     """What it may speak of; with none it accuses nobody."""
     choose: Callable[[Finding], FaultKind | None] | None = None
-    """Which of several faults a finding speaks of, if any. Without it, it speaks of the first."""
+    """Which of several faults a finding speaks of, if any. Without it, it is about the first."""
     details: type[FindingDetails] = FindingDetails
     """The model of `Finding.details`."""
     tables: tuple[EvidenceKind, ...] = ()
@@ -374,7 +374,7 @@ BY_COUNTERS = "A GPU's counters against its own baseline, and against the other 
 _DETAILS_OF_RULES: Mapping[str, type[FindingDetails]] = {
     "straggler": StragglerDetails,
     "known_failure": KnownFailureDetails,
-    # Counters tell of it as well as logs do, and each carries details of its own.
+    # Counters tell of it as well as logs do, and each carries its own details.
     "ib_error": JobDetails,
 }
 

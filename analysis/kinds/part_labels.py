@@ -36,8 +36,8 @@ PART_LABELS: Mapping[str, tuple[str, ...]] = {
         "topology_kubernetes_io_zone",
     ),
 }
-"""By what they say, the most telling first: a service that is in trouble in one version alone is
-told by that, and one pod of it before the node it happens to run on. Prometheus' own label
+"""By what they say, the most telling first: a service that fails in only one version is
+identified by that, and one pod of it before the node it happens to run on. Prometheus' own label
 `instance` is whatever it scrapes."""
 
 

@@ -36,22 +36,22 @@ GROUPS = {
 """Kind -> heading, in the page's order."""
 _HEAD = """# Failure signatures
 
-How known failures show in logs: what they mean and what to do. Written by `python -m analysis.logs.failure_signatures_page`
-from `analysis/logs/failure_signatures.toml` and `analysis/logs/xid_codes.toml`; a new entry in these files, with a line that
-shows it in `tests/analysis/logs/failure_lines.toml`, is all that a new signature needs.
+How known failures appear in logs, what they mean and what to do. `python -m analysis.logs.failure_signatures_page` writes
+this page from `analysis/logs/failure_signatures.toml` and `analysis/logs/xid_codes.toml`. To add a signature, add an entry
+there and a line that shows it in `tests/analysis/logs/failure_lines.toml`.
 
-- Lines are masked and equal ones counted once; every distinct line is looked at once, all signatures at a time. The
-  first entry of the file that matches is the line's; the file goes from the special to the general.
-- The lines of one failure in one service are one finding, `failure_signature`. What was as frequent in the baseline is
-  none.
-- `weight` says how far a failure speaks as a cause, of 1, and is our own judgement. `follows` marks what comes as often
-  from another service or rank: it counts for the service that logs it only as far as nothing that it calls explains it.
-- An alert's own text is read as well, for failures that follow from no other, of weight 0.85 and more. The text of
-  changes is not: it says what was intended, not what failed.
-- The `reason` in a line's attributes (a Kubernetes event's) is read with it. Where a host or GPU is accused, the hosts
-  that the attributes name are told: `host.name`, `k8s.node.name`, `host`, `hostname`, `node`.
-- Of a log line the first 400 characters are looked at, of a line of a training job's log the first 2,000.
-- Logs of training jobs are read by the same table. Xid lines are told by their number.
+- Lines are masked, and equal ones are counted once. Every distinct line is compared with all signatures, and the first
+  that matches counts. The files go from the specific to the general.
+- The lines of one failure in one service are one finding, `failure_signature`. There is none if the failure was as
+  frequent in the baseline.
+- `weight` says how strongly a failure suggests a cause, up to 1. It is our own estimate. `follows` marks failures that
+  often come from another service or rank. They count only as far as nothing that the service calls explains them.
+- An alert's text is read too, for failures that do not follow from others, of weight 0.85 and more. The text of changes
+  is not, because it says what was intended, not what failed.
+- The `reason` in a line's attributes (of a Kubernetes event) is read with it. If a host or GPU is blamed, the finding
+  names the hosts in the attributes: `host.name`, `k8s.node.name`, `host`, `hostname`, `node`.
+- The first 400 characters of a log line are read, and the first 2,000 of a line of a training job's log.
+- Logs of training jobs are read by the same table. Xid lines are recognised by their number.
 """  # noqa: E501
 
 

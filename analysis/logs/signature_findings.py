@@ -3,7 +3,7 @@ logs them.
 
 Signatures are looked for in distinct masked lines, not in every line. The lines of one failure in
 one service are one finding, which stands in for the findings about their templates; so a failure is
-told once. It is weighed against the baseline like a template: what was as frequent before is no
+reported once. It is weighed against the baseline like a template: what was as frequent before is no
 finding. A failure that a service has by itself (its disk is full) is its own trouble; one that
 follows as often from what it calls (connection refused) travels from callee to caller like other
 error lines, see `explanations`.

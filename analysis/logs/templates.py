@@ -80,7 +80,7 @@ def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
     """Per service and template of `distinct_lines`: the same columns, `pieces` as a list, and the
     template's text.
 
-    A template's lines with different codes, errors or places in code are rows of their own.
+    A template's lines with different codes, errors or places in code are their own rows.
     """
     kept = lines.filter(pl.col("masked") != OTHER)
     miners: dict[str, TemplateMiner] = defaultdict(TemplateMiner)

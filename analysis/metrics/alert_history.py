@@ -58,7 +58,7 @@ SHORTEST_NAME = 8
 """A monitor's name of fewer characters is not looked for inside the alert's title."""
 STOPPED_STEPS, STOPPED_S = 4, 180.0
 """A series stopped when this many of its usual steps, and this many seconds, are missing at the end
-while others go on."""
+while others continue."""
 FLAP_STRENGTH, STOPPED_STRENGTH = 0.6, 0.5
 SERIES_GONE = "Look at what sends this series: its exporter, its scrape, or the metric's name."
 SERVICE_GONE = "Look whether the service runs at all, and at what collects its metrics."

@@ -93,7 +93,7 @@ class ThresholdReading:
 
 
 def threshold_findings(case: Case) -> list[Finding]:
-    """One finding when the threshold lies in the signal's normal range."""
+    """One finding when the threshold is in the signal's normal range."""
     reading = read_threshold(case)
     if reading is None or not reading.in_normal_range:
         return []

@@ -32,7 +32,7 @@ FAILING = frozenset({SignalClass.ERRORS, SignalClass.AVAILABILITY})
 
 @dataclass(frozen=True)
 class Measured:
-    """What is measured at all, so that calm can be told from unseen."""
+    """What is measured at all, so that calm is not confused with unseen."""
 
     classes: frozenset[tuple[str, SignalClass]] = frozenset()
     """(service, class) with points in baseline and incident."""

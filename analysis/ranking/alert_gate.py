@@ -64,7 +64,7 @@ class AlertGate:
 
 
 def alert_gate(seen: Observed) -> AlertGate:
-    """The gate of a case. An alert that names no service speaks of the front doors."""
+    """The gate of a case. An alert that names no service is about the front doors."""
     if seen.alerting is None:
         out = _any_front_door_out(seen)
         return AlertGate(GateState.OUT if out else GateState.UNKNOWN, names_nothing=not out)

@@ -2,7 +2,7 @@
 
 Burn rate as in the Google SRE Workbook, chapter 5, "Alerting on SLOs": the error rate divided by
 what the objective allows; at a rate of 1 the budget lasts exactly the SLO's period. No objective is
-assumed: it must stand in the alert.
+assumed: it must are in the alert.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def _row(tested: Tested) -> TestedRow:
 
 
 def _lead(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str, float]]:
-    """How it was met before: `Third time in 30 days; last on 3 Nov: `, with the numbers quoted."""
+    """How it was met before: `Third time in 30 days, last on 3 Nov: `, with the numbers quoted."""
     at = tested.earlier.at
     this_year = earlier.asked_at is None or earlier.asked_at.year == at.year
     day = f"{at.day} {at:%b}" + ("" if this_year else f" {at.year}")
@@ -220,7 +220,7 @@ def _lead(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str,
     if not first or not seen:
         return f"Before, on {day}: ", numbers
     count, days = seen[0].times + 1, seen[0].days
-    text = f"{_ordinal(count)} time in {days} days; last on {day}: "
+    text = f"{_ordinal(count)} time in {days} days, last on {day}: "
     return text, {"count": count, "days": days, **numbers}
 
 
@@ -244,15 +244,15 @@ def _result(tested: Tested) -> str:
         return "nothing was wrong" if nothing_wrong else "no cause could be named"
     said = _cause_words(cause)
     if tested.outcome == "does not show":
-        return f"{said}; no sign of it now"
+        return f"{said}, with no sign of it now"
     if tested.outcome == "cannot be tested":
-        return f"{said}; it can't be checked now, {tested.lack}"
+        return f"{said}, and it can't be checked now, {tested.lack}"
     if len(tested.shown) == 1:
-        return f"{said}; it shows again now"
+        return f"{said}, and it shows again now"
     changes = [ChangeDetails.of(finding) for finding in tested.shown[1:]]
     is_same = any(details and details.change == cause.change for details in changes)
     which = "the same" if is_same else "another"
-    return f"{said}; it shows again now, with {which} {_change_words(cause)}"
+    return f"{said}, and it shows again now, with {which} {_change_words(cause)}"
 
 
 def _true_cause(earlier: EarlierInvestigation) -> str:

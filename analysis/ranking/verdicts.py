@@ -36,7 +36,7 @@ QUIET = 0.75
 """Confidence in "nothing is wrong" when the alerting signal itself was seen; half of it
 otherwise."""
 EXPLAINED = 0.85
-"""And when the alert's own past says why it fired: its monitor flaps, or its threshold lies in the
+"""And when the alert's own past says why it fired: its monitor flaps, or its threshold is in the
 normal range."""
 SURE = 0.7
 """Of an alert that names no service, while no front door is seen out of its past, a cause is named

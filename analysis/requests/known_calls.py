@@ -2,7 +2,7 @@
 seen.
 
 One pair of services is one call, whoever tells of it. What an earlier investigation learned counts
-only where nothing collected now tells of the pair, and never against the service catalogue.
+only where nothing collected now reports the pair, and never against the service catalogue.
 """
 
 from __future__ import annotations

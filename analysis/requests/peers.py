@@ -1,4 +1,4 @@
-"""Calls to what sends no spans of its own: a provider outside, a database, a queue, a cache.
+"""Calls to what sends no spans: an external provider, a database, a queue, a cache.
 
 They are known from the caller's client spans, whose attributes name the other side.
 """

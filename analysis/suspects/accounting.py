@@ -107,8 +107,8 @@ class Accounts:
     moves: Moves
     graph: Topology
     unseen: Mapping[tuple[str, str], float]
-    """Of a callee without signals of its own, the share of its caller's trouble that is on calls to
-    it, in [0, 1]."""
+    """For a callee without signals, the share of its caller's trouble that is on calls to it, in
+    [0, 1]."""
     alerting: str | None
 
     def own_latency(self, service: str) -> Own:

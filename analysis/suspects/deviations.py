@@ -24,7 +24,7 @@ from analysis.metrics.shift_statistics import Floats, Ints, describe
 LEAST_NOISE = 3.0
 """A series is taken to reach three sigmas in a quiet window, however calm its baseline was."""
 QUIET_QUANTILE = 0.95
-"""What a quiet window shows: all but one in twenty of them stay below."""
+"""What a quiet window shows: the p95 of them."""
 LEAST_QUIET_WINDOWS = 3
 """Of fewer quiet windows the highest is taken."""
 FLAT = 0.1

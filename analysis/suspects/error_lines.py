@@ -1,6 +1,6 @@
 """Who logs more failures than before, and whom those lines name.
 
-A failing line that names another service speaks of the call, and so of whom it calls; a line that
+A failing line that names another service is about the call, and so of whom it calls; a line that
 names nobody speaks of its writer.
 """
 

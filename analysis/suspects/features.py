@@ -74,7 +74,7 @@ class Features:
     named_share: float = 0.0
     """The largest share of a writer's new failing lines that names it."""
     own_lines: float = 0.0
-    """New failing lines of its own that name nobody."""
+    """Its new failing lines that name nobody."""
     resource: float = 0.0
     limits_on_path: float = 0.0
     """A resource, a queue, a cache or a restart, as far as trouble leads to it."""
@@ -108,7 +108,7 @@ class Features:
     """How far its trouble is confined to a place that other services share."""
     is_place: float = 0.0
     unwatched: float = 0.0
-    """1 for what has no signals of its own."""
+    """1 for what has no signals."""
     call_gap: float = 0.0
     critical_path: float = 0.0
     flow_break: float = 0.0

@@ -18,8 +18,7 @@ from analysis.requests.topology import Topology
 from analysis.suspects.deviations import Deviation
 
 QUANTILE = 0.95
-"""What requests change by from one stretch to the next while nothing is wrong: all but one in
-twenty changes are smaller."""
+"""p95 of how much requests change from one stretch to the next while nothing is wrong."""
 RECENT = 4
 """Stretches as long as the incident before it: what leads up to an alert may reach into the last of
 them."""
@@ -31,7 +30,7 @@ LEAST_POINTS = 3
 FALLS_TO = 0.01
 """Requests that stop are read as a hundredth, so that a logarithm exists."""
 LEAST_CALLEES = 2
-"""Of a single callee it cannot be told whether its caller is asked for more or asks more often."""
+"""With a single callee it is unknown whether its caller gets more requests or calls more often."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The fitted numbers of the ranking. `benchmarks/suspect_weights.py --print` prints them anew.
+"""The fitted numbers of the ranking. `benchmarks/suspect_weights.py --print` prints them again.
 
 A conditional logit model: the odds of two suspects are the exponential of the difference of their
 weighted features (`analysis.suspects.features`). Fitted on simulated worlds of the training stream

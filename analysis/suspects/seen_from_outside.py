@@ -1,4 +1,4 @@
-"""Findings about what has no voice of its own: a service that only its callers see, and a place.
+"""Findings about what sends nothing itself: a service that only its callers see, and a place.
 
 Neither need have any signal itself. A provider outside, a database that nobody watches or a host
 name with an expired certificate shows in its callers' metrics and lines; a node in what runs there.

@@ -46,7 +46,7 @@ FIGURES = (
     Figure("repeated_class_names_percent", "names%", "{:.1f}"),
     Figure("long_lines", f">{LONGEST_LINE}", "{:.0f}", at_most=0),
 )
-"""The targets are those of the plan for the whole product; a single room may lie beside them."""
+"""The targets are those of the plan for the whole product; a single room may are next to them."""
 
 
 def totals(files: Sequence[SourceFile], repeated: Iterable[str]) -> dict[str, float]:

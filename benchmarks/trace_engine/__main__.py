@@ -3,8 +3,8 @@
     python benchmarks/trace_engine TRACE [--sizes 50,100,500,1000] [--ranks 8] [--rounds 3] [--folder DIR]
 
 TRACE is a real trace of a GPU job; it is replicated to each size (MB of JSON), each copy one window
-later with steps, launches and ids of its own. HTA is `traceinsight` from PyPI, installed into an
-environment of its own. Both sides run in turns, each in fresh processes; of CPU seconds the best of
+later with its own steps, launches and ids. HTA is `traceinsight` from PyPI, installed into a separate
+environment. Both sides run in turns, each in fresh processes; of CPU seconds the best of
 all rounds counts. "cold" is a process from its start to the loaded trace, "warm" the best repeat
 within a process. Memory is the highest resident set, for several ranks the highest sum over all
 processes. The exponent is the slope of log time over log events: 1 is linear.

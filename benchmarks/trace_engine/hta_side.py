@@ -1,4 +1,4 @@
-"""HTA's side of the benchmark; runs in an environment of its own, where `traceinsight` is
+"""HTA's side of the benchmark; runs in a separate environment, where `traceinsight` is
 installed.
 
 python hta_side.py load|analyses REPEATS FILE...

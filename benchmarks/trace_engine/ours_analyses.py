@@ -1,7 +1,7 @@
 """The analyses that HTA's side runs, by the same names.
 
 Each begins with columns of which nothing is derived but the links of kernels to launches and
-streams: HTA makes them while it loads. What they cost stands in a line of its own.
+streams: HTA makes them while it loads. Their cost is on a separate line.
 """
 
 from __future__ import annotations

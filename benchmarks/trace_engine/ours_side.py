@@ -1,4 +1,4 @@
-"""Faultline's side of the benchmark, in a process of its own.
+"""Faultline's side of the benchmark, in a separate process.
 
 python ours_side.py load|analyses REPEATS FILE...
 """

@@ -1,5 +1,5 @@
 """A longer trace from a real one: its events repeated one window later, with steps, launches and
-ids of their own."""
+their own ids."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Cradle:
     def start(
         self, arguments: list[str], environ: Mapping[str, str], directory: Path, log: Path
     ) -> CradledProgram:
-        """`faultline ARGUMENTS` in a process of its own."""
+        """`faultline ARGUMENTS` in a separate process."""
         program = self._manager.program  # type: ignore[attr-defined]
         return CradledProgram(
             program(arguments, env=dict(environ), cwd=directory, out=log, log=log)

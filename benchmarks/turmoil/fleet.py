@@ -159,7 +159,7 @@ class Fleet:
                     process.wait()
 
     def ended_by_themselves(self) -> Counter[str]:
-        """Processes that ended and had not been told to."""
+        """Processes that ended without being stopped."""
         return Counter(
             {f"{m.name}: {how}": n for m in self.members.values() for how, n in m.ended.items()}
         )

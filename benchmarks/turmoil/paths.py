@@ -1,5 +1,5 @@
-"""What is well does not wait for what is sick: times to answer, beside the same while all is
-well."""
+"""A failing integration does not delay healthy ones: times to answer, compared with those while
+everything is healthy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmarks.turmoil.world import CROWD, QUIET, SHOPS, EngineName, World, run
 MEASURED = 8
 EVERY_S = 1.0
 NEED_IT = 10
-"""Investigations that need what is sick, begun before those that are measured."""
+"""Investigations that need the failing integration, started before those that are measured."""
 PATIENCE_S = 240.0
 BOUND = (3.0, 20.0)
-"""So many times the longest of the healthy ones, and so many seconds on top: the machine is busy
-with more, and what a place or source may take at most (8 s, 20 s) is a second limit that a wait for
-it would pass several times over."""
+"""This many times the longest of the healthy ones, and this many seconds on top: the machine is
+busy with more. A reply target or source may take 8 s or 20 s, and waiting for it would exceed
+this several times over."""
 
 Answered = Callable[[World, Sent], bool]
 
@@ -54,7 +54,7 @@ class Waited:
 
 
 class Measuring:
-    """Sends and waits; every alert has a number of its own."""
+    """Sends and waits; every alert has its own number."""
 
     def __init__(self, world: World, senders: Senders) -> None:
         self.world = world

@@ -1,5 +1,5 @@
-"""The books at the end: what senders were told, what the store holds, what stands in Slack and at
-PagerDuty."""
+"""The ledger at the end: what senders were answered, what the store holds, what Slack and PagerDuty
+show."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def prove(sent: Sequence[Sent], found: Sequence[StoredInvestigation], seen: Outs
         if one.id not in told and not any(s.gave_up for s in sent):
             books.say(
                 "unexplained",
-                f"{one.id} was begun, and no sender was told of it ({one.alert.title})",
+                f"{one.id} was started, and no sender got its id ({one.alert.title})",
             )
     if seen.strangers:
         books.say("unexplained", f"{seen.strangers} posts bear no key of an investigation")
@@ -159,7 +159,7 @@ def _alert(books: Books, alert: Sent, by_id: Mapping[str, StoredInvestigation]) 
             f"{alert.investigations}",
         )
     for identity in alert.investigations - by_id.keys():
-        books.say("lost", f"{alert.title}: {identity} was told of and is not in the store")
+        books.say("lost", f"{alert.title}: {identity} was acknowledged and is not in the store")
 
 
 def _investigation(books: Books, one: StoredInvestigation, seen: Outside) -> None:

@@ -87,7 +87,7 @@ def ran_lines(ran: Ran) -> list[str]:
 
 def path_lines(engine: str, waited: Sequence[Waited]) -> list[str]:
     """What was well beside what was sick."""
-    lines = [f"## What is well does not wait, on {engine}", ""]
+    lines = [f"## Healthy integrations are not delayed, on {engine}", ""]
     lines += [
         "| sick | what is measured | median / longest | while all is well | bound |",
         "|---|---|---|---|---|",

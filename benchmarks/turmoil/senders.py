@@ -1,5 +1,5 @@
-"""What vendors send: signed alerts of four sources, as senders do that try again until they are
-told that it arrived.
+"""What vendors send: signed alerts of four sources, as senders do that try again until they get
+a success response.
 
 Some come twice at once, some are replayed, some end before they begin, some come in storms, some
 are forged.

@@ -41,7 +41,7 @@ STORMY = ("storm-front", "storm-middle", "storm-back")
 SHOPS = 24
 """Services with a repository: `shop-0`, `shop-1` ..."""
 QUIET = 24
-"""Services of a team of their own: `quiet-0` ..."""
+"""Services of a separate team: `quiet-0` ..."""
 CROWD = 60
 """Services of a team that has a storm: `crowd-0` ..."""
 

@@ -18,17 +18,22 @@ from trace_report.commands import trace_commands
 
 app = typer.Typer(
     name="faultline",
-    help="Investigates incidents: the alert's channel holds the cause, the impact, the evidence "
-    "and the next step.",
+    help="Investigates incidents, and posts the cause, the impact, the evidence and the next step "
+    "to the alert's channel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(
-    trace_commands, name="trace", help="What is wrong with a training job, from its traces."
+    trace_commands,
+    name="trace",
+    help="Find out what is wrong with a training job, from its traces.",
 )
 Config = Annotated[
-    Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")
+    Path | None,
+    typer.Option(
+        "--config", help="Settings file. Default: faultline.toml in the working directory."
+    ),
 ]
 
 
@@ -47,10 +52,11 @@ BAD_INPUT = 2
 
 @app.command()
 def demo(
-    exit_: Annotated[bool, typer.Option("--exit", help="End when the answer is there.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes any free one.")] = 0,
+    exit_: Annotated[bool, typer.Option("--exit", help="Exit when the answer is there.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the pages. 0 takes any free one.")] = 0,
 ) -> None:
-    """One real incident from alert to reply on this machine; no account, no key."""
+    """Play a recorded incident from alert to answer on this machine. Needs no account and no
+    key."""
     from demo.run import run_demo
 
     raise typer.Exit(run_demo(stay=not exit_, port=port))
@@ -60,22 +66,21 @@ def demo(
 def lab(
     fault: Annotated[
         str | None,
-        typer.Option("--fault", metavar="NAME", help="The fault to switch on; see --list."),
+        typer.Option("--fault", metavar="NAME", help="The fault to turn on. See --list."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Draw the fault by this number.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed for choosing the fault.")] = None,
     interval: Annotated[
         float, typer.Option("--interval", min=1, help="Seconds between Prometheus' scrapes.")
     ] = 5,
     small: Annotated[
         bool, typer.Option("--small", help="Three services, without Redis and PostgreSQL.")
     ] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Print the faults and end.")] = False,
-    exit_: Annotated[bool, typer.Option("--exit", help="End when the answer is there.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes any free one.")] = 0,
+    list_: Annotated[bool, typer.Option("--list", help="Print the faults and exit.")] = False,
+    exit_: Annotated[bool, typer.Option("--exit", help="Exit when the answer is there.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the pages. 0 takes any free one.")] = 0,
 ) -> None:
-    """A live shop on this machine: break it with one fault, see the bot's answer and the truth."""
+    """Break a live shop on this machine with one fault, and compare the bot's answer with the
+    truth."""
     from proving_ground.live.lab import LabOptions, print_faults, run_lab
 
     if list_:
@@ -91,10 +96,11 @@ def lab(
 def serve(
     config: Config = None,
     no_worker: Annotated[
-        bool, typer.Option("--no-worker", help="Leave investigating to `faultline worker`.")
+        bool,
+        typer.Option("--no-worker", help="Do not start a worker. Use `faultline worker` instead."),
     ] = False,
 ) -> None:
-    """The bot: webhooks, Slack, web pages, and one worker."""
+    """Run the bot: webhooks, Slack, web pages and one worker."""
     with garbage.loading():
         from bot.processes.server import serve as run
         from bot.settings import load_settings
@@ -108,7 +114,7 @@ def worker(
     supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """More hands on the same queue."""
+    """Run another worker on the same queue."""
     with garbage.loading():
         from bot.processes.worker import run_worker
         from bot.settings import load_settings
@@ -118,8 +124,8 @@ def worker(
 
 @app.command()
 def check(config: Config = None) -> None:
-    """Is each configured connector reachable, allowed, and read-only? One line each; exit 1 if one
-    is not."""
+    """Check that each configured connector is reachable, allowed and read-only. Exit 1 if one is
+    not."""
     from bot.processes.check import run_checks
     from bot.settings import load_settings
 
@@ -131,8 +137,8 @@ def investigate(
     case: Annotated[Path, typer.Argument(help="A case folder.")],
     json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Analyse a recorded case, without any network. Exit 0 whatever the verdict; 2 if the case
-    cannot be read."""
+    """Analyze a recorded case offline. Exit 0 whatever the verdict, 2 if the case cannot be
+    read."""
     from bot.answer.replay import print_json, print_report, replay
 
     replayed = replay(case)
@@ -142,16 +148,15 @@ def investigate(
 @app.command()
 def export(
     case: Annotated[Path, typer.Argument(help="A case folder.")],
-    as_: Annotated[ExportAs, typer.Option("--as", help="What is written.")] = ExportAs.POSTMORTEM,
+    as_: Annotated[ExportAs, typer.Option("--as", help="The format.")] = ExportAs.POSTMORTEM,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Where to; standard output if not given."
+            "-o", "--output", metavar="FILE", help="File to write. Default: standard output."
         ),
     ] = None,
 ) -> None:
-    """Write a case as postmortem draft, JSON or task for a coding agent; the same bytes every
-    time."""
+    """Write a case as a postmortem draft, JSON or a task for a coding agent."""
     from bot.answer.exports.formats import export as exported
 
     written = exported(case, as_.value)
@@ -184,10 +189,10 @@ def eval_(
     ] = "",
     workers: Annotated[
         int | None,
-        typer.Option("--workers", help="Processes side by side; one per core if not given."),
+        typer.Option("--workers", help="Number of processes. Default: one per core."),
     ] = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Ask simple methods beside it, on the same cases.")
+        bool, typer.Option("--baselines", help="Also grade simple methods on the same cases.")
     ] = False,
     compare: Annotated[
         Path | None,
@@ -198,13 +203,13 @@ def eval_(
         typer.Option(
             "--left-out",
             metavar="FILE",
-            help="Answer each system by numbers that were fitted without it.",
+            help="Answer each system with weights fitted without it.",
         ),
     ] = None,
     model: Annotated[
         bool,
         typer.Option(
-            "--model", help="Have the model of the settings word each case, and grade its words."
+            "--model", help="Let the configured model word each case, and grade its words."
         ),
     ] = False,
     config: Config = None,
@@ -238,24 +243,23 @@ def eval_(
 def capture(
     job: Annotated[
         str | None,
-        typer.Option("--job", metavar="NAME", help="A job of the settings: [jobs.NAME]."),
+        typer.Option("--job", metavar="NAME", help="A job in the settings: [jobs.NAME]."),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="Length of the recording; 0.5 if not given.")
+        float | None, typer.Option("--seconds", help="Length of the recording. Default: 0.5.")
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option("--iterations", help="Record so many iterations instead.")
+        int | None,
+        typer.Option("--iterations", help="Record this many iterations instead of a duration."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="DIR", help="Where a folder with the files is made."),
+        typer.Option("--output", metavar="DIR", help="Where to create a folder with the files."),
     ] = None,
-    history: Annotated[
-        bool, typer.Option("--history", help="Only show what was captured before.")
-    ] = False,
+    history: Annotated[bool, typer.Option("--history", help="Only show earlier captures.")] = False,
     config: Config = None,
 ) -> None:
-    """Ask a running training job for a trace, where its settings allow it. Exit 1 if none was
+    """Capture a trace from a running training job, if its settings allow it. Exit 1 if none was
     recorded."""
     from bot.cli.capture_command import capture_now, print_history
     from bot.settings import load_settings
@@ -279,7 +283,7 @@ def topology(
     json_: Annotated[bool, typer.Option("--json", help="Print the calls as JSON.")] = False,
     config: Config = None,
 ) -> None:
-    """Who calls whom: where that is known from, and when it was last seen."""
+    """Show which service calls which, where that is known from, and when it was last seen."""
     from bot.cli.topology_command import print_topology
     from bot.settings import load_settings
 

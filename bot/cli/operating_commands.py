@@ -11,15 +11,18 @@ import typer
 from analysis.errors import SettingsError
 
 Config = Annotated[
-    Path | None, typer.Option("--config", help="Settings file; faultline.toml here if not given.")
+    Path | None,
+    typer.Option(
+        "--config", help="Settings file. Default: faultline.toml in the working directory."
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="ID", help="An investigation.")]
 Sure = Annotated[
-    bool, typer.Option("--yes", help="Do it; without this it is only said what would be done.")
+    bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")
 ]
 
 database_commands = typer.Typer(
-    no_args_is_help=True, help="Which version the tables have; up, and back."
+    no_args_is_help=True, help="Show the tables' version, upgrade and downgrade them."
 )
 
 
@@ -40,8 +43,8 @@ def doctor(
     json_: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
     config: Config = None,
 ) -> None:
-    """What is wrong, and what to do about it. It only looks. Exit 0 nothing, 1 something, 2 it
-    could not look."""
+    """Show what is wrong and what to do about it. Changes nothing. Exit 0 if nothing is wrong, 1 if
+    something is, 2 if it could not check."""
     from bot.operating.doctor import run_doctor
     from bot.settings import load_settings
 
@@ -63,18 +66,18 @@ def backup(
 
 def restore(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="What `faultline backup` wrote.")
+        Path | None, typer.Argument(metavar="[FILE]", help="A file that `faultline backup` wrote.")
     ] = None,
     database_is_back: Annotated[
         bool,
         typer.Option(
             "--database-is-back",
-            help="The database was restored by other means: begin again what it holds.",
+            help="The database was restored by other means: restart its unfinished work.",
         ),
     ] = False,
     config: Config = None,
 ) -> None:
-    """Put a backup into an empty place; what had not ended begins again, and nothing is posted
+    """Restore a backup into an empty directory. Unfinished work starts again, and nothing is posted
     twice."""
     from bot.operating.restore import begin_again
     from bot.operating.restore import restore as put_back
@@ -87,7 +90,7 @@ def restore(
 
 
 def requeue(name: Name, config: Config = None) -> None:
-    """Start an investigation anew that no worker has; nothing is posted twice."""
+    """Restart an investigation that no worker has. Nothing is posted twice."""
     from bot.operating.inspection import inspected
     from bot.operating.requeue import requeue_one
     from bot.settings import load_settings
@@ -97,15 +100,15 @@ def requeue(name: Name, config: Config = None) -> None:
     said = (
         "begins again"
         if done.begun
-        else "is told again where it was not"
+        else "will be posted where it was not"
         if done.told
-        else "ended, and was told"
+        else "has ended and was posted"
     )
     sys.stdout.write(f"{name} {said}\n")
 
 
 def delete(name: Name, yes: Sure = False, config: Config = None) -> None:
-    """Delete one investigation everywhere: case, rows, what is remembered, conversation."""
+    """Delete an investigation everywhere: case, rows, memory, conversation."""
     from bot.operating.deleting import delete_investigation
     from bot.settings import load_settings
 
@@ -114,7 +117,7 @@ def delete(name: Name, yes: Sure = False, config: Config = None) -> None:
 
 @database_commands.command("current")
 def current(config: Config = None) -> None:
-    """The versions that are known, and the one that the tables have."""
+    """Show the known versions, and the tables' version."""
     from bot.operating.database import print_versions
     from bot.settings import load_settings
 
@@ -123,7 +126,7 @@ def current(config: Config = None) -> None:
 
 @database_commands.command("upgrade")
 def upgrade(config: Config = None) -> None:
-    """Bring the tables to the newest version; the bot does so when it starts."""
+    """Upgrade the tables to the newest version. The bot does so when it starts."""
     from bot.operating.database import bring_up
     from bot.settings import load_settings
 
@@ -136,7 +139,7 @@ def downgrade(
     yes: Sure = False,
     config: Config = None,
 ) -> None:
-    """Take the tables back for an older release; what newer versions brought is dropped."""
+    """Downgrade the tables for an older release. Data of newer versions is dropped."""
     from bot.operating.database import take_back
     from bot.settings import load_settings
 

@@ -74,8 +74,8 @@ class IntakeLimits:
 
 
 class NotAccepted(FaultlineError):
-    """The alert could not be stored in time. Nothing is lost: the sender is told to send it
-    again."""
+    """The alert could not be stored in time. Nothing is lost: the response asks the sender to
+    send it again."""
 
 
 async def take(accept: Accept, arrival: Arrival, *, within_s: float) -> Accepted:
@@ -118,7 +118,7 @@ def store_accept(store: Store) -> Accept:
     async def store_together(batch: Batch) -> None:
         try:
             accepted = await in_store(store.accept_all, [arrival for arrival, _ in batch])
-        except Exception as error:  # noqa: BLE001  the edge of the store: every sender must be told
+        except Exception as error:  # noqa: BLE001  the edge of the store: every sender needs a response
             # With a database that works, one alert of them cannot be stored: the others can.
             if len(batch) > 1 and not isinstance(error, OperationalError):
                 for one in batch:
@@ -134,8 +134,8 @@ def store_accept(store: Store) -> Accept:
         try:
             while waiting:
                 batch = [waiting.popleft() for _ in range(min(len(waiting), MAX_TOGETHER))]
-                # A sender who was told to try again meanwhile does so: to store that alert twice
-                # would not end a jam.
+                # A sender that got a 503 meanwhile sends again. Storing that alert twice would only
+                # lengthen the queue.
                 awaited = [one for one in batch if not one[1].done()]
                 if awaited:
                     await store_together(awaited)
@@ -144,7 +144,7 @@ def store_accept(store: Store) -> Accept:
 
     async def accept(arrival: Arrival) -> Accepted:
         if len(waiting) >= MAX_WAITING:
-            raise NotAccepted(f"{MAX_WAITING} alerts are waiting for the store already")
+            raise NotAccepted(f"{MAX_WAITING} alerts are already waiting for the store")
         nonlocal writer
         settled: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         waiting.append((arrival, settled))

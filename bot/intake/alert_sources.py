@@ -52,13 +52,13 @@ def _refuse_clash(plugin: Plugin, source: AlertSource, others: Iterable[AlertSou
     """Raise SettingsError where the source would take over what is somebody else's."""
     ours = Settings.model_fields.get(source.section)
     if ours is not None and ours.annotation is not source.settings:
-        problem = f"{plugin.package}: Faultline has a section [{source.section}] of its own"
+        problem = f"{plugin.package}: Faultline already has a section [{source.section}]"
         raise SettingsError(plugin.name, problem)
     for other in others:
         if other.name == source.name:
-            problem = f"{plugin.package}: there is an alert source of that name already"
+            problem = f"{plugin.package}: an alert source with that name already exists"
             raise SettingsError(plugin.name, problem)
         shared = set(other.paths) & set(source.paths)
         if shared:
-            problem = f"{plugin.package}: {shared.pop()} is the path of {other.name} already"
+            problem = f"{plugin.package}: {shared.pop()} is already the path of {other.name}"
             raise SettingsError(plugin.name, problem)

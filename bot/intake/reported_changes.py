@@ -131,7 +131,7 @@ def _report(given: Any, number: int, count: int) -> ChangeReport:
 def _change(report: ChangeReport, settings: Settings, now: datetime) -> ReportedChange:
     at = (report.time or now).astimezone(UTC)
     if at > now + AHEAD:
-        raise Refused(400, "time: lies in the future")
+        raise Refused(400, "time: is in the future")
     service = one_line(report.service)
     files = "\n".join(filter(None, (one_line(path) for path in report.files)))
     title = one_line(report.title, 2_000)

@@ -1,4 +1,4 @@
-"""What a sender is told. It says only what that sender may know."""
+"""Responses to senders. They say only what that sender may know."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def with_errors_answered(handler: Handler) -> Handler:
             log.warning("%s refused: %s", request.url.path, error)
             return PlainTextResponse(f"{error}\n", status_code=error.status)
         except NotAccepted as error:
-            log.error("%s not taken: %s", request.url.path, error)
+            log.error("%s not accepted: %s", request.url.path, error)
             return PlainTextResponse("try again\n", status_code=503, headers={"retry-after": "1"})
 
     return endpoint

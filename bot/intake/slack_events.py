@@ -248,7 +248,7 @@ class SlackEvents:
                 log.info("slack delivery ignored: Bolt cannot read it (%s)", type(error).__name__)
                 return BoltResponse(status=200, body="")
             reason = str(error) if isinstance(error, NotAccepted) else type(error).__name__
-            log.error("slack event not taken (%s): Slack will send it again", reason)
+            log.error("slack event not accepted (%s); Slack will send it again", reason)
             return BoltResponse(status=503, body="try again")
 
         return app

@@ -30,7 +30,7 @@ class Heard:
         self._workspace = workspace
 
     async def message(self, envelope: Envelope, ourselves: Ourselves, *, within_s: float) -> None:
-        """A message without an `app_mention` event of its own. Raises NotAccepted."""
+        """A message without its own `app_mention` event. Raises NotAccepted."""
         event, message = envelope.event, of_person(envelope)
         channel = named_id(self._workspace, event.channel)
         if event.subtype == "message_deleted":

@@ -51,7 +51,7 @@ def _noted_incident(alert: Alert, settings: Settings) -> str | None:
     """The PagerDuty incident that the message links to, where the answer becomes its note."""
     incident = pagerduty_incident(alert)
     account = _account_of(alert, settings)
-    # With webhooks from PagerDuty its incident has an investigation of its own, which writes the
+    # With webhooks from PagerDuty its incident has its own investigation, which writes the
     # note.
     if incident is None or account is None or account.pagerduty.webhook_secrets:
         return None

@@ -20,7 +20,7 @@ PING_S = 5.0
 """Between pings, and between attempts to connect; slack_sdk's own default."""
 FRESH_URL_AFTER_S = 30.0
 """The address from `apps.connections.open` is a ticket for seconds; by itself the client tries an
-old one for ever."""
+old one forever."""
 
 log = logging.getLogger("faultline.intake")
 
@@ -69,7 +69,7 @@ class SlackSocket(AsyncSocketModeHandler):
         while True:
             await asyncio.sleep(FRESH_URL_AFTER_S)
             if not await self.connected():
-                log.warning("slack socket mode is not connected; asking for a fresh address")
+                log.warning("slack socket mode is not connected; requesting a new address")
                 self.client.wss_uri = None
 
 

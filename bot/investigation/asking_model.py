@@ -1,7 +1,7 @@
 """The model's turn in an investigation: what it leaves is put into the case whole, or not at all.
 
 Its result is stored beside its transcript before any file of the case is replaced. A worker that
-takes over finds either the transcript, and goes on with it, or the result, and puts it in place;
+takes over finds either the transcript, and continues with it, or the result, and puts it in place;
 nothing is paid for twice.
 """
 
@@ -59,7 +59,7 @@ async def ask_model(context: WorkerContext, case_id: str, say: Say) -> tuple[Dia
 
 def forget_earlier(context: WorkerContext, case_id: str) -> None:
     """What a model left in an earlier run of the same investigation: the case was collected
-    anew."""
+    again."""
     context.cases.delete(case_id, STORE)
     if context.cases.get(case_id, OBSERVATIONS_FILE) is not None:
         context.cases.put(case_id, OBSERVATIONS_FILE, json_bytes(Observations()))

@@ -2,7 +2,7 @@
 job for one.
 
 Only where the job's settings allow both captures and captures by alerts; cool-down, budget and
-record are those of `faultline capture`. Whatever stands in the way is a gap of the investigation.
+record are those of `faultline capture`. Whatever is in the way is a gap of the investigation.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ async def _shared(
 
 
 def _stored(capture: CaptureRecord, cases: CaseStore) -> bool:
-    """Whether all its files lie in the other's case: a part's note comes after its files, and goes
+    """Whether all its files are in the other's case: a part's note comes after its files, and goes
     once they moved."""
     other = capture.asked_by.removeprefix(ASKED_BY)
     if capture.finished_at is None:
@@ -143,7 +143,7 @@ def _stored(capture: CaptureRecord, cases: CaseStore) -> bool:
 
 
 def _copied(capture: CaptureRecord, cases: CaseStore, files: Path) -> Collected | None:
-    """The files lie in the other's case, or still in its part."""
+    """The files are in the other's case, or still in its part."""
     other, folder = capture.asked_by.removeprefix(ASKED_BY), files / capture.id
     items = []
     for below in (f"{PARTS}/{CAPTURE}/files/{capture.id}", f"traces/{capture.id}"):

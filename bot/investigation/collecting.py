@@ -276,7 +276,7 @@ def _joined(
     others: Sequence[pl.DataFrame],
     logged: Iterable[str],
 ) -> pl.DataFrame:
-    """All rows of a table, but those that a cluster tells of a second time."""
+    """All rows of a table, but those that a cluster reports a second time."""
     if not clusters:
         return pl.concat(others)
     cluster = pl.concat(clusters)

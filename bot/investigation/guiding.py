@@ -23,8 +23,8 @@ LONGEST_SAID = 400
 def guided_scope(
     alert: Alert, settings: Settings, *, now: datetime, recorded: Scope | None = None
 ) -> tuple[Scope, AppliedRunbooks | None]:
-    """The scope of one alert; None where no runbooks are configured. Reads the runbooks anew
-    (blocking)."""
+    """The scope of one alert; None where no runbooks are configured. Reads the runbooks each
+    time (blocking)."""
     scope = scope_for(alert, settings, now=now, recorded=recorded)
     if not settings.runbooks.directories:
         return scope, None
@@ -37,7 +37,7 @@ def guided_scope(
         ), found.applied
     # The edge of runbooks: an incident is answered without them, too.
     except Exception as error:  # noqa: BLE001
-        log.warning("runbooks cannot be used: %s", type(error).__name__)
+        log.warning("cannot use runbooks: %s", type(error).__name__)
         return scope, AppliedRunbooks(
             troubles=(f"runbooks could not be used: unexpected {type(error).__name__}",)
         )

@@ -40,7 +40,7 @@ MOST_CALLEES = 7
 """Services that are asked about because the alerting one was seen to call them: with it as many as
 Datadog, which asks the most of each, is asked about."""
 NEVER_LEARNED = frozenset({CATALOGUE, NOT_RECORDED})
-"""The settings say it anew each time; and what says nothing of its source may be anything."""
+"""The settings give theirs each time, and a call without a source may be anything."""
 
 
 class EarlierCalls:
@@ -80,7 +80,7 @@ class EarlierCalls:
             return self._calls.known(self._place, since=self._since, service=service)
         # The edge of memory: an incident is answered without it, too.
         except Exception as error:  # noqa: BLE001
-            log.warning("learned calls: %s", type(error).__name__)
+            log.warning("cannot read learned calls: %s", type(error).__name__)
             return []
 
 
@@ -103,8 +103,8 @@ def with_callees(scope: Scope, callees: Sequence[str]) -> Scope:
 async def callees_now(
     connectors: Iterable[Connector], alert: Alert, scope: Scope, deadline_s: float
 ) -> list[str]:
-    """Whom the alerting service calls, as far as a connector can tell before it collects; what
-    cannot be told in time is learned while it collects."""
+    """Whom the alerting service calls, as far as a connector knows before it collects. What
+    takes too long is learned while it collects."""
     if not alert.service:
         return []
     asked = [_callees_of(one, alert, scope) for one in connectors if isinstance(one, KnowsCalls)]
@@ -114,7 +114,7 @@ async def callees_now(
             for answer in await asyncio.gather(*asked):
                 found |= dict.fromkeys(answer)
     except TimeoutError:
-        log.warning("who %s calls could not be told in %g s", plain(alert.service), deadline_s)
+        log.warning("no list of what %s calls within %g s", plain(alert.service), deadline_s)
     return list(found)
 
 
@@ -138,7 +138,7 @@ def learn_calls(
             known = CallList.model_validate_json(written)
             LearnedCalls(engine).learn(_to_learn(known, investigation))
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
-        log.warning("calls of %s are not remembered: %s", investigation.id, type(error).__name__)
+        log.warning("cannot remember calls of %s: %s", investigation.id, type(error).__name__)
 
 
 def _to_learn(known: CallList, investigation: StoredInvestigation) -> Iterator[LearnedCall]:
@@ -148,7 +148,7 @@ def _to_learn(known: CallList, investigation: StoredInvestigation) -> Iterator[L
             continue
         for source in call.sources:
             if source not in NEVER_LEARNED:
-                # A clock that runs ahead would keep its calls for ever.
+                # A clock that runs ahead would keep its calls forever.
                 seen = _bounded(call.last_seen, now)
                 yield LearnedCall(
                     call.caller,

@@ -59,7 +59,7 @@ def _in_place(report: Path, name: str, most_bytes: int, seconds: float) -> Path:
     """The export beside the report, which is removed."""
     if seconds <= 0:
         raise EvidenceError(
-            name, f"the {PART_SECONDS:g} s for exporting reports were spent on others"
+            name, f"the {PART_SECONDS:g} s for exporting reports were used up by others"
         )
     with tempfile.TemporaryDirectory(prefix="faultline-export-") as scratch:
         copy = exported(

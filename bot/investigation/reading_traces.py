@@ -2,8 +2,8 @@
 analysis takes the records.
 
 The step that analyses a case begins with this and waits: it puts every trace without a valid record
-on the queue of traces, and goes on when all have ended. A worker reads one trace in a process of
-its own, within its time and memory.
+on the queue of traces, and continues when all have ended. A worker reads one trace in a separate
+process, within its limits on time and memory.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class _Progress:
         self._unread, self._told = unread, -1
 
     async def tell(self, left: int) -> None:
-        """So many of the unread ones have not ended."""
+        """Report progress: `left` of the unread ones have not ended."""
         done = self._count - min(left, self._unread)
         if self._told < 0:
             size = f"{self._bytes / 1e9:.1f} GB"

@@ -34,11 +34,11 @@ from bot.store.visibility import ALL, visible_to_teams
 log = logging.getLogger("faultline.memory")
 
 SHORT_DAYS = 30
-"""How often an alert was seen is told of so many days, or, when it was seen in none of them, of the
-whole memory."""
+"""How often an alert was seen is counted over these days, or over the whole memory if it was seen
+in none of them."""
 SAME_ALERT, SAME_SERVICE, LIKE_WORDS = 3, 6, 6
-"""How many are recalled. The latter two are told only where their cause shows again, so more of
-them are tested."""
+"""How many are recalled. The latter two are reported only if their cause holds again, so more
+of them are tested."""
 MAX_SERVICES = 30
 MAX_CHARACTERS = 500
 
@@ -51,8 +51,8 @@ def recall(
     days: float,
     apart: bool = False,
 ) -> Earlier:
-    """What memory knows of an alert: answered before it was accepted, and not more than so many
-    days before.
+    """What memory knows of an alert: answered before it was accepted, within a number of days
+    before.
 
     `apart`: only of the same team, and of no team.
     """
@@ -132,7 +132,7 @@ def recall_into_case(
             cases.put(investigation.id, EARLIER_FILE, json_bytes(earlier))
     # The edge of memory: an incident is answered without it, too.
     except Exception as error:  # noqa: BLE001
-        log.warning("memory of %s: %s", investigation.id, type(error).__name__)
+        log.warning("cannot read memory for %s: %s", investigation.id, type(error).__name__)
         return f"earlier investigations could not be looked up: {type(error).__name__}"
     count = len(earlier.recalled)
     return f"{count} earlier investigation{'' if count == 1 else 's'} recalled"
@@ -141,7 +141,7 @@ def recall_into_case(
 def keep_in_memory(
     engine: Engine, cases: CaseStore, investigation: StoredInvestigation, headline: str
 ) -> None:
-    """Remember the answer that stands in the case; a further one is another look at an incident
+    """Remember the answer that is in the case; a further one is another look at an incident
     that is remembered."""
     try:
         if FollowUps(engine).parent(investigation.id) is not None:
@@ -158,7 +158,7 @@ def keep_in_memory(
             kept = to_remember(investigation, known, diagnosis, headline, case)
             Memory(engine).remember(kept, investigation.alert)
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
-        log.warning("%s is not remembered: %s", investigation.id, type(error).__name__)
+        log.warning("cannot remember %s: %s", investigation.id, type(error).__name__)
 
 
 def to_remember(

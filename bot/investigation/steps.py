@@ -1,7 +1,7 @@
 """The steps of an investigation. Each can be run again after a crash: it writes the same things in
 the same places.
 
-A step gives back a small JSON value; everything large lies in the case store.
+A step gives back a small JSON value; everything large is in the case store.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ModelAsked(TypedDict):
 
 
 class Posted(TypedDict):
-    """What became of a try to post; `again` says whether a later try may succeed."""
+    """Result of one attempt to post. `again` is whether to retry."""
 
     again: bool
     why: str
@@ -355,7 +355,7 @@ class InvestigationSteps:
             BaseError,
             OSError,
         ) as error:  # the answer was given; parts that stay only take room
-            log.warning("parts of %s stay: %s", investigation_id, type(error).__name__)
+            log.warning("cannot delete parts of %s: %s", investigation_id, type(error).__name__)
         return "done"
 
     async def _with_callees(
@@ -378,7 +378,7 @@ class InvestigationSteps:
         return json_bytes(answer_times(investigation, self.context.settings.server.public_url))
 
     async def fail(self, investigation_id: str, reason: str) -> list[str]:
-        """There is no answer; say why. Gives the reply targets that must be told."""
+        """Record why there is no answer. Returns the reply targets to notify."""
         investigation = await self._investigation(investigation_id)
         headline = f"The investigation failed: {reason}"
         await in_store(
@@ -460,8 +460,8 @@ class InvestigationSteps:
         return found
 
     async def _resume(self, investigation_id: str) -> None:
-        """Count the workers that had it. Raises FaultlineError when too many of them ended in the
-        midst of it."""
+        """Count the workers that had it. Raises FaultlineError when too many of them died
+        during it."""
         if investigation_id in self._resumed:
             return
         known = await self._investigation(investigation_id)
@@ -476,7 +476,7 @@ class InvestigationSteps:
             lines = await in_store(self.context.store.progress, investigation_id)
             stages = [line.stage for line in lines]
             if stages.count(TAKEN_UP) - stages.count(HANDED_OVER) > RECOVERIES:
-                raise FaultlineError(f"{RECOVERIES} workers ended in the midst of it")
+                raise FaultlineError(f"{RECOVERIES} workers died during it")
         self._resumed.add(investigation_id)
 
     def release(self) -> None:

@@ -1,7 +1,7 @@
 """The durable queue on which the traces of large cases are read: one workflow per trace, on any
 worker.
 
-An investigation waits on a queue of its own for what it put on this one, so that no number of them
+An investigation waits on a separate queue for what it put on this one, so that no number of them
 can block the other.
 """
 

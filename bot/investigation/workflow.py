@@ -65,7 +65,7 @@ def register_workflows(steps: InvestigationSteps) -> None:
 
 
 async def _answer(steps: InvestigationSteps, investigation_id: str) -> list[str]:
-    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Gives the
+    """Open, announce and collect at once, capture, assemble, analyze, write, finish. Returns the
     places to answer in.
 
     With a model the answer by code is shown while the model investigates.
@@ -116,7 +116,7 @@ def _beside(name: str, function: Callable[..., Coroutine[Any, Any, str]], *args:
         _UNDER_WAY.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.warning(
-                "%s: %s; the reply makes up for it",
+                "%s: %s; the reply will include it",
                 task.get_name(),
                 type(task.exception()).__name__,
             )

@@ -4,7 +4,7 @@ the bot runs.
 The engine's database is copied first, then the store's, then the case folders: what a later copy
 knows more is done again after a restore, and nothing is lost. Each database is copied by SQLite's
 backup API (https://www.sqlite.org/backup.html), which gives a whole state of it however much is
-written meanwhile. PostgreSQL and S3 have better backups of their own: docs/operating.md.
+written meanwhile. PostgreSQL and S3 have better backups themselves: docs/operating.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def back_up(settings: Settings, to: Path) -> str:
         )
     store = Path(make_url(store_url(settings)).database or "")
     if not store.exists():
-        raise FaultlineError(f"there is nothing to back up: {store} does not exist")
+        raise FaultlineError(f"nothing to back up: {store} does not exist")
     now = datetime.now(UTC)
     target = to / f"faultline-{now:%Y%m%d-%H%M%S}.tar.gz" if to.is_dir() else to
     if target.exists():
@@ -99,7 +99,7 @@ def _write(settings: Settings, part: Path, scratch: Path, now: datetime) -> int:
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """A whole state of the database, as a file of its own without a write-ahead log."""
+    """A consistent copy of the database, as one file without a write-ahead log."""
     opened = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
     copied = sqlite3.connect(target)
     try:

@@ -64,13 +64,13 @@ class Credentials(BackgroundLoop):
             self.look()
         except BudgetExceeded as error:
             if not self.stopping.is_set():
-                log.warning("credentials were not looked at: %s", error)
+                log.warning("credentials were not checked: %s", error)
         return False
 
 
 def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Check]:
-    """Ask in a process of its own: what the vendors' libraries load would hold up alerts that come
-    in meanwhile, and would stay in memory. Blocks. Raises BudgetExceeded when the process is killed
+    """Check credentials in a subprocess, so that vendor SDK imports neither delay alerts nor stay
+    resident. Blocks. Raises BudgetExceeded when the process is killed
     or takes too long, and when the bot stops."""
 
     async def ask() -> Sequence[Check]:

@@ -61,7 +61,7 @@ def take_back(settings: Settings, to: str, *, sure: bool) -> None:
         if not sure and above:
             lost = "; ".join(f"{v.number}: {v.brought}" for v in above)
             raise FaultlineError(
-                f"this drops what these versions brought ({lost}). Back up first, then say --yes"
+                f"this drops what these versions brought ({lost}). Back up first, then use --yes"
             )
         downgrade(engine, to)
     print_versions(settings)

@@ -39,7 +39,7 @@ def delete_investigation(settings: Settings, name: str, *, sure: bool) -> None:
             said = _has(session, name, row is not None, work)
         folder = open_cases(settings)
         if row is None and not work and name not in folder.ids():
-            raise FaultlineError(f"there is no investigation {name!r}")
+            raise FaultlineError(f"no investigation {name!r}")
         _refuse_running(inspection, name, work)
         if not sure:
             sys.stdout.write(
@@ -68,7 +68,7 @@ def _delete_rows(inspection: Inspection, name: str) -> None:
         )
     except SQLAlchemyError as error:
         raise FaultlineError(
-            f"its rows could not be deleted ({first_line(error)}); say it again"
+            f"its rows could not be deleted ({first_line(error)}); run the command again"
         ) from error
 
 
@@ -80,7 +80,7 @@ def _refuse_running(inspection: Inspection, name: str, work: list[Workflow]) -> 
         )
         if taken or (workflow.active and workflow.status != "PENDING" and living.count):
             raise FaultlineError(
-                f"{name} is being worked on ({workflow.id}); wait for its end, or stop the "
+                f"{name} is being worked on ({workflow.id}); wait until it ends, or stop the "
                 f"workers first"
             )
 

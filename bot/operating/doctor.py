@@ -42,7 +42,7 @@ def run_doctor(settings: Settings, name: str | None, *, json_: bool) -> int:
 
 
 def whole(inspection: Inspection) -> Sequence[CheckResult]:
-    """Everything that is looked at. A check that fails is a finding, and the others go on."""
+    """Everything that is looked at. A check that fails is a finding, and the others continue."""
     parts: tuple[tuple[str, Checks], ...] = (
         ("database", place_checks),
         ("workers", work_checks),

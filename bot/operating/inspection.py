@@ -64,9 +64,7 @@ def inspected(settings: Settings, now: datetime | None = None) -> Iterator[Inspe
     url = store_url(settings)
     file = make_url(url).database or ""
     if url.startswith("sqlite") and not Path(file).exists():
-        raise FaultlineError(
-            f"there is no installation here: {file} does not exist (store.directory)"
-        )
+        raise FaultlineError(f"no installation here: {file} does not exist (store.directory)")
     store, engine = connect(url), None
     try:
         version = _version(store)
@@ -87,7 +85,7 @@ def _version(store: Engine) -> str:
         refuse_newer(connection)
         version = current_version(connection)
     if version is None:
-        raise FaultlineError("the database is empty: no bot has been started on it yet")
+        raise FaultlineError("the database is empty: the bot has not been started with it yet")
     if version != newest:
         raise FaultlineError(
             f"the tables are version {version}, and this program reads {newest}: look with the "

@@ -138,7 +138,7 @@ def _probe(cases: CaseStore) -> None:
     try:
         cases.put(name, "probe", content)
         if cases.get(name, "probe") != content:
-            raise FaultlineError(f"{cases.location} gave back something else than what was written")
+            raise FaultlineError(f"{cases.location} returned something else than was written")
     finally:
         cases.delete(name, "")
 

@@ -1,5 +1,5 @@
-"""Starting work anew: what did not end, and what ended and was not told. After a restore, or for
-one by its name.
+"""Restarting work: investigations that did not end, and answers that were not posted. After a
+restore, or for one by its name.
 
 Nothing is posted twice. Before work begins again, its posts are marked as ones that somebody may
 have made and the store forgot: `bot.answer.targets.posting` then looks for each at the vendor
@@ -38,7 +38,7 @@ LONG_AGO = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Requeued:
-    """What begins again, what is told again, and questions that are answered again."""
+    """Investigations that start again, answers to post again, and questions to answer again."""
 
     begun: tuple[str, ...]
     told: tuple[str, ...]
@@ -52,11 +52,11 @@ def requeue_one(inspection: Inspection, name: str) -> Requeued:
     living = inspection.executors()
     with inspection.read() as session:
         if session.get(InvestigationRow, name) is None:
-            raise FaultlineError(f"there is no investigation {name!r}")
+            raise FaultlineError(f"no investigation {name!r}")
     for workflow in inspection.rows.of(name):
         if workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor):
             raise FaultlineError(
-                f"{workflow.executor} works on {name} ({workflow.id}); end that worker first"
+                f"{workflow.executor} works on {name} ({workflow.id}); stop that worker first"
             )
     return _requeue(inspection.store, inspection.rows, inspection.settings, [name], inspection.now)
 

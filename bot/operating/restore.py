@@ -60,14 +60,14 @@ def restore(settings: Settings, backup: Path) -> str:
 
 
 def begin_again(settings: Settings) -> str:
-    """After the databases are back: upgrade them, and start anew what had not ended. No worker may
-    be alive."""
+    """After the databases are back: upgrade them, and restart what had not ended. No worker may be
+    alive."""
     store, rows_engine = connect(store_url(settings)), system_engine(engine_url(settings))
     try:
         living = living_workers(settings, store)
         if living:
             raise FaultlineError(
-                f"{counted(living, 'worker')} alive: stop every `faultline serve` and `worker` "
+                f"{counted(living, 'worker')} running: stop every `faultline serve` and `worker` "
                 f"first"
             )
         upgrade(store)
@@ -84,7 +84,7 @@ def begin_again(settings: Settings) -> str:
 def _said(done: Requeued) -> str:
     parts = [
         f"{counted(len(done.begun), 'investigation')} to begin again",
-        f"{counted(len(done.told), 'answer')} to be told where it was not",
+        f"{counted(len(done.told), 'answer')} to post where it was not",
         f"{counted(len(done.asked), 'question')} to answer",
     ]
     return ", ".join(parts) + "; start the bot"
@@ -111,12 +111,12 @@ def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
             expected = member.name in (*DATABASES, MANIFEST) or member.name.startswith(f"{CASES}/")
             if not (expected and member.isfile()):
                 raise EvidenceError(
-                    str(backup), f"holds {member.name[:80]!r}, which is no part of a backup"
+                    str(backup), f"holds {member.name[:80]!r}, which is not part of a backup"
                 )
             _write(archive, member, scratch, backup)
     manifest = scratch / MANIFEST
     if not manifest.exists() or manifest.stat().st_size > MAX_MANIFEST_BYTES:
-        raise EvidenceError(str(backup), "has no table of contents at its end: it is not whole")
+        raise EvidenceError(str(backup), "has no table of contents at its end: it is incomplete")
     try:
         about = json.loads(manifest.read_text("utf-8"))
     except ValueError as error:
@@ -126,7 +126,7 @@ def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
         or about.get("format") != FORMAT
         or not isinstance(about.get("databases"), dict)
     ):
-        raise EvidenceError(str(backup), "is of a format that this release does not know")
+        raise EvidenceError(str(backup), "has a format that this release does not know")
     return about
 
 
@@ -149,7 +149,7 @@ def _check(scratch: Path, about: dict[str, Any]) -> None:
     for name, digest in about["databases"].items():
         file = scratch / name
         if name not in DATABASES or not file.exists() or sha256(file) != digest:
-            raise EvidenceError(str(name)[:80], "is not the file that was packed")
+            raise EvidenceError(str(name)[:80], "differs from the file that was backed up")
         try:
             connection = sqlite3.connect(file)
             try:
@@ -157,9 +157,9 @@ def _check(scratch: Path, about: dict[str, Any]) -> None:
             finally:
                 connection.close()
         except sqlite3.Error as error:
-            raise EvidenceError(name, f"is no sound database ({error})") from error
+            raise EvidenceError(name, f"is not an intact database ({error})") from error
         if said != "ok":
-            raise EvidenceError(name, f"is no sound database ({said})")
+            raise EvidenceError(name, f"is not an intact database ({said})")
     found = (
         sum(1 for path in (scratch / CASES).rglob("*") if path.is_file())
         if (scratch / CASES).is_dir()

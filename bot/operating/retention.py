@@ -1,4 +1,4 @@
-"""Retention in the worker: a sweep from time to time, in a thread of its own, by one worker of all
+"""Retention in the worker: a sweep from time to time, in a separate thread, by one worker of all
 at once."""
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def where_it_stands(inspection: Inspection, name: str, active: Sequence[Workflow
         return Stands(f"the engine's tables cannot be read: {inspection.no_rows}")
     own = [w for w in active if w.name == WORKFLOW_INVESTIGATE]
     if not own:
-        return Stands("the engine has no work for it", f"`faultline requeue {name}` starts it anew")
+        return Stands("the engine has no work for it", f"`faultline requeue {name}` restarts it")
     workflow = own[-1]
     # PENDING is DBOS's word for a workflow that an executor has taken.
     if workflow.status != "PENDING":

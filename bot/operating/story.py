@@ -262,7 +262,7 @@ def _next_reply(inspection: Inspection, reply: Workflow) -> CheckResult:
     target = (reply.queue or "").removeprefix("replies-")
     tries, again = next_try(inspection.rows.steps(reply.id)) if inspection.rows else (0, None)
     if not tries:
-        return CheckResult("ok", "next", f"it is told in {target or 'a reply target'} now")
+        return CheckResult("ok", "next", f"it is being posted to {target or 'a reply target'}")
     said = f"{target} was tried {tries} times" + (
         f", and is tried again at {when(again)}" if again else ""
     )

@@ -73,7 +73,7 @@ class Sweep:
         return +done
 
     def engine_rows(self, before: datetime) -> int:
-        """Workflows that ended; the engine keeps them for ever."""
+        """Workflows that ended; the engine keeps them forever."""
         count = 0
         while not self.stop() and (ids := self.rows.ended_before(before, BATCH)):
             self.rows.delete(ids)
@@ -242,7 +242,7 @@ class Sweep:
         try:
             delete_case(self.cases, name)
         except (BaseError, OSError) as error:
-            log.warning("case folder %s stays: %s", name, type(error).__name__)
+            log.warning("cannot delete case folder %s: %s", name, type(error).__name__)
             return False
         return True
 

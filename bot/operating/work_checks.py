@@ -25,7 +25,7 @@ SETTLING = timedelta(seconds=60)
 """Takeover looks every second; work of a dead worker that is older than this is taken over by
 nobody."""
 USUAL_OF = 200
-"""How long is usual is told by so many answers."""
+"""The usual duration comes from this many answers."""
 LEAST_USUAL = timedelta(minutes=10)
 NAMED = 5
 
@@ -93,8 +93,8 @@ def _queues(inspection: Inspection) -> Iterator[CheckResult]:
         said += f"; the oldest waits for {lasting(waits)}" if queue.enqueued else ""
         late = queue.oldest is not None and waits > WAITS_LONG
         todo = (
-            "start more workers, or raise worker.concurrency; a place that is down holds up "
-            "only its own queue"
+            "start more workers, or raise worker.concurrency; a reply target that is down delays "
+            "only its own posts"
         )
         yield CheckResult("wrong" if late else "ok", "queue", said, todo if late else "")
 
@@ -168,7 +168,7 @@ def _without_half(inspection: Inspection, active: list[Workflow]) -> Iterator[Ch
             "wrong",
             "lost",
             said,
-            f"`faultline requeue {lost[0]}` starts it anew; no message is posted twice",
+            f"`faultline requeue {lost[0]}` restarts it; no message is posted twice",
         )
     ghosts = sorted(named - known)
     if ghosts:
@@ -201,7 +201,7 @@ def _present(inspection: Inspection, names: set[str]) -> set[str]:
 
 
 def usual_length(inspection: Inspection) -> timedelta:
-    """So long take 19 of 20 investigations, and never less than `LEAST_USUAL`."""
+    """p95 of the durations of investigations, and never less than `LEAST_USUAL`."""
     row = InvestigationRow
     query = (
         select(row.started_at, row.finished_at)
@@ -256,7 +256,7 @@ def question_checks(inspection: Inspection) -> Iterator[CheckResult]:
             "wrong",
             "questions",
             said,
-            "Slack is down or no worker is alive; questions are given up after 6 hours",
+            "Slack is down or no worker is alive; questions are abandoned after 6 hours",
         )
 
 

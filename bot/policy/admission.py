@@ -56,12 +56,12 @@ class Policy:
 
     @property
     def several_workspaces(self) -> bool:
-        """Whether alerts are told in more than one Slack workspace."""
+        """Whether alerts are posted to more than one Slack workspace."""
         return len(self.settings.instances("slack")) > 1
 
     def told_in(self, alert: Alert, reply_to: ReplyTo) -> frozenset[str]:
-        """Which of several Slack workspaces are told of an alert. One that others are told of is
-        never part of the same incident: they would read of each other."""
+        """Which of several Slack workspaces an alert is posted to. Alerts of different workspaces
+        never share an incident: each would show the other's."""
         service = self.topology.name(alert.service)
         return told_in(alert, service, reply_to, self.settings)
 

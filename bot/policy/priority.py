@@ -44,7 +44,7 @@ WORDS: Mapping[str, int] = {
     "debug": LOW,
     "none": LOW,
 }
-"""Severities as most vendors understand them; an alert source may bring words of its own.
+"""Severities as most vendors understand them; an alert source may add its own words.
 
 - PagerDuty's urgency is `high` or `low`, and `high` is what every service has unless it is changed:
   it is not enough

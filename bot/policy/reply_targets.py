@@ -183,7 +183,7 @@ def reply_channel(alert: Alert, service: str | None, reply_to: ReplyTo, settings
 def told_in(
     alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
 ) -> frozenset[str]:
-    """Where several targets of one kind have channels: those of them that are told of an alert."""
+    """If several targets of one kind have channels: those that an alert is posted to."""
     found: set[str] = set()
     for one in configured_targets(settings):
         is_one_of_several = one.instance is not None and one.has_channels

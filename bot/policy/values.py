@@ -26,9 +26,8 @@ class Delivery:
     """Identity of one delivery: the vendor and its id for it.
 
     `at`: the vendor's own time of what it tells, by which the beginning and the end of one alert
-    are put in order; `occurrence`: which occurrence of the alert it is, where the vendor tells of
-    the same one again and again.
-    """
+    are put in order; `occurrence`: which occurrence of the alert it is, where the vendor reports
+    the same one again and again."""
 
     source: str
     id: str
@@ -64,7 +63,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Accepted:
-    """What became of an alert."""
+    """How an alert was classified."""
 
     outcome: Outcome
     investigation_id: str | None
@@ -102,7 +101,7 @@ class StoredInvestigation:
     related: tuple[GroupedAlert, ...] = ()
     """Alerts of the same incident that joined it, in the order in which they came."""
     quiet_until: datetime | None = None
-    """It came in quiet hours: its channel is told in a digest after them, and not before."""
+    """It arrived in quiet hours: its channel gets a digest when they end, and nothing before."""
     rate_limited: int = 0
     """Alerts that came to its channel after it and were not investigated: the channel's rate was
     used up."""

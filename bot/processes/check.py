@@ -92,7 +92,7 @@ def _plugin(plugin: Plugin) -> Check:
     name = f"plug-in {plugin.name}"
     if plugin.name in Settings.model_fields:
         return Check(
-            name, False, f"{plugin.package}: Faultline has a section [{plugin.name}] of its own"
+            name, False, f"{plugin.package}: Faultline already has a section [{plugin.name}]"
         )
     try:
         declared = load_connector(plugin)

@@ -67,7 +67,7 @@ class Supervisor(BackgroundLoop):
             shortest, longest = RESTART_WAIT_S
             waited = self.every_s or shortest
             self.every_s = shortest if was_ready else min(2 * waited, longest)
-            log.warning("worker ended; restarting in %.1f s", self.every_s)
+            log.warning("worker exited; restarting in %.1f s", self.every_s)
         return False
 
     def stop(self) -> None:

@@ -1,8 +1,7 @@
 """How much the workers can take soon: what the engine's queues may hold, beyond which
 investigations wait in the store.
 
-In the store they are ordered anew each time that there is room; in the engine's queue the order is
-fixed.
+In the store they are ordered each time a slot is free. In the engine's queue the order is fixed.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from dataclasses import dataclass
 
 URGENT_PART = 4
 """One place for urgent investigations beside each four usual ones of a worker: with the default of
-8 they have 2 of their own, which no long investigation occupies."""
+8 they have 2 extra slots, which no long investigation occupies."""
 PREFETCH_PART = 8
 """For each eight places of a worker one investigation more is queued, so that a place that becomes
 free is filled at the queue's next look: a look each quarter of a second, and some seconds for an
 investigation, need about one for eight. More would wait in the queue's fixed order, behind which
 another team's alert waits too."""
 MORE_THAN_CORES = 2
-"""A worker begins so many investigations more at once than it has cores. Each needs about a second
-of one core and waits for vendors about as long; more of them would only share the cores, so that
-all are answered late, and another team's alert behind them too. Those that wait for something
+"""A worker starts this many more investigations at once than it has cores. Each needs about a
+second of one core and waits for vendors about as long. More of them would only share the cores, so
+that all are answered late, and another team's alert behind them too. Those that wait for something
 outside do not count."""
 
 
@@ -47,7 +46,7 @@ class Capacity:
         usual_busy: int,
         cores: int,
     ) -> Capacity:
-        """Of `workers` living workers, each on `cores`, with so many queued or running already.
+        """Of `workers` living workers, each on `cores`, given those queued or running already.
 
         `usual_busy` are those of `usual_taken` that do not wait for something outside.
         """

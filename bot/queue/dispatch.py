@@ -125,7 +125,7 @@ class FairDispatch(Dispatch):
         urgent = in_order(urgent_waiting, by_team, share, now, most=capacity.urgent)
         by_team.update(one.team for one in urgent)
 
-        # Urgent ones that found no place of their own compete for the usual places.
+        # Urgent ones that got no urgent slot compete for the usual slots.
         given = {one.id for one in urgent}
         rest = [one for one in waiting if one.id not in given]
         usual = in_order(rest, by_team, share, now, most=capacity.usual)

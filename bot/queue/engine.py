@@ -174,7 +174,7 @@ class AdvisoryLocks:
         self._session: Connection | None = None
 
     def hold(self, executor_id: str) -> None:
-        """Lock in a session of its own, kept open."""
+        """Lock in a separate session, kept open."""
         self._session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         if not _advisory(self._session, "pg_try_advisory_lock", executor_id):
             raise FaultlineError(f"executor {executor_id} is running already")
@@ -197,13 +197,13 @@ class AdvisoryLocks:
 
     @contextmanager
     def take_if_dead(self, executor_id: str) -> Iterator[bool]:
-        """Try the lock in a session of its own."""
+        """Try the lock in a separate session."""
         with self._trying(executor_id, LOCK_SPACE) as dead:
             yield dead
 
     @contextmanager
     def exclusive(self, lock: str) -> Iterator[bool]:
-        """Try the duty's lock in a session of its own."""
+        """Try the duty's lock in a separate session."""
         with self._trying(lock, DUTY_SPACE) as mine:
             yield mine
 

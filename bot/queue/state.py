@@ -75,8 +75,8 @@ def queue_state(store: Store, now: datetime | None = None) -> QueueState:
 
 
 def ahead_of(store: Store, investigation_id: str, now: datetime | None = None) -> int | None:
-    """How many wait before this one, by urgency and age: about so many, where teams share the
-    workers. None when it waits no more."""
+    """How many wait before this one, by urgency and age. An estimate if teams share the workers.
+    None when it no longer waits."""
     now = now or datetime.now(UTC)
     with _reading(store.engine) as session:
         row = session.get(Row, investigation_id)

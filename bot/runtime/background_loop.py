@@ -74,7 +74,7 @@ class BackgroundLoop(ABC):
             self._thread.join()
 
     def idle(self, seconds: float | None) -> None:
-        """Wait for the next turn: so many seconds, or until woken; None waits only for that."""
+        """Wait for the next turn: `seconds`, or until woken. None waits only for that."""
         self._woken.wait(seconds)
         self._woken.clear()
 

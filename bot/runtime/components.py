@@ -43,7 +43,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class FunctionComponent:
-    """A component made of functions, for things that have no loop of their own."""
+    """A component made of functions, for things without a loop."""
 
     name: str
     on_start: Callable[[], None] = _nothing

@@ -1,8 +1,8 @@
 """The log of a process: text to read, or one JSON object a line; one record is one line either way.
 
 Whatever a record says, a sender may have chosen a part of it: line ends and control characters are
-escaped. Of an error the class and the places in the code are told, not its words: those may quote
-what was sent.
+escaped. Of an error the class and the places in the code are logged, not its message: that may
+quote what was sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_FRAMES = 30
 VERBATIM = "faultline_line"
 """Attribute of a record that is written as it stands: a line that another program reads."""
 QUIET = ("dbos", "uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
-"""Libraries with handlers of their own, which would write past this log."""
+"""Libraries with their own handlers, which would bypass this log."""
 
 _investigation: ContextVar[str] = ContextVar("investigation", default="")
 
@@ -111,7 +111,7 @@ class JsonLines(logging.Formatter):
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The message on one line. A record whose arguments do not fit is told as it was written."""
+    """The message on one line. A record whose arguments do not fit is logged as it was written."""
     try:
         said = record.getMessage()
     except Exception:  # noqa: BLE001  an argument's own __str__ may raise anything; the log goes on
@@ -141,9 +141,7 @@ def configure_logging(settings: TelemetrySettings, process: str) -> None:
             library.removeHandler(own)
         library.propagate = True
     if not logging.getLogger("dbos").handlers:
-        logging.getLogger("dbos").addHandler(
-            logging.NullHandler()
-        )  # or DBOS adds a handler of its own
+        logging.getLogger("dbos").addHandler(logging.NullHandler())  # or DBOS adds its own handler
     logging.captureWarnings(True)
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread

@@ -25,7 +25,7 @@ REGISTRY = CollectorRegistry()
 
 WEBHOOKS = Counter(
     "faultline_webhooks",
-    "Requests at the addresses that take alerts and clicks, by what became of them.",
+    "Requests to the addresses that take alerts and clicks, by outcome.",
     ["source", "outcome"],
     registry=REGISTRY,
 )
@@ -38,7 +38,7 @@ ACKNOWLEDGED = Histogram(
 )
 ALERTS = Counter(
     "faultline_alerts",
-    "Alerts that came in, by what became of them.",
+    "Alerts received, by outcome.",
     ["source", "outcome"],
     registry=REGISTRY,
 )

@@ -80,7 +80,7 @@ class Nursery:
     def start(
         self, life: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()
     ) -> ForkedChild:
-        """A process that calls `life(*arguments, *descriptors)`, with descriptors of its own for
+        """A process that calls `life(*arguments, *descriptors)`, with its own descriptors for
         the same files, and ends with it.
 
         Both must be importable, or packable, as for a process of `multiprocessing`. Raises OSError

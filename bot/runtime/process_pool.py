@@ -1,7 +1,7 @@
 """Processes that are kept for heavy work: each runs one task at a time, within its time and memory,
 and a task that ends its process fails alone.
 
-Each process has a pipe of its own to this one. With a queue that all processes share, as in
+Each process has its own pipe to this one. With a queue that all processes share, as in
 `concurrent.futures` and `pebble`, one that is killed takes the others' work with it
 (docs/decisions.md).
 """
@@ -88,7 +88,7 @@ class PooledProcess:
                 pipe = self._pipe or self._started()
                 pipe.send((function, argument))
                 succeeded, outcome = self._outcome(pipe, deadline_s)
-            # The pipe ended, perhaps in the midst of a message.
+            # The pipe closed, perhaps within a message.
             except (EOFError, OSError) as error:
                 self.kill()
                 raise ProcessEndedError from error
@@ -143,7 +143,7 @@ class PooledProcess:
         return None
 
     def _spawned(self, theirs: Connection) -> BaseProcess:
-        """A process that imports everything anew: a fork of one with threads may deadlock."""
+        """A process that imports everything again: a fork of one with threads may deadlock."""
         context = multiprocessing.get_context("spawn")
         process = context.Process(target=_serve, args=(theirs, self._setup), daemon=True)
         process.start()
@@ -189,8 +189,8 @@ class ProcessPool:
         process was killed at each of TRIES.
 
         The deadline counts from when a process is ready: waiting behind others is nobody's fault.
-        Of a pool that was closed nothing returns: this process ends, and whoever takes its work
-        over begins it anew.
+        A closed pool returns nothing: this process ends, and whoever takes over its work starts
+        it again.
         """
         async with self._slots:
             for _ in range(TRIES):

@@ -35,7 +35,9 @@ class Scratch:
             _remove_abandoned(root)
             self._held = _held_folder(root)
         except OSError as error:  # a full disk: each task that needs a file says so
-            log.warning("no folder of our own for temporary files in %s: %s", root, error.strerror)
+            log.warning(
+                "cannot create a folder for temporary files in %s: %s", root, error.strerror
+            )
         else:
             tempfile.tempdir = os.environ["TMPDIR"] = str(self._held[0])
 

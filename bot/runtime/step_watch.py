@@ -50,7 +50,7 @@ def _never(_: str, __: str, ___: datetime) -> bool:
 
 
 class StepWatch:
-    """What this process's steps are told to."""
+    """Where this process's steps are reported."""
 
     def __init__(self) -> None:
         self.heartbeat: Heartbeat = HEARTBEAT
@@ -82,7 +82,7 @@ def watched(name: str, function: Step[T]) -> Step[T]:
 
 
 def post_outcome(verb: str, result: object) -> str | None:
-    """What became of a post: `posted`, `again` where a later try may succeed, `refused`; None for
+    """The outcome of a post: `posted`, `again` if a later try may succeed, `refused`. None for
     other steps."""
     if verb == ANSWER and isinstance(result, dict):
         if result.get("again"):
@@ -123,8 +123,8 @@ def _counted(verb: str, target: str) -> Iterator[None]:
 async def first_message_posted(
     investigation: StoredInvestigation, place: str, began: datetime
 ) -> None:
-    """A place was told of it, from `began` on. Not every place has a first message, and Slack has
-    it once."""
+    """A reply target was notified, from `began` on. Not every target has a first message, and
+    Slack has it once."""
     if await in_store(WATCH.posted_since, investigation.id, place, began):
         now = datetime.now(UTC)
         measures.POSTS.labels(word("target", place), KINDS[FIRST], "posted").inc()

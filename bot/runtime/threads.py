@@ -40,7 +40,7 @@ async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
     """A call of the store, in a thread. Raises what it raises, and TimeoutError after
     STORE_DEADLINE_S.
 
-    A call that is given up at the deadline may still be made: its thread cannot be stopped.
+    A call that passes the deadline may still finish: its thread cannot be stopped.
     """
     began = time.monotonic()
     outcome = "failed"

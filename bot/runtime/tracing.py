@@ -174,7 +174,7 @@ def root_span(
 
 
 def note_outcome(span: Span | None, outcome: str | None) -> None:
-    """What became of a post."""
+    """Record the outcome of a post."""
     if span is not None and outcome is not None:
         span.set_attribute("faultline.outcome", outcome)
 

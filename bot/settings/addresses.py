@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 def names_this_machine(url: str) -> bool:
     """Whether an address leads to loopback. A public address means a proxy, and a proxy may hide
-    whom it serves: nginx sends a loopback Host and no forwarding header unless it is told
-    otherwise.
+    whom it serves: nginx sends a loopback Host and no forwarding header unless
+    configured otherwise.
     """
     host = _hostname(url)
     return host == "localhost" or is_loopback(host)

@@ -1,6 +1,6 @@
 """Every alert source: one line for each of Faultline's own, and those that other packages bring.
 
-The list stands in the lowest room because the settings need it first: they hold the sections of
+The list is in the lowest room because the settings need it first: they hold the sections of
 alert sources and check the names in alert rules. It holds names alone, and what they name is
 imported by whoever serves them (`bot.intake.alert_sources`).
 """

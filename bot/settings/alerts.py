@@ -1,5 +1,5 @@
-"""Settings of what becomes of an alert: which are investigated, which belong together, and each
-channel's peace."""
+"""Settings for classifying alerts: which are investigated, which belong together, and the limits
+and quiet hours of each channel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from connectors.settings_types import Names, Section
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_CHANNEL = "*"
-"""The table of channels without one of their own."""
+"""The table for channels without their own."""
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]):([0-5]\d)")
 
 
@@ -36,7 +36,7 @@ def quiet_times(value: str) -> tuple[time, time]:
     hours = [int(part) for part in match.groups()]
     start, end = time(hours[0], hours[1]), time(hours[2], hours[3])
     if start == end:
-        raise ValueError("begins when it ends; whole days go into quiet_days")
+        raise ValueError("begins when it ends. Use quiet_days for whole days")
     return start, end
 
 
@@ -84,7 +84,7 @@ class ChannelSettings(Section):
     time_zone: str = "UTC"
     """The time zone of both, such as `Europe/Berlin`."""
     break_through: Names = ("critical", "page", "fatal", "emergency", "high", "p1", "sev0", "sev1")
-    """Severities that are told at once even so; `high` is what PagerDuty calls urgent."""
+    """Severities that are announced at once even so. `high` is what PagerDuty calls urgent."""
 
     @field_validator("quiet")
     @classmethod
@@ -99,9 +99,11 @@ class ChannelSettings(Section):
         days = tuple(value.casefold()[:3] for value in values)
         for value, day in zip(values, days, strict=True):
             if day not in DAYS:
-                raise ValueError(f"{value[:40]!r} is no day; use mon, tue, wed, thu, fri, sat, sun")
+                raise ValueError(
+                    f"{value[:40]!r} is not a day. Use mon, tue, wed, thu, fri, sat, sun"
+                )
         if len(set(days)) == len(DAYS):
-            raise ValueError("names every day of the week: nothing would ever be told")
+            raise ValueError("names every day of the week, so no alert would ever be announced")
         return days
 
     @field_validator("time_zone")
@@ -110,7 +112,7 @@ class ChannelSettings(Section):
         try:
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"{value[:60]!r} is no time zone, such as Europe/Berlin") from None
+            raise ValueError(f"{value[:60]!r} is not a time zone such as Europe/Berlin") from None
         return value
 
 
@@ -118,23 +120,23 @@ class AlertSettings(Section):
     """Which alerts are investigated, and which belong together: docs/storms.md."""
 
     oldest_days: float = Field(default=3, gt=0, le=36_500)
-    """What PagerDuty, Datadog or Sentry dates longer ago starts nothing: it is a recording, or no
-    news any more."""
+    """An alert that PagerDuty, Datadog or Sentry dates longer ago starts nothing: it is a replay,
+    or too old."""
     groups: Literal["on", "shadow", "off"] = "on"
-    """Whether an alert joins the investigation of a related one. `shadow`: it is only said which
-    one it would join."""
+    """Whether an alert joins the investigation of a related one. `shadow`: the log says which one
+    it would join."""
     group_minutes: float = Field(default=5, gt=0, le=60)
-    """Alerts further apart than this do not join. Alertmanager alone may hold an alert back for as
-    long."""
+    """Alerts further apart than this do not join. Alertmanager itself may delay an alert by as
+    much."""
     group_longest_minutes: float = Field(default=30, gt=0, le=720)
     """Nothing joins an investigation older than this: its evidence is as old."""
     rules: tuple[AlertRule, ...] = ()
-    """A list of tables `[[alerts.rules]]` (`investigate` and the conditions `source`, `service`,
-    `severity`, `channel`, `title`, `labels`); the first that matches decides, and what none matches
-    is investigated."""
+    """Tables `[[alerts.rules]]` (`investigate` and the conditions `source`, `service`, `severity`,
+    `channel`, `title`, `labels`). The first match decides. An alert that matches none is
+    investigated."""
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     """Tables `[alerts.channels.ID]` (`per_hour`, `quiet`, `quiet_days`, `time_zone`,
-    `break_through`); that of `"*"` is for all others."""
+    `break_through`). `"*"` is for all other channels."""
 
     @model_validator(mode="after")
     def _every_rule_can_match(self) -> AlertSettings:

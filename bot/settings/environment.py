@@ -99,7 +99,7 @@ def _named_by_file(key: str, model: type[BaseModel] | None) -> str | None:
 def _from_file(name: str, path: str, environ: Mapping[str, str]) -> str:
     direct = name.removesuffix(FROM_FILE.upper())
     if environ.get(direct):
-        raise SettingsError(name, f"{direct} is set as well: one of them is enough")
+        raise SettingsError(name, f"{direct} is also set: set only one of them")
     return _secret_in(Path(path), name)
 
 

@@ -65,7 +65,7 @@ def add_variable(one: Variable, tables: Tables) -> None:
         problem = f"there is no such table: [[{one.section}]] has {names}"
         raise SettingsError(one.name, problem)
     if one.key in OWN_KEYS:
-        raise SettingsError(one.name, f"{one.key} stands in the file alone")
+        raise SettingsError(one.name, f"{one.key} can only be set in the file")
     table[one.key] = one.value
 
 

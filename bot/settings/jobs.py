@@ -22,38 +22,36 @@ class TrainingSettings(Section):
     pod_labels: Names = ("exported_pod", "pod", "pod_name", "kube_pod_name")
     """The pod, for `{pod}`."""
     node_labels: Names = ("Hostname", "hostname", "node", "exported_node", "host", "instance")
-    """The machine, for `{node}`; a port is cut off."""
+    """The machine, for `{node}`. A port is cut off."""
     rank_labels: Names = ("rank", "global_rank")
-    """The rank that the alert speaks of."""
+    """The rank the alert is about."""
     gpu_labels: Names = ("gpu", "gpu_id", "gpu_index")
     """The GPU's number on its machine."""
 
 
 class JobSettings(JobLocations):
-    """One training job by the name that alerts use: docs/training-jobs.md; how it may be asked for
-    a trace: docs/capture.md."""
+    """One training job, by the name that alerts use: docs/training-jobs.md. For captures:
+    docs/capture.md."""
 
     hosts: Names = ()
     """Its hosts in the order of their ranks, as `name`, or `name:port` of the Dynolog daemon."""
     ranks_per_host: int | None = Field(default=None, ge=1)
-    """Processes on each host; a capture reports where fewer recorded. Unset: however many there
-    are."""
+    """Processes on each host. A capture reports where fewer recorded. Unset: any number."""
     ranks: int | None = Field(default=None, ge=1)
-    """Ranks of the whole job; missing ones are reported. Unset: `hosts` times `ranks_per_host`."""
+    """Ranks of the whole job. Missing ones are reported. Unset: `hosts` times `ranks_per_host`."""
     allow_capture: bool = False
     """Whether its machines may be asked to record at all."""
     capture_on_alert: bool = False
-    """Whether an alert about the job may ask for a capture by itself, where no trace of the
-    incident was found."""
+    """Whether an alert about the job may start a capture, if no trace of the incident was found."""
     dynolog_port: int = Field(default=1778, ge=1, le=65535)
     """Port of the daemons of hosts named without one."""
     slurm_job_id: int = Field(default=0, ge=0)
-    """Slurm's number of the job, by which a daemon finds its processes; 0 outside Slurm."""
+    """Slurm's number of the job, by which a daemon finds its processes. 0 outside Slurm."""
     debug_server: Url | None = None
     """Rank 0's page of `torch.distributed.debug`, for example `http://node-a:25999`. Asked before
     Dynolog."""
     debug_hosts: Names = ()
-    """Hosts whose debug servers may be spoken to, besides `hosts` and that of `debug_server`."""
+    """Hosts whose debug servers may be contacted, besides `hosts` and that of `debug_server`."""
     job_directory: str | None = None
     """A directory that exists on every host of the job, into which its processes write their
     traces."""
@@ -61,7 +59,7 @@ class JobSettings(JobLocations):
     """The same storage as this machine sees it: a directory or `s3://bucket/prefix`. Unset:
     `job_directory`."""
     cooldown_minutes: float = Field(default=30, ge=0)
-    """Least time between the beginnings of two captures."""
+    """Least time between the starts of two captures."""
     captures_per_day: int = Field(default=6, ge=0)
     """Most captures in 24 hours."""
     longest_seconds: float = Field(default=10, gt=0, le=600)

@@ -13,43 +13,43 @@ OPEN_TO_ALL = ("https://accounts.google.com",)
 
 
 class LoginSettings(Section):
-    """Login with a company's accounts by OpenID Connect, roles, sessions and the audit:
+    """Login with company accounts by OpenID Connect, roles, sessions and the audit log:
     docs/access.md."""
 
     issuer: Url | None = None
-    """The provider, as its discovery document names itself. Unset: `server.access_token` alone
-    opens the pages."""
+    """The provider, as its discovery document names itself. Unset: only `server.access_token` opens
+    the pages."""
     client_id: str | None = None
-    """What the provider calls this installation."""
+    """This installation's id at the provider."""
     client_secret: SecretStr | None = None
-    """Secret. What the provider gave out with it; unset for a public client."""
+    """Secret. The client's secret. Unset for a public client."""
     provider_name: str = Field(default="your company account", min_length=1, max_length=60)
-    """What the button says after "Sign in with"."""
+    """Text on the button after "Sign in with"."""
     scopes: Names = ("openid", "profile", "email")
-    """What is asked for; Okta's and some others' groups need `groups` as well."""
+    """Scopes to request. Okta and some others need `groups` as well for groups."""
     groups_claim: str = "groups"
-    """The claim with groups or roles; dots lead inwards: `realm_access.roles`."""
+    """The claim with groups or roles. Dots lead to nested ones: `realm_access.roles`."""
     viewers: Names = ()
-    """Groups, or verified e-mail addresses, of those who may read."""
+    """Groups, or verified e-mail addresses, that may read."""
     responders: Names = ()
-    """Of those who may also judge, run again and mute."""
+    """Those that may also rate answers, run again and mute."""
     admins: Names = ()
-    """Of those who may also see who looked, and the settings."""
+    """Those that may also see the audit log and the settings."""
     default_role: Literal["none", "viewer", "responder", "admin"] = "none"
-    """The role of everybody else whom the provider lets in. `none` lets nobody else in."""
+    """The role of everybody else who can log in at the provider. `none` lets nobody else in."""
     allowed_domains: Names = ()
-    """When set, only verified e-mail addresses of these domains are let in, whatever their
-    groups."""
+    """Only verified e-mail addresses of these domains may log in, whatever their groups. Unset:
+    all."""
     token_role: Literal["viewer", "responder", "admin"] = "admin"  # noqa: S105
     """The role of whoever presents `server.access_token`."""
     session_hours: float = Field(default=12, gt=0, le=24 * 31)
-    """A login lasts so long at most."""
+    """The longest a login lasts."""
     idle_hours: float = Field(default=12, gt=0, le=24 * 31)
-    """A login ends when it was not used for so long."""
+    """A login ends after this time without use."""
     audit_days: float = Field(default=180, ge=1, le=36_500)
-    """Who looked at what is kept for so long."""
+    """How long the audit log is kept."""
     isolation: Literal["off", "teams"] = "off"
-    """`teams`: an investigation of a team is shown to members of its `groups` and to admins alone:
+    """`teams`: only members of a team's `groups` and admins see its investigations:
     docs/access.md."""
 
     @model_validator(mode="after")
@@ -65,11 +65,11 @@ class LoginSettings(Section):
         named = (*self.viewers, *self.responders, *self.admins)
         if self.default_role == "none" and not named:
             raise ValueError(
-                "nobody could sign in: set login.default_role, or login.viewers, responders or "
+                "nobody could log in: set login.default_role, or login.viewers, responders or "
                 "admins"
             )
         if self.default_role != "none" and self.issuer in OPEN_TO_ALL and not self.allowed_domains:
-            raise ValueError("everybody has an account there: set login.allowed_domains")
+            raise ValueError("everybody has an account there, so set login.allowed_domains")
         return self
 
 

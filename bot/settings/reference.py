@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import textwrap
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,17 +27,21 @@ from bot.settings import (
 )
 from connectors.instance_settings import InstanceTable
 from connectors.limits import ConnectorSettings
+from connectors.self_hosted import SelfHostedSettings
 
-SHARED_KEYS = frozenset(ConnectorSettings.model_fields)
+# Keys that many sections inherit are explained once. `url` and `token` differ in what they lead to.
+SHARED_KEYS = frozenset(SelfHostedSettings.model_fields) - {"url", "token"}
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 HEAD = f"""# Configuration
 
-One file, `{DEFAULT_FILE}` in the working directory or the one named by `--config` or `FAULTLINE_CONFIG`. Every key
-outside of `services`, `jobs` and `teams`, but for lists of tables and tables within a section, can also be set as
-`FAULTLINE_<SECTION>__<KEY>` in the environment, which wins. Secrets are read from the environment only; one in the
-file stops the start. `FAULTLINE_<SECTION>__<KEY>_FILE` names a file that holds a secret. Without any file the bot runs
-on loopback with embedded databases.
+Settings come from `{DEFAULT_FILE}` in the working directory, or the file named by `--config` or `FAULTLINE_CONFIG`.
+Without a file the bot runs on loopback with embedded databases.
+
+- **Environment.** `FAULTLINE_<SECTION>__<KEY>` sets a key and wins over the file. That works for every key outside of
+  `services`, `jobs` and `teams`, except for tables and lists of tables within a section.
+- **Secrets** come only from the environment. A secret in the file stops the start.
+  `FAULTLINE_<SECTION>__<KEY>_FILE` names a file that holds a secret.
 
 ```toml
 [server]
@@ -52,15 +58,15 @@ aliases = ["checkout-api"]
 depends_on = ["payments", "cart"]
 ```
 
-This page is written from the settings by `python -m bot.settings.reference`.
+`python -m bot.settings.reference` writes this page from the code.
 """  # noqa: E501
 
 
 SEVERAL = """
 ## Several of each
 
-One Prometheus per cluster, two Datadog organisations: write the section as a list of tables, each with a `name` and
-what it `covers`. A single table stays valid, and has neither.
+For one Prometheus per cluster, or two Datadog organisations, write the section as a list of tables, each with a `name`
+and what it `covers`. A single table needs neither.
 
 ```toml
 [[prometheus]]
@@ -80,35 +86,59 @@ ROWS
 
 - **Secrets** carry the name between section and key, in capitals, with `_` for `-` and `.`:
   `FAULTLINE_PROMETHEUS__PROD_EU__TOKEN`, or `FAULTLINE_PROMETHEUS__PROD_EU__TOKEN_FILE`.
-- **Asked** is every instance but those that cover another value of a label that the alert carries, or none of the
-  services asked about. `cluster`, `env` and `region` are compared under all their usual names.
-- **Evidence, gaps and `faultline check`** name the instance: `prometheus prod-eu`. Its rows get the labels of which it
-  covers a single value, where they do not carry them, so that places can be compared; without such a label, series get
-  the label `source`. A service that one of them knows is no gap of the others.
-- **Alerts** that come with the webhook secret of an instance get its labels too. The rule of an alert is looked up
-  first where the alert's links lead.
-- **Rates, circuits and budgets** are each instance's own.
-- **Slack workspaces and PagerDuty accounts** are answered, too: [several workspaces](slack.md#several-workspaces),
+- **Queries** go to every instance except those that cover another value of one of the alert's labels, or none of the
+  services in scope. `cluster`, `env` and `region` are compared under all their usual names.
+- **Evidence, gaps and `faultline check`** name the instance: `prometheus prod-eu`. If it covers a single
+  value of a label, rows without the label get it, so that places can be compared. Without such a label, series get the
+  label `source`. A service that one instance knows is not a gap of the others.
+- **Alerts** that arrive with an instance's webhook secret get its labels too. An alert's rule is looked up first
+  where the alert's links lead.
+- **Rates, circuits and budgets** are separate for each instance.
+- **Slack workspaces and PagerDuty accounts** get answers too: [several workspaces](slack.md#several-workspaces),
   [several accounts](connectors/pagerduty.md#several-accounts).
-- **Links** of Loki and Tempo go to the Grafana of the same name, else to the only one that may be about the same place.
+- **Links** of Loki and Tempo go to the Grafana of the same name, or else to the only one that may cover the same place.
 
 Sections that can be given several times: REPEATED.
 """  # noqa: E501
 
 
+SHARED = """
+## Keys of every connector
+
+The section of each connector (`[prometheus]`, `[datadog]`, `[aws]`, ...) also has:
+
+| key | default | meaning |
+|---|---|---|
+CONNECTOR
+
+## Keys of self-hosted servers
+
+SECTIONS also have:
+
+| key | default | meaning |
+|---|---|---|
+SERVER
+"""
+
+
 def page() -> str:
     """The whole page as Markdown."""
-    sections = [HEAD, _several()]
+    sections = [HEAD, _several(), _shared()]
+    for name, section in _sections():
+        title = f"{name}.NAME" if name in NAMED_TABLES else name
+        # A docstring that is wrapped in the source is one paragraph on the page.
+        about = _linked(section.__doc__ or "")
+        head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
+        sections.append(head + _rows(name, section, without=_inherited(section)) + "\n")
+    return "".join(sections)
+
+
+def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in sections_in_order(Settings):
         section = NAMED_TABLES.get(name, field.annotation)
         assert isinstance(section, type)
         assert issubclass(section, BaseModel)
-        title = f"{name}.NAME" if name in NAMED_TABLES else name
-        # A docstring that is wrapped in the source is one paragraph on the page.
-        about = " ".join((section.__doc__ or "").split())
-        head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
-        sections.append(head + _rows(name, section) + "\n")
-    return "".join(sections)
+        yield name, section
 
 
 def _several() -> str:
@@ -117,13 +147,34 @@ def _several() -> str:
     return SEVERAL.replace("ROWS", _rows("name", InstanceTable)).replace("REPEATED", repeated)
 
 
-def _rows(name: str, section: type[BaseModel]) -> str:
+def _shared() -> str:
+    """The keys that many sections have, once."""
+    names = [name for name, section in _sections() if issubclass(section, SelfHostedSettings)]
+    sections = ", ".join(f"`[{name}]`" for name in names)
+    own = frozenset(SelfHostedSettings.model_fields) - SHARED_KEYS
+    inherited = own | frozenset(ConnectorSettings.model_fields)
+    server = _rows(names[0], SelfHostedSettings, without=inherited)
+    connector = _rows(names[0], ConnectorSettings)
+    shared = SHARED.replace("CONNECTOR", connector).replace("SERVER", server)
+    return shared.replace("SECTIONS", sections)
+
+
+def _inherited(section: type[BaseModel]) -> frozenset[str]:
+    """The keys of a section that are explained once for all, unless it declares them again."""
+    shared: frozenset[str] = frozenset()
+    if issubclass(section, SelfHostedSettings):
+        shared = SHARED_KEYS
+    elif issubclass(section, ConnectorSettings):
+        shared = frozenset(ConnectorSettings.model_fields)
+    return shared - section.__annotations__.keys()
+
+
+def _rows(name: str, section: type[BaseModel], *, without: frozenset[str] = frozenset()) -> str:
     meanings = _docstrings_of_fields(section)
     rows: list[str] = []
-    # What all connectors share comes last, whatever they inherit first.
-    keys = sorted(section.model_fields.items(), key=lambda one: one[0] in SHARED_KEYS)
-    for key, info in keys:
-        rows.append(_row(name, key, section, info, meanings.get(key, "")))
+    for key, info in section.model_fields.items():
+        if key not in without:
+            rows.append(_row(name, key, section, info, meanings.get(key, "")))
     return "\n".join(rows)
 
 
@@ -146,8 +197,13 @@ def _docstrings_in(node: ast.stmt) -> dict[str, str]:
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                found[name] = " ".join(text.split())
+                found[name] = _linked(text)
     return found
+
+
+def _linked(text: str) -> str:
+    """One paragraph, with links to the pages it names."""
+    return re.sub(r"docs/([\w/-]+)\.md", r"[\1](\1.md)", " ".join(text.split()))
 
 
 def _row(section: str, key: str, model: type[BaseModel], info: FieldInfo, meaning: str) -> str:

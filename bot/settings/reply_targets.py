@@ -1,6 +1,6 @@
 """Every reply target: one line for each of Faultline's own, and those that other packages bring.
 
-The list stands in the lowest room because the settings hold the targets' sections. They know of a
+The list is in the lowest room because the settings hold the targets' sections. They know of a
 target no more than its name and the model of its section; `bot.policy.reply_targets` knows the
 rest.
 """
@@ -61,5 +61,5 @@ def _loaded(plugin: Plugin) -> SectionOwner:
     if declared.name != plugin.name:
         raise SettingsError(plugin.name, f"{whose} declares it under the name {declared.name!r}")
     if not issubclass(declared.settings, Section):
-        raise SettingsError(plugin.name, f"{whose} brings no model of its section")
+        raise SettingsError(plugin.name, f"{whose} has no model for its settings section")
     return declared

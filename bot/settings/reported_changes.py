@@ -10,4 +10,4 @@ class ReportedChangesSettings(Section):
     (docs/report-changes.md)."""
 
     tokens: Secrets = ()
-    """Secret. Bearer tokens of those who may report changes. Unset: none are taken."""
+    """Secret. Bearer tokens for reporting changes. Unset: none are accepted."""

@@ -11,4 +11,4 @@ class RunbookSettings(Section):
     directories: Names = ()
     """Directories whose `.md` files are runbooks, with all below them. Unset: there are none."""
     link_hosts: Names = ()
-    """Hosts that links of runbooks may lead to, besides those of addresses in these settings."""
+    """Hosts that runbooks may link to, besides those of addresses in these settings."""

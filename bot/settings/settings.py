@@ -68,7 +68,8 @@ class ServerSettings(Section):
     """Where the bot listens, and how others reach it."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; on other than loopback the pages need `access_token` or a `login`."""
+    """Address to listen on. On any other than loopback the pages need `access_token` or a
+    `login`."""
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on."""
     public_url: Url = "http://127.0.0.1:8080"
@@ -76,24 +77,23 @@ class ServerSettings(Section):
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     """A larger webhook body is refused with 413."""
     access_token: SecretStr | None = None
-    """Secret. When set, web pages ask for it; without it, and without a `login`, they are served to
-    this machine alone, and to nobody when `public_url` is not a loopback address: behind a proxy
-    every visitor seems to be this machine."""
+    """Secret. Web pages ask for it. Without it and without a `login`, only this machine can open
+    them, and nobody can if `public_url` is not a loopback address, because behind a proxy every
+    visitor seems to be this machine."""
     trusted_proxies: Networks = ()
-    """Addresses or networks of proxies whose `X-Forwarded-For` names the visitor; others' is not
-    believed."""
+    """Addresses or networks of proxies whose `X-Forwarded-For` is believed."""
     drain_s: float = Field(default=0, ge=0, le=600)
-    """Told to stop, `/readyz` says so for so many seconds before the server closes, so that a load
-    balancer sends nothing more. Behind one: a little more than its health checks take to notice."""
+    """On SIGTERM, seconds for which `/readyz` answers 503 before the server closes, so that a load
+    balancer sends nothing more. Set it to a little more than its health checks take to notice."""
 
 
 class StoreSettings(Section):
-    """Where everything durable lies."""
+    """Where durable data is stored."""
 
     directory: Path = Path(".faultline")
     """Holds the embedded databases and, unless `cases` says otherwise, the case folders."""
     database: SecretStr | None = None
-    """`postgresql://...`; from the environment when it holds a password. Unset: embedded SQLite."""
+    """`postgresql://...`, from the environment if it holds a password. Unset: embedded SQLite."""
     cases: Location | None = None
     """`s3://bucket/prefix` or a directory for the case folders. Unset: `directory`/cases."""
 
@@ -115,17 +115,17 @@ class WorkerSettings(Section):
     polling_interval_s: float = Field(default=0.25, gt=0, le=10)
     """How often a worker looks for new work."""
     grace_s: float = Field(default=20, ge=0, le=3600)
-    """Told to stop, a worker takes nothing new and finishes what ends within so many seconds;
-    another goes on with the rest at once. Orchestrators kill after 30 s unless told otherwise, and
-    the server needs up to 5 of them before."""
+    """On SIGTERM a worker stops taking work and waits up to this many seconds for running work to
+    finish. Another worker continues the rest at once. Orchestrators kill after 30 s by default,
+    of which the server needs up to 5."""
     trace_processes: int | None = Field(default=None, ge=1, le=256)
     """Traces of large training jobs read at once in one worker process. Unset: one per core."""
     trace_deadline_s: float = Field(default=300, gt=0)
-    """A trace that takes longer to read is named as unreadable; the other ranks are compared
+    """A trace that takes longer to read is reported as unreadable, and the other ranks are compared
     without it."""
     trace_memory_mb: int = Field(default=4096, ge=256)
-    """Most memory for reading one trace; one that needs more is named as unreadable. A trace of 1
-    GB needs 0.5 GB."""
+    """Memory for reading one trace. One that needs more is reported as unreadable. A trace of 1 GB
+    needs 0.5 GB."""
 
 
 class InvestigationSettings(Section):
@@ -134,21 +134,20 @@ class InvestigationSettings(Section):
     incident_minutes: float = Field(default=30, gt=0)
     """How far the incident window reaches back before the alert."""
     incident_hours: float = Field(default=6, gt=0)
-    """How far it reaches beyond the alert at most, for alerts that are looked at late."""
+    """How far it reaches beyond the alert at most, for alerts that are investigated late."""
     baseline_minutes: float = Field(default=120, gt=0)
     """Length of the baseline window, which ends where the incident window begins."""
     history_days: int = Field(default=0, ge=0, le=14)
-    """Metrics of the same hours on so many days before are compared as well: what happens every
-    night is discounted. Each day is one more window for which every source of metrics is asked."""
+    """Days whose same hours are compared as well, so that what happens every night is discounted.
+    Each day adds a window to every query for metrics."""
     join_hours: float = Field(default=12, gt=0)
-    """A repeat of an alert that is still open joins its investigation for so long."""
+    """How long a repeat of an open alert joins its investigation."""
     memory_days: float = Field(default=90, ge=0, le=36_500)
-    """Earlier investigations not older than this are tested again on a new alert: docs/memory.md.
-    0: none are."""
+    """Age up to which earlier investigations are tested again on a new alert: docs/memory.md. 0:
+    none are."""
     learned_calls_days: float = Field(default=30, ge=0, le=36_500)
-    """Calls between services that earlier investigations saw not longer ago than this are known to
-    a new one, where nothing collected tells of them: docs/who-calls-whom.md. 0: none are, and none
-    are remembered."""
+    """Age up to which calls between services are remembered from earlier investigations, for pairs
+    that nothing collected covers: docs/who-calls-whom.md. 0: none are remembered."""
 
 
 NAMED_TABLES: Mapping[str, type[Section]] = {

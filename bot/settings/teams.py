@@ -13,16 +13,14 @@ class TeamSettings(Section):
     """A team: docs/reliability.md. What belongs to no team is one more team without a name."""
 
     services: Names = ()
-    """Its services, by their names in the catalogue or their aliases; a service belongs to one
-    team."""
+    """Its services, by name or alias in the catalogue. A service belongs to one team."""
     channels: Names = ()
-    """Ids of its Slack channels, for alerts of services without a team; a channel belongs to one
+    """Ids of its Slack channels, for alerts of services without a team. A channel belongs to one
     team."""
     groups: Names = ()
     """Groups of the identity provider whose members belong to it."""
     share: float = Field(default=1, gt=0, le=100)
-    """Its weight where more waits than the workers can take: a team with 2 gets twice as much as
-    one with 1."""
+    """Its weight when workers are busy: a team with 2 gets twice as many slots as one with 1."""
 
 
 def owners(

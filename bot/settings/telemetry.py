@@ -39,30 +39,29 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 class TelemetrySettings(Section):
-    """What the bot says about itself to those who operate it: docs/operating.md."""
+    """Metrics, health, traces and logs of the bot: docs/operating.md."""
 
     metrics_address: Address | None = None
-    """`host:port` at which the web process serves `/metrics` to Prometheus, apart from the pages.
-    Whoever reaches it may read it: keep it on loopback or a private network. Unset: it is not
-    served."""
+    """`host:port` where the web process serves `/metrics`, separate from the pages. Anyone who can
+    reach it can read it, so use loopback or a private network. Unset: not served."""
     worker_address: Address | None = None
-    """The same of a worker process, which also answers `/healthz` there. With port 0 each worker
-    takes a free one and says in its log which. Unset: not served."""
+    """The same for a worker process, which also answers `/healthz` there. With port 0 each worker
+    takes a free port and logs it. Unset: not served."""
     wedged_after_s: float = Field(default=180, ge=1)
-    """A worker of which a part gave no sign of life for so many seconds is no longer healthy.
-    Shorter than a connection attempt to a database that is gone (about two minutes), it would be
-    restarted for that."""
+    """Seconds after which a worker with a silent part is no longer healthy. Keep it above two
+    minutes, the time a connection attempt to a dead database takes, or workers are restarted for
+    that."""
     otlp_endpoint: Url | None = None
-    """Base of an OpenTelemetry collector that takes OTLP over HTTP, such as
-    `http://collector:4318`: it gets a trace of each investigation. Unset: none are recorded."""
+    """Base of an OpenTelemetry collector (OTLP over HTTP), such as `http://collector:4318`, which
+    gets a trace of each investigation. Unset: none are recorded."""
     otlp_headers: SecretStr | None = None
-    """Secret. Headers for it, as `name=value`; several separated by commas."""
+    """Secret. Headers for it, as `name=value`, separated by commas."""
     logs: Literal["text", "json"] = "text"
-    """Form of the log on standard error: lines to read, or one JSON object a line."""
+    """Format of the log on standard error: `text`, or `json` for one object per line."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
-    """The least severe of our own messages that is logged; those of libraries are logged from
-    `warning` on."""
+    """The least severe of the bot's messages to log. Those of libraries are logged from `warning`
+    on."""
     cloudwatch_namespace: Annotated[str, AfterValidator(_namespace)] | None = None
-    """When set, the web process logs once a minute how long the queue is, in CloudWatch's embedded
-    metric format under this namespace. `Faultline` is what the Terraform module expects. Unset: it
-    does not."""
+    """The namespace under which the web process logs the queue's length once a minute, in
+    CloudWatch's embedded metric format. The Terraform module expects `Faultline`. Unset: not
+    logged."""

@@ -240,7 +240,7 @@ class Admission:
         return Accepted("started", fresh.id)
 
     def _break_through(self, row: InvestigationRow, alert: Alert, now: datetime) -> None:
-        """An alert that may be told now ends the silence about its investigation."""
+        """An alert that may be announced now ends the silence about its investigation."""
         if row.quiet_until is None or self._policy.quiet_until(alert, row.channel, now) is not None:
             return
         if row.digested_at is None:
@@ -249,8 +249,8 @@ class Admission:
 
 
 def asked_for(arrival: Arrival) -> bool:
-    """Whether a person asked for it: with a mention or a click in Slack, each under a fingerprint
-    of its own."""
+    """Whether a person asked for it: with a mention or a click in Slack, each with its own
+    fingerprint."""
     alert = arrival.alert
     return arrival.by_person or (
         alert.source == "slack" and alert.labels.get("fingerprint", "").startswith(ASKED)
@@ -295,7 +295,7 @@ def _changed(session: Session, investigation_id: str) -> None:
 
 
 def _locked(session: Session, investigation_id: str) -> InvestigationRow:
-    """The row as it stands, with what this transaction changed: reading it anew would undo what is
+    """The row as it stands, with what this transaction changed: reading it again would undo what is
     not written yet."""
     session.flush()
     return session.get_one(InvestigationRow, investigation_id, with_for_update=True)

@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 from bot.store.models import InvestigationRow as Row
 
 DUE = (Row.announced_at.is_(None), Row.status == "accepted", Row.quiet_until.is_(None))
-"""Not in quiet hours: their channel is told in a digest. Of those that a worker has begun, its
-workflow announces."""
+"""Not in quiet hours: their channel gets a digest. Those that a worker has started are announced
+by their workflow."""
 
 
 @dataclass(frozen=True)

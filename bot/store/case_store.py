@@ -36,7 +36,7 @@ HEAD_BYTES = 65_536
 
 @dataclass(frozen=True)
 class Stored:
-    """One file of a case as it lies in the store."""
+    """One file of a case as it is in the store."""
 
     size: int
     version: str

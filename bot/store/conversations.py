@@ -216,7 +216,7 @@ class Conversations:
     def keep_answer(
         self, question_id: str, answer: dict[str, Any], investigation_id: str | None
     ) -> dict[str, Any]:
-        """Keep the words of the answer; of two workers the first one's words stand. Gives those
+        """Keep the words of the answer; of two workers the first one's words stand. Returns those
         that stand."""
         with self._write() as session:
             row = session.get_one(QuestionRow, question_id, with_for_update=True)
@@ -296,8 +296,8 @@ class Conversations:
             return session.scalars(query).all()
 
     def in_workspace(self, workspace: str, target: str, limit: int) -> Sequence[str]:
-        """The newest investigations that came from this workspace or are told there by its reply
-        target, the newest first."""
+        """The newest investigations that came from this workspace or were posted there by its
+        reply target, the newest first."""
         key = InvestigationRow.id.concat(f":{target}")
         told = select(PostRow.key).where(PostRow.key == key).exists()
         prefix = f"{workspace}{SEPARATOR}"

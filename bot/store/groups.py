@@ -180,7 +180,7 @@ class Groups:
         return min(found, key=lambda one: one[0])[1] if found else None
 
     def _told_alike(self, row: InvestigationRow, told: frozenset[str]) -> bool:
-        """Whether the investigation is told in the same workspaces."""
+        """Whether the investigation is posted to the same workspaces."""
         if not self._policy.several_workspaces:
             return True
         return self._policy.told_in(Alert.model_validate(row.alert), reply_to_of(row)) == told

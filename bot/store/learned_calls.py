@@ -64,7 +64,7 @@ class LearnedCalls:
                 rows[row["id"]] = row
             if len(rows) >= MOST_LEARNED:
                 break
-        # Workers that write the same rows in another order would wait for each other for ever.
+        # Workers that write the same rows in another order would wait for each other forever.
         ordered = [rows[name] for name in sorted(rows)]
         with Session(self._engine) as session, session.begin():
             for batch in _batches(ordered):

@@ -1,6 +1,6 @@
 """The list of investigations: what a person asked to see of them, page by page.
 
-Pages are told apart by the place in the order where they begin (the newest first), not by a count
+Pages are identified by where they begin in the order (the newest first), not by a count
 of what is skipped: the thousandth page costs what the first does, and what arrives meanwhile moves
 nothing. Synchronous; callers on an event loop use `in_store`.
 """
@@ -36,9 +36,9 @@ Judged = Literal["right", "wrong", "yes", "no"]
 Alerts = Literal["grouped", "muted"]
 
 MOST_COUNTED = 10_000
-"""More than so many are "over 10,000": nobody pages through them, and counting on costs."""
+"""More are shown as "over 10,000": nobody pages through them, and counting them costs."""
 RECENT = 3_000
-"""Services and sources to choose from are those of so many newest investigations."""
+"""The newest investigations whose services and sources one can choose from."""
 MOST_CHOICES = 200
 
 

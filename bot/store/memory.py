@@ -23,8 +23,8 @@ from bot.store.visibility import ALL, Visibility
 MAX_SERVICES = 50
 MAX_FOUND = 500
 READ_FOR_LIKENESS = 300
-"""Of so many newest investigations that share any word with an alert, the alike ones are told by
-counting words."""
+"""How many of the newest investigations that share any word with an alert are compared by counting
+words."""
 ALIKE = 0.5
 """Share of an alert's words that one of like words has."""
 

@@ -70,7 +70,7 @@ class InvestigationRow(Base):
     `open_fingerprint` equals `fingerprint` while the alert is open, so that the database itself
     refuses a second investigation of the same open alert; it is null afterwards. `automatic`: no
     person asked for it. `reply_addresses` are those at targets without a column, by target.
-    `revision` counts what its message must say anew, `notified_revision` how much of that it was
+    `revision` counts changes its message must show, `notified_revision` those it was
     edited for; `wants_run` asks for one more run, and `runs` counts those. `team` and
     `priority` order what waits (`dispatched_at` is null) for a worker; `announced_at` is set once
     its first message was posted, or left to its workflow.

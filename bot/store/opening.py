@@ -22,7 +22,7 @@ def store_url(settings: Settings) -> str:
 
 
 def engine_url(settings: Settings) -> str:
-    """The engine's tables: a file of their own, or a schema of their own on PostgreSQL."""
+    """The engine's tables: a separate file, or a separate schema on PostgreSQL."""
     return _database(settings) or f"sqlite:///{_file(settings, 'engine.sqlite')}"
 
 

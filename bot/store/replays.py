@@ -26,7 +26,7 @@ KEPT_AT_LEAST = timedelta(days=400)
 """Rows of `deliveries` that are younger than this must not be deleted: a request that was recorded
 could start something again. A row is some 150 bytes."""
 UNHEARD = timedelta(days=5)
-"""An alert that goes on is told again at every `repeat_interval`, which is shorter than
+"""An alert that continues is sent again every `repeat_interval`, which is shorter than
 Alertmanager's `--data.retention`, 120 h (prometheus.io, "Alertmanager configuration"): older news
 of it is a recording."""
 

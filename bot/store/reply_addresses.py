@@ -1,6 +1,6 @@
 """Where an investigation is answered, between `ReplyTo` and the columns of its row.
 
-Slack's and PagerDuty's addresses have columns of their own, because threads and incidents are
+Slack's and PagerDuty's addresses have their own columns, because threads and incidents are
 looked up by them. Any other target's is kept under the target's name.
 """
 

@@ -46,7 +46,7 @@ class ReportedChanges:
         self._engine = engine
 
     def report(self, changes: Iterable[ReportedChange], *, now: datetime | None = None) -> None:
-        """Keep the changes, all or none; one whose id is known replaces what was told before."""
+        """Keep the changes, all or none. One with a known id replaces the earlier report."""
         received = now or datetime.now(UTC)
         with Session(self._engine) as session, session.begin():
             for one in changes:

@@ -146,7 +146,7 @@ class Logins:
     def end_at_provider(
         self, issuer: str, subject: str | None, provider_session: str | None
     ) -> int:
-        """End what the provider says has ended there: one session of its own, or all of
+        """End what the provider says has ended there: one of its sessions, or all of
         somebody."""
         theirs = select(VisitorRow.id).where(VisitorRow.issuer == issuer)
         if subject is not None:

@@ -11,11 +11,11 @@ class AlertmanagerSettings(SelfHostedSettings):
     docs/connectors/alertmanager.md."""
 
     webhook_tokens: Secrets = ()
-    """Secret. Bearer tokens (or Basic `user:password`) that the receiver may present; separated by
+    """Secret. Bearer tokens (or Basic `user:password`) that the receiver may present, separated by
     commas."""
     url: Url | None = None
-    """Base of Alertmanager's own address. Unset: it is not asked."""
+    """Base of Alertmanager's address. Unset: Alertmanager is not used."""
     public_url: Url | None = None
-    """Base of links, where people reach Alertmanager by another address than `url`."""
+    """Base of links, if people reach Alertmanager at another address than `url`."""
     service_labels: Names = ("service", "service_name", "app", "job")
     """Labels that may name an alert's service, in this order."""

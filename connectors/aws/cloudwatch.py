@@ -133,7 +133,7 @@ async def _of_place(
     period = period_for(spans[0].start)
     wanted: dict[Resource, dict[Stat, _Wanted]] = {}
     for order, (resource, balancer) in enumerate(zip(resources, balancers, strict=True)):
-        # Some kinds have no metrics of their own.
+        # Some kinds have no metrics.
         if _templates(resource) and (resource.kind != "target_group" or balancer):
             wanted[resource] = _wanted(resource, order, balancer)
     queries = []
@@ -172,7 +172,7 @@ async def _of_place(
 
 def _graph(resource: Resource, stats: Mapping[Stat, _Wanted]) -> list[list[Any]]:
     """As the console's page of metrics takes it: each metric, and each share of one in another on
-    an axis of its own."""
+    its own axis."""
     lines: list[list[Any]] = []
     for one in stats.values():
         shown = {"id": one.id, "stat": one.stat}

@@ -18,7 +18,7 @@ from analysis.vocabulary import Window
 from connectors.aws.resource import Resource, ResourceKind
 
 _CONSOLES = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
-"""Partitions with a console of their own, by how their regions begin."""
+"""Partitions with their own console, by how their regions begin."""
 _OTHER = "console.aws.amazon.com"
 _PAGES: Mapping[ResourceKind, str] = {
     "queue": "sqs/v3/home?region={region}#/queues",

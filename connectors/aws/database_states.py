@@ -32,7 +32,7 @@ FactPatterns = tuple[tuple[str, re.Pattern[str]], ...]
 
 @dataclass(frozen=True)
 class EventSource:
-    """Who tells of a resource: service, type of source, name for humans."""
+    """Who reports a resource: service, type of source, name for humans."""
 
     service: str
     type: str

@@ -90,7 +90,7 @@ def no_answer(operation: str, error: Exception) -> ConnectorError:
         return ConnectorError(VENDOR, operation, NO_CREDENTIALS)
     if isinstance(error, ParamValidationError):
         return ConnectorError(
-            VENDOR, operation, "a value is not one that AWS takes; see the names in the settings"
+            VENDOR, operation, "AWS rejected a value. Check the names in the settings"
         )
     waits = isinstance(error, HTTPClientError)
     return ConnectorError(VENDOR, operation, f"no answer ({type(error).__name__})", retryable=waits)

@@ -90,7 +90,7 @@ def seconds(value: Any) -> datetime | None:
 
 
 def within(at: datetime | None, window: Window, slack: timedelta = timedelta(minutes=1)) -> bool:
-    """Whether a moment lies in the window, a minute's difference of clocks allowed."""
+    """Whether a moment is in the window, a minute's difference of clocks allowed."""
     return at is not None and window.start - slack <= at <= window.end + slack
 
 

@@ -65,7 +65,7 @@ async def ask(
     window: Window,
     budget: ScanBudget,
 ) -> InsightsResult:
-    """The answer. Raises ConnectorError, BudgetExceeded; a query that is given up is stopped."""
+    """The answer. Raises ConnectorError, BudgetExceeded; an abandoned query is stopped."""
     budget.check()
     started = await calls.call(
         place,

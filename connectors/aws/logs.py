@@ -201,8 +201,8 @@ def _line(row: Row, service: str) -> tuple[object, ...] | None:
     at = moment(row.get("@timestamp"))
     if at is None or "@message" not in row:
         return None
-    whence = {k.removeprefix("@"): words(row[k]) for k in ("@log", "@logStream") if row.get(k)}
-    attributes = msgspec.json.encode(whence, order="sorted").decode() if whence else None
+    origin = {k.removeprefix("@"): words(row[k]) for k in ("@log", "@logStream") if row.get(k)}
+    attributes = msgspec.json.encode(origin, order="sorted").decode() if origin else None
     return at, service, row["@message"].strip()[:LONGEST_LINE], None, None, attributes
 
 

@@ -1,7 +1,7 @@
 """Which CloudWatch metrics of which resource become which signal.
 
 Names, units and dimensions are those of each service's page "CloudWatch metrics" in its user guide.
-What a database or a queue says of itself gets names of its own, for it may belong to a service that
+What a database or a queue says of itself gets its own names, for it may belong to a service that
 has a CPU as well.
 """
 

@@ -262,7 +262,7 @@ def _said(operation: str, service: str) -> Iterator[None]:
         raise refused from None
     except EndsEarly:
         raise Later(
-            ConnectorError(VENDOR, operation, "the answer ends in the middle", retryable=True), {}
+            ConnectorError(VENDOR, operation, "the response was cut off", retryable=True), {}
         ) from None
     except BotoCoreError as error:
         failed = no_answer(operation, error)
@@ -285,7 +285,7 @@ CA_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 
 
 def boto_session() -> Any:
-    """A session of its own, with the credentials of the environment; what describes the services is
+    """A separate session, with the credentials of the environment; what describes the services is
     read only once."""
     import boto3
     import botocore.session

@@ -18,7 +18,7 @@ _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:([a-z0-9-]{1,30}):\d{12}:[\w-]{1,256}(\
 def _regions(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if not _REGION.fullmatch(value):
-            raise ValueError(f"{value[:40]!r} is no region, such as eu-west-1")
+            raise ValueError(f"{value[:40]!r} is not a region such as eu-west-1")
     return values
 
 
@@ -29,7 +29,7 @@ class AwsAccountSettings(Section):
     """One account, read by a role in it."""
 
     name: str = Field(min_length=1, max_length=64)
-    """The operator's word for it, in evidence and gaps."""
+    """Its name in evidence and gaps."""
     role_arn: str
     """The role to assume. The session gets a policy that allows reading alone, whatever the role
     may."""
@@ -50,16 +50,15 @@ class AwsSettings(ConnectorSettings):
     """AWS as a source, and CloudWatch alarms through SNS: docs/connectors/aws.md."""
 
     regions: Regions = ()
-    """Regions to read. Unset: AWS is not asked, unless accounts name their own."""
+    """Regions to read. Unset: AWS is not used, unless accounts name regions."""
     accounts: tuple[AwsAccountSettings, ...] = ()
-    """A list of tables `[[aws.accounts]]` (`name`, `role_arn`, `external_id`, `regions`); in the
-    file alone. Unset: the account of the bot's own credentials, which are found as boto3 finds
-    them."""
+    """Tables `[[aws.accounts]]` (`name`, `role_arn`, `external_id`, `regions`), only in the file.
+    Unset: the account of the bot's own credentials, which are found as boto3 finds them."""
     sns_topics: Names = ()
-    """ARNs of SNS topics whose alarms start investigations; subscriptions of theirs are confirmed,
-    no others."""
+    """ARNs of SNS topics whose alarms start investigations. Only their subscriptions are
+    confirmed."""
     logs_max_scanned_gb: float = Field(default=20, gt=0)
-    """Logs Insights may scan so many GB for one investigation; a query beyond is stopped, and the
+    """GB that Logs Insights may scan for one investigation. A query beyond it is stopped, and the
     report says so."""
     endpoint_url: Url | None = None
     """Another address for all AWS calls, for tests."""
@@ -70,6 +69,6 @@ class AwsSettings(ConnectorSettings):
         for value in values:
             if not _TOPIC.fullmatch(value):
                 raise ValueError(
-                    f"{value[:80]!r} is no topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
+                    f"{value[:80]!r} is not a topic such as arn:aws:sns:eu-west-1:1234:alarms"
                 )
         return values

@@ -165,7 +165,7 @@ def _record(text: Any) -> _TrailEvent:
 
 
 def joined(deployments: AwsEvidence, trail: AwsEvidence) -> None:
-    """Where CloudTrail tells of a deployment that is known already, its author is written there and
+    """Where CloudTrail reports a deployment that is known already, its author is written there and
     it is left out."""
     known = deployments.rows.get("changes", [])
     kept = []

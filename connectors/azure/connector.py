@@ -80,7 +80,7 @@ def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorCo
     secret = own.client_secret.get_secret_value() if own.client_secret else None
     if secret is not None and not (own.tenant_id and own.client_id):
         raise SettingsError(
-            "azure_monitor.tenant_id", "and client_id are needed beside the client secret"
+            "azure_monitor.tenant_id", "and client_id are needed with the client secret"
         )
     credential = Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret)
     around = Credential.of_environment()

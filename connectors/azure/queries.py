@@ -130,7 +130,7 @@ class LogTable:
             return KNOWN_LOGS[parts[0]]
         if len(parts) not in (3, 4):
             raise ValueError(
-                f"{text[:60]!r} is no table that is known: name its "
+                f"{text[:60]!r} is not a known table: name its "
                 "columns as Table:message:service:level"
             )
         return cls(*parts)

@@ -14,21 +14,21 @@ class AzureMonitorSettings(ConnectorSettings):
     docs/connectors/azure_monitor.md."""
 
     webhook_tokens: Secrets = ()
-    """Secret. Tokens that an action group's webhook may present, as `?token=...` in its address;
+    """Secret. Tokens that an action group's webhook may present, as `?token=...` in its address,
     separated by commas."""
     webhook_audience: Names = ()
     """For action groups with a secure webhook: the application whose tokens they send, by its id
-    and its Application ID URI (`api://...`). Unset: Entra's tokens are not taken."""
+    and its Application ID URI (`api://...`). Unset: Entra's tokens are not accepted."""
     webhook_tenant_id: str | None = None
-    """The directory whose tokens these are, by its id. Unset: that of `tenant_id`."""
+    """The id of the directory that issues these tokens. Unset: that of `tenant_id`."""
     workspace_id: str | None = None
     """The Log Analytics workspace's id (a GUID, "Workspace ID" on its page). Unset: Azure is not
-    asked."""
+    used."""
     workspace_resource_id: str | None = None
-    """Its resource id, `/subscriptions/...`: for links into the portal."""
+    """Its resource id, `/subscriptions/...`, for links into the portal."""
     application_id: str | None = None
     """Application id of a classic Application Insights resource. Unset: the workspace's App tables
-    are asked."""
+    are read."""
     application_resource_id: str | None = None
     """Its resource id, for links."""
     log_tables: Names = ()
@@ -39,19 +39,19 @@ class AzureMonitorSettings(ConnectorSettings):
     client_id: str | None = None
     """The application's id, or that of a user-assigned managed identity."""
     client_secret: SecretStr | None = None
-    """Secret. The application's client secret; without it the managed identity is asked."""
+    """Secret. The application's client secret. Without it the managed identity is used."""
     api_url: Url = "https://api.loganalytics.azure.com"
-    """The Log Analytics API; another one for other clouds."""
+    """The Log Analytics API. Change it for other clouds."""
     applications_url: Url = "https://api.applicationinsights.io"
     """The Application Insights API."""
     platform_metrics: bool = True
-    """Whether to read what Azure measures of the resources that an alert names by their ids."""
+    """Whether to read Azure's metrics of the resources that an alert names by their ids."""
     management_url: Url = "https://management.azure.com"
     """Azure Resource Manager, which has these metrics."""
     login_url: Url = "https://login.microsoftonline.com"
     """Microsoft Entra."""
     identity_url: Url = "http://169.254.169.254"
-    """Where a machine asks for its managed identity's token."""
+    """Where a machine gets its managed identity's token."""
     portal_url: Url = "https://portal.azure.com"
     """Base of links."""
 

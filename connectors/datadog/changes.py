@@ -1,4 +1,4 @@
-"""Changes: deployments known to DORA metrics, CI pipelines that deploy, and events that speak of a
+"""Changes: deployments known to DORA metrics, CI pipelines that deploy, and events that are about a
 change."""
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _pipeline_title(name: str, own: Mapping[str, Any]) -> str:
 
 
 def _named(inquiry: DatadogInquiry, said: str) -> str | None:
-    """The service in scope whose name stands in the text as whole words, the longest of them."""
+    """The service in scope whose name is in the text as whole words, the longest of them."""
     words = _spaced_words(said.lower())
     for service in sorted(inquiry.services, key=len, reverse=True):
         if _spaced_words(inquiry.names.of(service)) in words:

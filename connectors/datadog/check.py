@@ -134,13 +134,13 @@ async def writing(session: DatadogSession, in_thread: InThread, application_key:
     except BudgetExceeded:
         raise
     except FaultlineError:
-        return "whether the key can also write cannot be told (that takes user_app_keys)"
+        return "whether the key can also write is unknown (checking that needs user_app_keys)"
     return said
 
 
 def _said(permissions: list[str], where: str) -> str:
     if not permissions:
-        return "whether the key can also write cannot be told"
+        return "whether the key can also write is unknown"
     writes = sorted(p for p in permissions if not _READS.search(p))
     if not writes:
         return f"the key cannot write, by {where}"

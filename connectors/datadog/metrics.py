@@ -387,7 +387,7 @@ async def _together(
 
 
 def _named(asked: Sequence[DatadogQuestion]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The queries under names of their own, and the formulas that use these."""
+    """The queries under their own names, and the formulas that use these."""
     queries, formulas = [], []
     for number, one in enumerate(asked):
         new = {name: f"{name}{number}" for name in one.queries}

@@ -47,7 +47,7 @@ Monitor = Mapping[str, Any]
 def monitor_of(alert: Alert) -> int | None:
     """The monitor that alerts: by a label, else by a link to its page in the alert's links, labels
     or text."""
-    # Other vendors use labels like `alert_id` for numbers of their own.
+    # Other vendors use labels like `alert_id` for their own numbers.
     names = ID_LABELS if alert.source == "datadog" else ("monitor_id",)
     for name in names:
         given = alert.labels.get(name, "")

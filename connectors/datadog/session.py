@@ -48,7 +48,7 @@ CHUNK = 65_536
 ERROR_BODY = 65_536
 
 ALLOWANCES: Mapping[str, tuple[int, float]] = {"spans": (240, 3600.0), "traces": (45, 60.0)}
-"""Calls in so many seconds. Datadog allows an organisation 300 searches for spans an hour and 60
+"""Calls in this many seconds. Datadog allows an organisation 300 searches for spans an hour and 60
 traces a minute (API reference, "Spans" and "APM Trace"); a part is left to its people."""
 
 
@@ -284,9 +284,7 @@ class _Sending(RESTClientObject):
         may."""
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip", ""):
-            raise ConnectorError(
-                VENDOR, call.said, "answered in an encoding that was not asked for"
-            )
+            raise ConnectorError(VENDOR, call.said, "used an encoding that was not requested")
         unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
         most = ERROR_BODY if response.status >= 400 else None
         body = bytearray()
@@ -302,10 +300,10 @@ class _Sending(RESTClientObject):
             raise ConnectorError(VENDOR, call.said, "the answer's compression is broken") from None
         except urllib3.exceptions.ProtocolError:
             raise ConnectorError(
-                VENDOR, call.said, "the answer ends in the middle", retryable=True
+                VENDOR, call.said, "the response was cut off", retryable=True
             ) from None
         if unpack and not unpack.eof and not most:
-            raise ConnectorError(VENDOR, call.said, "the answer ends in the middle", retryable=True)
+            raise ConnectorError(VENDOR, call.said, "the response was cut off", retryable=True)
         return bytes(body)
 
 

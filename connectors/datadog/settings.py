@@ -15,21 +15,21 @@ class DatadogSettings(ConnectorSettings):
     """Datadog webhooks in, and Datadog as a source of evidence: docs/connectors/datadog.md."""
 
     webhook_tokens: Secrets = ()
-    """Secret. Bearer tokens (or Basic `user:password`) that the webhook may present; separated by
+    """Secret. Bearer tokens (or Basic `user:password`) that the webhook may present, separated by
     commas."""
     api_key: SecretStr | None = None
     """Secret. An API key of the organisation."""
     app_key: SecretStr | None = None
-    """Secret. An application key with scopes that only read, best one of a service account."""
+    """Secret. An application key with read-only scopes, ideally of a service account."""
     site: str = "datadoghq.com"
     """The organisation's site, as in the address of its pages: `datadoghq.eu`, `us3.datadoghq.com`,
     ..."""
     env: str | None = None
-    """The environment asked about where the alert names none. Unset: all."""
+    """The environment to query if the alert names none. Unset: all."""
     app_host: str | None = None
-    """Host of links, for organisations with a name of their own such as `acme.datadoghq.com`."""
+    """Host of links, for organisations with a custom subdomain such as `acme.datadoghq.com`."""
     api_url: Url | None = None
-    """The API; another one only for proxies and tests. Unset: the site's."""
+    """The API, for proxies and tests. Unset: the site's."""
 
     @field_validator("site")
     @classmethod

@@ -71,7 +71,7 @@ class GitHubApp:
                 value.isascii() and value.replace("-", "").replace(".", "").isalnum()
             ):
                 raise SettingsError(
-                    f"github.{name}", "must be set beside github.private_key, as GitHub shows it"
+                    f"github.{name}", "must be set with github.private_key, as GitHub shows it"
                 )
         try:
             loaded = load_pem_private_key((key.get_secret_value() if key else "").encode(), None)

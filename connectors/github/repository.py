@@ -69,7 +69,7 @@ class GitHubRepository:
                 said = "not found, or the token may not read this repository"
                 raise ConnectorError(VENDOR, self._path, said, status=404) from error
             if error.status in _MOVED:
-                said = "the repository has another name now: correct it in the settings"
+                said = "the repository was renamed: correct it in the settings"
                 raise ConnectorError(VENDOR, self._path, said, status=error.status) from error
             raise
         self._branch = answer.default_branch
@@ -272,9 +272,9 @@ class GitHubRepository:
         params = [] if revision == "HEAD" else [("ref", revision)]
         answer = await self._session.get(call, params, type=answers.CONTENT)
         if isinstance(answer, list) or answer.type != "file":
-            raise ConnectorError(VENDOR, call, "is no file", status=404)
+            raise ConnectorError(VENDOR, call, "is not a file", status=404)
         if answer.encoding != "base64":
-            raise ConnectorError(VENDOR, call, "the file is too large to be shown")
+            raise ConnectorError(VENDOR, call, "the file is too large to show")
         try:
             return base64.b64decode(answer.content)
         except (binascii.Error, ValueError) as error:

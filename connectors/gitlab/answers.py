@@ -150,7 +150,7 @@ def username(user: GitLabUser | None) -> str | None:
 
 def file_changes(files: list[GitLabChangedFile]) -> tuple[FileChange, ...]:
     """The files of a change; some versions give a diff its `---` and `+++` lines, which are written
-    anew."""
+    again."""
     return tuple(
         FileChange(
             f.new_path[:LONGEST_PATH],
@@ -171,8 +171,8 @@ def commit_of(answer: GitLabCommit, link: str) -> CodeCommit:
 
 
 def change_of_merge(merge: MergeRequest, link: str, commit: str | None = None) -> CodeChange | None:
-    """A merged merge request, known by the commit it became: of a fast-forward the last of its
-    own."""
+    """A merged merge request, known by the commit it became, for a fast-forward its last
+    one."""
     shas = [s for s in (merge.merge_commit_sha, merge.squash_commit_sha, commit, merge.sha) if s]
     if merge.merged_at is None or not shas:
         return None

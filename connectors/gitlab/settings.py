@@ -17,4 +17,4 @@ class GitLabSettings(ConnectorSettings):
     environments: Names = ()
     """Environments whose deployments count. Unset: those whose name says production."""
     url: Url = "https://gitlab.com"
-    """The server; another one for GitLab of one's own."""
+    """The server. Change it for self-hosted GitLab."""

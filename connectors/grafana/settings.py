@@ -12,7 +12,7 @@ class GrafanaSettings(SelfHostedSettings):
     """Grafana's alert rules and annotations, and links to its pages: docs/connectors/grafana.md."""
 
     url: Url | None = None
-    """Base of the HTTP API. Unset: Grafana is not asked."""
+    """Base of the HTTP API. Unset: Grafana is not used."""
     public_url: Url | None = None
     """Base of links, also of those for Loki and Tempo. Unset: `url`."""
     token: SecretStr | None = None
@@ -27,4 +27,4 @@ class GrafanaSettings(SelfHostedSettings):
         "scale",
         "migration",
     )
-    """Annotations with one of these tags are changes; Grafana compares them letter by letter."""
+    """Annotations with one of these tags are changes. Case matters."""

@@ -7,9 +7,9 @@ from connectors.settings_types import Url
 
 
 class JaegerSettings(SelfHostedSettings):
-    """Jaeger as a source of traces and of who calls whom: docs/connectors/jaeger.md."""
+    """Jaeger as a source of traces and dependencies: docs/connectors/jaeger.md."""
 
     url: Url | None = None
-    """Base of the query service, as in its pages. Unset: Jaeger is not asked."""
+    """Base of the query service, as in its pages. Unset: Jaeger is not used."""
     public_url: Url | None = None
-    """Base of links, where people reach Jaeger by another address than `url`."""
+    """Base of links, if people reach Jaeger at another address than `url`."""

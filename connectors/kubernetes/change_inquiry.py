@@ -60,7 +60,7 @@ class ChangeInquiry:
 
     @property
     def window(self) -> Window:
-        """In which changes are told."""
+        """In which changes are reported."""
         return Window(start=self.around.start - LOOKBACK, end=self.around.end)
 
     def add_workloads(self, found: Sequence[FoundWorkload]) -> None:

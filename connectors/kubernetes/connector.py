@@ -139,8 +139,7 @@ class KubernetesConnector:
             said.append("no service names its workload: only what alerts name is read")
         line = f"Kubernetes at {self._access.url}: {'; '.join(said)}; only GET is sent"
         line += (
-            "; whether the token could also write cannot be told by reading: "
-            "bind it to read-only-rbac.yaml alone"
+            "; whether the token can also write is unknown: bind it to read-only-rbac.yaml alone"
         )
         return Check(self.name, not any(refusals), line)
 

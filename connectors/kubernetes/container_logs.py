@@ -32,7 +32,7 @@ PODS_OF_SERVICE, MOST_RUNS = 3, 24
 """Pods whose log is read: instances of one service write alike, and three show whether they do.
 `MOST_RUNS` bounds the requests of an investigation."""
 LINES, LINE_BYTES = 1_000, 768 * 1024
-"""The kubelet begins with the first of these lines and stops at so many bytes: with less, the
+"""The kubelet begins with the first of these lines and stops at this many bytes: with less, the
 latest lines would be those that are lost."""
 FIRST_BYTES = 128 * 1024
 """Where those do not reach back to the window's begin, its first lines are read as well: without

@@ -15,7 +15,7 @@ from analysis.secrets.redaction import masked
 from connectors.vendor_text import short
 
 LONGEST = 120
-"""Characters of it that are told; the log holds the rest."""
+"""Characters of it that are shown. The log holds the rest."""
 LONGEST_READ = 4_000
 _FIRST = re.compile(r"(?:panic|fatal error): ")
 """Go (runtime/panic.go)."""

@@ -19,7 +19,7 @@ def with_crash_lines(
     states: Sequence[tuple[Any, ...]], crashes: Sequence[CrashLine], link: Link
 ) -> list[tuple[Any, ...]]:
     """The rows of the table `states`, those about a pod's end with its last line, and the query
-    that shows it. A crash that no row tells of is a row of its own."""
+    that shows it. A crash that no row tells of is its own row."""
     by_pod: dict[tuple[str | None, str], CrashLine] = {}
     for one in crashes:
         by_pod.setdefault((one.run.space, short(one.run.pod.metadata.name, 120)), one)

@@ -173,7 +173,9 @@ def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:
         raise SettingsError(KEY, "proxy-url must begin with http://, https:// or socks5://")
     user = users.get(one.context.user, KubeUser())
     if user.exec is not None and user.exec.interactive_mode == "Always":
-        raise SettingsError(KEY, f"{user.exec.command} needs a terminal, which the bot has not")
+        raise SettingsError(
+            KEY, f"{user.exec.command} needs a terminal, which the bot does not have"
+        )
     return KubeconfigAccess(path.parent, cluster, user)
 
 
@@ -186,11 +188,11 @@ def _read(path: Path) -> _Kubeconfig:
         raise SettingsError(KEY, f"cannot be read ({type(error).__name__})") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # A parser's own words may quote a token.
-        raise SettingsError(KEY, f"is no kubeconfig ({type(error).__name__})") from None
+        raise SettingsError(KEY, f"is not a kubeconfig ({type(error).__name__})") from None
 
 
 class KubeconfigAccess:
-    """One cluster and one user. Relative paths lie beside the file."""
+    """One cluster and one user. Relative paths are next to the file."""
 
     def __init__(self, folder: Path, cluster: KubeCluster, user: KubeUser) -> None:
         self.url = plain_url(cluster.server, VENDOR)

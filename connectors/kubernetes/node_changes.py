@@ -1,8 +1,8 @@
 """Node pools as changes: nodes that joined with other software than the older ones, and nodes that
 left.
 
-A node that joins with what all others run is no change of its own: the kubelet's events, which are
-log lines, tell of it.
+A node that joins with what all others run is not a change: the kubelet's events, which are log
+lines, report it.
 """
 
 from __future__ import annotations

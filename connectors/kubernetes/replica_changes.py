@@ -23,7 +23,7 @@ SCALED = re.compile(
 """Message of a Deployment's ScalingReplicaSet event
 (kubernetes/pkg/controller/deployment/sync.go)."""
 ROLLS_OUT_FOR = timedelta(minutes=10)
-"""A rollout scales its ReplicaSet step by step, and is given up after that long
+"""A rollout scales its ReplicaSet step by step, and is abandoned after that long
 (`progressDeadlineSeconds`, 600 by default)."""
 SAME = timedelta(minutes=1)
 

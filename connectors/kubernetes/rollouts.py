@@ -91,7 +91,7 @@ def rollout_rows(
 ) -> list[ChangeRow]:
     """A row of the changes table for each revision that is kept and was rolled out until then.
 
-    Old ones are told too: they show how often a service is rolled out anyway.
+    Old ones are reported too: they show how often a service is rolled out anyway.
     """
     rows = []
     previous: Revision | None = None

@@ -1,5 +1,5 @@
 """Who calls whom as a cluster's objects have it: ingresses and routes that lead to Services, and
-containers that are told a Service's address.
+containers that are given a Service's address.
 
 The values of a container's variables are looked through for the names of Services that are there,
 and forgotten: they may hold passwords. Nothing but the name of such a Service is kept.

@@ -15,32 +15,32 @@ class KubernetesSettings(ConnectorSettings):
     docs/connectors/kubernetes.md."""
 
     url: Url | None = None
-    """The API server; in a pod `https://kubernetes.default.svc`. Unset: Kubernetes is not asked."""
+    """The API server, in a pod `https://kubernetes.default.svc`. Unset: Kubernetes is not used."""
     token: SecretStr | None = None
-    """Secret. Token of a service account that may only list. Unset: `token_file`."""
+    """Secret. Token of a read-only service account. Unset: `token_file`."""
     token_file: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-    """A pod's own token, read anew for each investigation."""
+    """A pod's token, read again for each investigation."""
     ca_file: Path | None = None
-    """Certificate of the cluster's authority. Unset: the pod's own where there is one, else those
-    of the system."""
+    """Certificate of the cluster's authority. Unset: the pod's if there is one, or else the
+    system's."""
     kubeconfig: Path | None = None
     """A kubeconfig file, instead of `url`, `token` and `ca_file`: its address, authority, and
     token, client certificate or command (`exec`, as EKS, GKE and AKS have it)."""
     context: str | None = None
     """One of its contexts. Unset: its current one."""
     namespaces: Names = ()
-    """Where services without `services.NAME.kubernetes` are looked for by name, and training jobs
+    """Where to look for services without `services.NAME.kubernetes` by name, and for training jobs
     by their pods."""
     logs: bool = True
-    """Whether to read container logs: the last lines of containers that crashed, and what a few
-    pods of each service wrote. Needs `get` on `pods/log`."""
+    """Whether to read container logs: the last lines of crashed containers, and the logs of a few
+    pods of each service. Needs `get` on `pods/log`."""
     secrets: bool = False
     """Whether to read when the secrets that workloads use were written. Only their metadata is
-    asked for, yet the right to list secrets lets a token read their values: that is why it is off,
-    and not in the role that comes with Faultline."""
+    requested, but the right to list secrets lets a token read their values. So it is off by
+    default, and not in the role that comes with Faultline."""
     without: Names = ()
-    """Resources that it is not to ask for, `["configmaps", "nodes"]`: what its role leaves out on
-    purpose is then neither a gap of each investigation nor a failed check."""
+    """Resources not to request, such as `["configmaps", "nodes"]`. What its role leaves out on
+    purpose is then neither a gap in each investigation nor a failed check."""
     page: str | None = None
     """Pages of a dashboard, `https://headlamp.example.com/c/main/{kind}s/{namespace}/{name}`.
     Unset: no links."""
@@ -48,7 +48,7 @@ class KubernetesSettings(ConnectorSettings):
     @model_validator(mode="after")
     def _one_cluster(self) -> KubernetesSettings:
         if self.kubeconfig is not None and self.url is not None:
-            raise ValueError("url and kubeconfig are both set: one of them is enough")
+            raise ValueError("url and kubeconfig are both set: set only one of them")
         if self.context is not None and self.kubeconfig is None:
             raise ValueError("context needs kubeconfig")
         return self

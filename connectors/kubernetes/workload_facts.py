@@ -97,7 +97,7 @@ def _changed(found: FoundWorkload, kind: str, status: str) -> datetime | None:
 
 
 def _newest_unready(contents: NamespaceContents, found: FoundWorkload) -> datetime | None:
-    """When the last of its pods stopped being ready: without a condition of its own, nothing else
+    """When the last of its pods stopped being ready: without its own condition, nothing else
     says since when instances are missing."""
     times = []
     for pod in contents.pods_of(found.ref.service):

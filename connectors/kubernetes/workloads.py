@@ -78,7 +78,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class FoundWorkload:
-    """A workload that is there, and how its pods are told."""
+    """An existing workload, and how its pods are recognised."""
 
     ref: Ref
     kind: str

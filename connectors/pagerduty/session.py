@@ -1,7 +1,7 @@
 """The one place where pdpyras is used: a session that sends GET and nothing else, within a pace,
 deadline and budget.
 
-pdpyras blocks, retries 429 for ever by default and buffers answers of any size; `send`, through
+pdpyras blocks, retries 429 forever by default and buffers answers of any size; `send`, through
 which every request of a `requests` session passes, bounds all three.
 """
 
@@ -113,7 +113,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         """Read piece by piece: `read1` returns what has come, so that a drip cannot outlast the
         deadline."""
         if response.headers.get("Content-Encoding", "identity").lower() not in ("identity", ""):
-            raise ConnectorError(VENDOR, path, "answered in an encoding that was not asked for")
+            raise ConnectorError(VENDOR, path, "used an encoding that was not requested")
         body = bytearray()
         while chunk := response.raw.read1(CHUNK):
             self._deadline.check()

@@ -18,18 +18,18 @@ class PagerDutySettings(ConnectorSettings):
     """PagerDuty webhooks in, notes out."""
 
     webhook_secrets: Secrets = ()
-    """Secret. Signing secrets of the V3 webhook subscriptions; several during rotation, separated
+    """Secret. Signing secrets of the V3 webhook subscriptions. During a rotation several, separated
     by commas."""
     api_token: SecretStr | None = None
-    """Secret. REST API key, or an access token of PagerDuty's OAuth (`pdus+...`); without it no
+    """Secret. REST API key, or an access token of PagerDuty's OAuth (`pdus+...`). Without it no
     notes are written and nothing is read."""
     from_email: str | None = None
     """A user's e-mail address, for the `From` header of notes."""
     api_url: Url = "https://api.pagerduty.com"
-    """REST API; `https://api.eu.pagerduty.com` for the EU region."""
+    """REST API. For the EU region: `https://api.eu.pagerduty.com`."""
     web_url: Url | None = None
-    """Its pages, such as `https://acme.pagerduty.com`. With several accounts they tell to which of
-    them a link to an incident leads."""
+    """Its pages, such as `https://acme.pagerduty.com`. With several accounts, they say which one a
+    link to an incident belongs to."""
     custom_fields: Mapping[CustomValue, str] = Field(default_factory=dict)
-    """Custom fields of incidents to fill: our `verdict`, `headline`, `cause`, `service`, `change`,
-    `confidence` or `page` to the name of a text field; in the file alone. Unset: none."""
+    """Custom fields of incidents to fill: `verdict`, `headline`, `cause`, `service`, `change`,
+    `confidence` or `page` to the name of a text field. Only in the file. Unset: none."""

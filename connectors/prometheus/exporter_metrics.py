@@ -61,7 +61,7 @@ class ExporterMetric(Section):
     holds: Literal["now", "once"] = "now"
     """Whether the value must be beyond it in the end, or at any time of the incident."""
     says: str = ""
-    """How the fact is told: `{value}`, `{percent}`, `{left}` (of days) or a label of the
+    """How the fact is worded: `{value}`, `{percent}`, `{left}` (of days) or a label of the
     result."""
     kind: str = ""
     """What the object of the fact is. Empty: by its owner."""

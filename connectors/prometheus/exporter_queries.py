@@ -86,7 +86,7 @@ class ExporterQueries:
     metrics: Sequence[ExporterMetric]
     choice: QueryChoice
     unasked: Collection[str] = field(default_factory=frozenset)
-    """Signals for which the settings have queries of their own."""
+    """Signals for which the settings have their own queries."""
     within_s: float = 12.0
     """How long all of it may take."""
 

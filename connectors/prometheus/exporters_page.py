@@ -11,25 +11,25 @@ from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
 PAGE = Path(__file__).parents[2] / "docs" / "connectors" / "exporters.md"
 _HEAD = """# Exporters
 
-What the [Prometheus connector](prometheus.md) reads of what lies beneath services. Written by
-`python -m connectors.prometheus.exporters_page` from
-`connectors/prometheus/exporter_metrics.toml`.
+What the [Prometheus connector](prometheus.md) reads about nodes, containers, databases, queues and
+other things that services depend on. `python -m connectors.prometheus.exporters_page` writes this
+page from `connectors/prometheus/exporter_metrics.toml`.
 
-- A signal is asked where all of its metrics exist. Its rows carry the owner's name as service: of
-  a node, a database, a queue, a volume, a probed host or a service. Of two entries for one signal
-  of one owner the first that has data counts.
-- An owner beyond a threshold is a [fact](../case-folder.md#facts-about-objects), though nothing
-  changed: a disk that has been full all along has no change point. It must hold at the end of the
-  incident or for half of it; a kill or a crash loop counts once. What was beyond it when the data
-  begin is looked up a day earlier: what was so then [counts
-  little](../how-it-decides.md#objects). A fact about a node bears on the services that run there,
-  by `kube_pod_info`, else by what is scraped at its address.
-- Entries marked "fact only" bring no rows. Of more than 50 nodes, databases or queues only those
-  beyond a threshold are asked; of more than 100 services only those in scope.
+- A signal is queried if all of its metrics exist. Its rows carry the owner's name as service: a
+  node, a database, a queue, a volume, a probed host or a service. Of two entries for one signal of
+  one owner, the first that has data counts.
+- An owner beyond a threshold is a [fact](../case-folder.md#facts-about-objects), even if nothing
+  changed: a disk that was full all along has no change point. It must hold at the end of the
+  incident or for half of it. A kill or a crash loop counts once. If it held from the start, it is
+  looked up a day earlier, because an old fact [counts little](../how-it-decides.md#objects). A fact
+  about a node affects the services that run there, by `kube_pod_info`, or else by what is scraped
+  at its address.
+- Entries marked "fact only" bring no rows. With more than 50 nodes, databases or queues, only those
+  beyond a threshold are queried. With more than 100 services, only those in scope are.
 
 ## Your own exporters
 
-An entry of the settings has the keys of the file and is asked before the known ones:
+An entry in the settings has the same keys as the file, and is used before the built-in ones:
 
 ```toml
 [[prometheus.metrics]]
@@ -54,8 +54,8 @@ it.
 
 ## What is known
 
-"Tested against" says which real programs the tests read; versions are those of Debian 12 and of
-PyPI. The other exporters are known by their documentation and source.
+"Tested against" says which real programs the tests use. Versions are those of Debian 12 and PyPI.
+The other exporters are supported by their documentation and source.
 """
 TESTED_AGAINST = {
     "node_exporter": "node_exporter 1.5",

@@ -1,4 +1,4 @@
-"""Several queries asked as one: the series of each carry a mark by which they are told apart."""
+"""Several queries asked as one: the series of each carry a mark by which they are distinguished."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _telling(
 
 
 async def _parts(api: PrometheusApi, query: PromQuery, span: Window) -> int:
-    """How many parts there were at the end of the incident; none where that cannot be told."""
+    """How many parts there were at the end of the incident; none if unknown."""
     try:
         return len(await api.instant(query.promql, span.end))
     except FaultlineError:

@@ -108,7 +108,7 @@ def spelt(labels: Iterable[str]) -> dict[str, str]:
 
 
 def written(label: str) -> str:
-    """A label as it stands in a query."""
+    """A label as it is in a query."""
     return label if not label or is_plain(label) else f'"{quoted(label)}"'
 
 

@@ -45,7 +45,7 @@ class AvailableTemplate:
     labels: Sequence[str]
     """Those of its metric."""
     every_s: float | None
-    """How often its metric is scraped, where that can be told."""
+    """How often its metric is scraped, if known."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class QueryChoice:
         labels: Mapping[str, Iterable[str]],
         span: Window,
     ) -> dict[str, float | None]:
-        """How often each family is scraped; None where that cannot be told."""
+        """How often each family is scraped. None if unknown."""
         found = await asyncio.gather(
             *(self._interval(api, one, labels[family], span) for family, one in templates.items())
         )

@@ -25,7 +25,7 @@ async def ask_all(
     step_s: float,
 ) -> None:
     """Fill in what each query brings over all spans, or why it brought nothing."""
-    # Of GPU metrics each window has a limit of points of its own, as they have many series.
+    # For GPU metrics each window has its own limit of points, because they have many series.
     windows = (*scope.baseline, scope.incident)
     await asyncio.gather(
         *(_ask(api, one, windows if one.query.points else spans, step_s) for one in asked)

@@ -15,14 +15,14 @@ class PrometheusSettings(SelfHostedSettings):
     """Prometheus HTTP API as a source of metrics."""
 
     url: Url | None = None
-    """Base of the HTTP API. Unset: Prometheus is not asked."""
+    """Base of the HTTP API. Unset: Prometheus is not used."""
     step_s: float = Field(default=15, gt=0)
     """Resolution of range queries, in seconds."""
     queries: Mapping[str, str] = Field(default_factory=dict)
-    """Signal name to PromQL; `{service}` and `{job}` are replaced. Defaults:
+    """Signal name to PromQL. `{service}` and `{job}` are replaced. Defaults:
     docs/connectors/prometheus.md."""
     service_label: str = "service"
     """The label that names the service."""
     metrics: tuple[ExporterMetric, ...] = ()
-    """What metrics of your exporters mean, a table `[[prometheus.metrics]]` each, asked before the
-    known ones: docs/connectors/exporters.md."""
+    """What metrics of your exporters mean, a table `[[prometheus.metrics]]` each, used before the
+    built-in ones: docs/connectors/exporters.md."""

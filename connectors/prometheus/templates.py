@@ -23,7 +23,7 @@ class PromTemplate:
     matchers: tuple[Matcher, ...] = ()
     """Which series count, where the metric carries the label."""
     marked_by: str = ""
-    """The label by which the metric is told from another of the same name."""
+    """The label that distinguishes the metric from another of the same name."""
     named_by: tuple[str, ...] = ()
     """Labels that name the service better than the configured one."""
     name_pattern: str = ""

@@ -8,7 +8,7 @@ from connectors.limits import ConnectorSettings
 
 
 class RecordedSettings(ConnectorSettings):
-    """A recorded case as the source of evidence: for the demo and for trying things out."""
+    """A recorded case as the source of evidence, for the demo and for experiments."""
 
     case: Path | None = None
     """A case folder. Its windows are used instead of those around the alert."""

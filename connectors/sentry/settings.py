@@ -9,18 +9,18 @@ from connectors.settings_types import Names, Secrets, Url
 
 
 class SentrySettings(ConnectorSettings):
-    """Sentry webhooks in; issues, events, releases and suspect commits as evidence:
+    """Sentry webhooks in, and issues, events, releases and suspect commits as evidence:
     docs/connectors/sentry.md."""
 
     organization: str | None = None
-    """The organization's slug. Unset: Sentry is not asked."""
+    """The organization's slug. Unset: Sentry is not used."""
     base_url: Url = "https://sentry.io"
-    """The server: `https://us.sentry.io`, `https://de.sentry.io`, or a server of one's own."""
+    """The server: `https://us.sentry.io`, `https://de.sentry.io`, or a self-hosted one."""
     environments: Names = ()
     """Environments that count, such as `production`. Unset: all."""
     token: SecretStr | None = None
-    """Secret. Token of an internal integration, best one that may only read; without it Sentry is
-    not asked."""
+    """Secret. Token of an internal integration, ideally read-only. Without it Sentry is not
+    used."""
     webhook_secrets: Secrets = ()
-    """Secret. Client secrets of the integrations that send webhooks; several during rotation,
+    """Secret. Client secrets of the integrations that send webhooks. During a rotation several,
     separated by commas."""

@@ -161,7 +161,7 @@ class SlackConnector:
         return Collected({"changes": changes}, tuple(items), tuple(missing))
 
     def is_of(self, alert: Alert) -> bool:
-        """Whether the alert stands in a thread of this workspace."""
+        """Whether the alert is in a thread of this workspace."""
         return thread_of(alert, self._workspace) is not None
 
     async def check(self) -> Check:

@@ -16,24 +16,24 @@ class SlackSettings(ConnectorSettings):
     bot_token: SecretStr | None = None
     """Secret. `xoxb-...`"""
     signing_secrets: Secrets = ()
-    """Secret. For events over HTTP; several during rotation, separated by commas."""
+    """Secret. For events over HTTP. During a rotation several, separated by commas."""
     app_token: SecretStr | None = None
-    """Secret. `xapp-...`; when set, events come over Socket Mode."""
+    """Secret. `xapp-...`. If set, events come over Socket Mode."""
     alert_channels: Names = ()
-    """Channel ids in which alert messages of other bots start an investigation."""
+    """Channel ids where alert messages of other bots start an investigation."""
     deploy_channels: Names = ()
     """Channel ids in which deploys are announced: docs/connectors/slack.md."""
     channel: str | None = None
     """Channel id for replies to alerts that did not come from Slack. Unset: those get no Slack
     reply."""
     follow_ups: Literal["questions", "mentions", "off"] = "questions"
-    """What is answered in an investigation's thread besides commands: every question that the bot
+    """What is answered in an investigation's thread besides commands: every question the bot
     understands, those that mention it, or none: docs/conversation.md."""
     quiet_channels: Names = ()
-    """Channel ids in which only questions that mention the bot are answered."""
+    """Channel ids where only questions that mention the bot are answered."""
     questions_per_hour: int = Field(default=40, ge=1, le=1000)
     """Questions answered in one thread within an hour."""
     further_per_hour: int = Field(default=5, ge=0, le=100)
-    """Further investigations that the questions of one thread may start within an hour."""
+    """Follow-ups that the questions of one thread may start within an hour."""
     api_url: Url = "https://slack.com/api"
-    """Web API; another one only for tests."""
+    """Web API. Change it only for tests."""

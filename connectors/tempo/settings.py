@@ -10,7 +10,7 @@ class TempoSettings(SelfHostedSettings):
     """Tempo as a source of traces: docs/connectors/tempo.md."""
 
     url: Url | None = None
-    """Base of the HTTP API. Unset: Tempo is not asked."""
+    """Base of the HTTP API. Unset: Tempo is not used."""
     grafana_source: str = "tempo"
-    """The data source's uid in Grafana, for links; used when `grafana.public_url` or `grafana.url`
-    is set."""
+    """The data source's uid in Grafana, for links. Used if `grafana.public_url` or `grafana.url` is
+    set."""

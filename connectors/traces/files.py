@@ -61,7 +61,7 @@ _KINDS: tuple[tuple[TraceKind, re.Pattern[str]], ...] = (
 _OTHER_JSON = re.compile(
     r"(^|/)label\.json$|(wait_counter_values|metrics|config|(?<!final_)summary)[^/]*\.json$", re.I
 )
-"""JSON that lies beside traces and is none; label.json is the truth of a labelled case."""
+"""JSON that is next to traces and is none; label.json is the truth of a labelled case."""
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.I)
 _DUMP = re.compile(r"_dump_(\d{1,6})$")
 _SNAPSHOT = re.compile(r"(^|/)(\d{6})_step_\d+\.(pickle|pkl)$")
@@ -151,7 +151,7 @@ class Choice:
     left_out: tuple[str, ...]
     not_needed: tuple[str, ...]
     outside: str | None
-    """Set when none lies in the incident window: how far the nearest ones are from it."""
+    """Set when none is in the incident window: how far the nearest ones are from it."""
 
 
 def choose(

@@ -43,7 +43,7 @@ STATUS_OF = {
     "UnauthenticatedError": 401,
     "InvalidPathError": 400,
 }
-"""The exceptions of obstore, which carry no status of their own."""
+"""The exceptions of obstore, which carry no status."""
 LONGEST_READ = 2_000
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CREDENTIALS = re.compile(r"(?i)performing token request|credentials? (?:not|could)")
@@ -94,7 +94,7 @@ class ObjectPlace:
         """Raises ConnectorError for a location of another form."""
         container = _read(location)
         if container is None:
-            raise ConnectorError(VENDOR, location, "is no bucket or container")
+            raise ConnectorError(VENDOR, location, "is not a bucket or container")
         self.location = location.rstrip("/") + "/"
         self._bucket = container.name
         self._account = container.host

@@ -57,7 +57,9 @@ class DirectoryPlace:
     def list(self, deadline: Deadline) -> Iterator[TraceFile]:
         """Walk the directory without following links to directories."""
         if not self._root.is_dir():
-            raise ConnectorError(VENDOR, self.location, "no such directory, or it may not be read")
+            raise ConnectorError(
+                VENDOR, self.location, "no such directory, or no permission to read it"
+            )
         root = self._root.resolve()
         count = 0
         for folder, folders, names in os.walk(root):

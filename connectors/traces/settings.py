@@ -13,7 +13,7 @@ class TracesSettings(ConnectorSettings):
 
     locations: Names = ()
     """Directories, `s3://bucket/prefix`, `gs://bucket/prefix` or
-    `https://ACCOUNT.blob.core.windows.net/container/prefix`; `{job}` is replaced by the training
+    `https://ACCOUNT.blob.core.windows.net/container/prefix`. `{job}` is replaced by the training
     job's name."""
     endpoint_url: Url | None = None
     """S3-compatible endpoint, for stores other than AWS."""
@@ -26,5 +26,5 @@ class TracesSettings(ConnectorSettings):
     `*.traces.example`, on another port `traces.example:8443`, without TLS `http://minio:9000`.
     Unset: no link is followed."""
     private_networks: Networks = ()
-    """Private networks in which those hosts may lie, such as `10.20.0.0/16`. Unset: public
-    addresses alone."""
+    """Private networks those hosts may be in, such as `10.20.0.0/16`. Unset: only public
+    addresses."""

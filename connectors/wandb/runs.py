@@ -285,7 +285,7 @@ def _system_measure(key: str, job: str, host: str) -> tuple[str, tuple[str, str]
 
 
 def _within(seconds: float | None, windows: Sequence[Window]) -> int | None:
-    """The time in ns, where it lies in a window; windows include their end."""
+    """The time in ns, where it is in a window; windows include their end."""
     if seconds is None or not 0 <= seconds < 9e9:
         return None
     inside = any(w.start.timestamp() <= seconds <= w.end.timestamp() for w in windows)

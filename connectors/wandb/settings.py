@@ -16,13 +16,13 @@ class WandbSettings(ConnectorSettings):
     entity: str | None = None
     """The team or user that owns the projects."""
     project: str | None = None
-    """The project that training jobs log to, as `project` or `entity/project`. Unset: `projects`
-    alone."""
+    """The project that training jobs log to, as `project` or `entity/project`. Unset: only
+    `projects`."""
     projects: Mapping[str, str] = Field(default_factory=dict)
     """Training job to its project, for jobs that log to another one."""
     base_url: Url = "https://api.wandb.ai"
-    """The API; another one for dedicated clouds and servers of one's own."""
+    """The API. Change it for dedicated clouds and self-hosted servers."""
     app_url: Url | None = None
-    """Base of links to runs. Unset: what belongs to `base_url`."""
+    """Base of links to runs. Unset: derived from `base_url`."""
     api_key: SecretStr | None = None
-    """Secret. An API key, best one of a service account that may only read."""
+    """Secret. An API key, ideally of a read-only service account."""

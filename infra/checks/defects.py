@@ -227,12 +227,12 @@ TERRAFORM = (
         "must be rolled back",
     ),
     Defect(
-        "logs that are kept for ever",
+        "logs that are kept forever",
         "terraform test",
         "main.tf",
         'name              = "/${var.name}/worker"\n  retention_in_days = var.log_retention_days',
         'name              = "/${var.name}/worker"',
-        "Logs must not be kept for ever",
+        "Logs must not be kept forever",
     ),
     Defect(
         "scaling on a metric that does not exist",

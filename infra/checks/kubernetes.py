@@ -1,7 +1,7 @@
 """Kubernetes manifests: do they fit the schemas of the API, and does the Pod Security Standard
 "restricted" admit them?
 
-The schemas are those of kubernetes-validate (PyPI), which is run in an environment of its own. The
+The schemas are those of kubernetes-validate (PyPI), which is run in a separate environment. The
 rules are those of https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted,
 and some of ours beyond it: a read-only root file system, limits on memory, no secret in plain
 sight.

@@ -1,4 +1,4 @@
-"""Can the checks fail? Each defect is planted in a copy of its own and the check that must find it
+"""Can the checks fail? Each defect is planted in its own copy and the check that must find it
 is run.
 
 `python -m infra.checks.planted_defects` prints the table; the tests plant those that do not hide
@@ -41,7 +41,7 @@ def found_in_terraform(
 
 
 def main() -> None:
-    """Plant each by itself and print what became of it. Exit 1 if one is not found."""
+    """Plant each one separately and print whether it was found. Exit 1 if one was not."""
     missed = 0
     with (
         tempfile.TemporaryDirectory(prefix="faultline-infra-") as scratch,

@@ -35,7 +35,7 @@ ephemeral value."""
 
 
 class Terraform:
-    """Terraform in a folder of its own, with one provider for all its runs. Raises NotHere where a
+    """Terraform in its own folder, with one provider for all its runs. Raises NotHere where a
     tool is missing."""
 
     def __init__(self, folder: Path) -> None:

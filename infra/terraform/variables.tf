@@ -162,7 +162,7 @@ variable "secrets_version" {
 }
 
 variable "secret_recovery_window_days" {
-  description = "For so many days a deleted secret can be brought back; 0 deletes it at once."
+  description = "Days for which a deleted secret can be restored. 0 deletes it at once."
   type        = number
   default     = 7
   validation {
@@ -172,7 +172,7 @@ variable "secret_recovery_window_days" {
 }
 
 variable "slack_workspaces" {
-  description = "Names of the `[[slack]]` tables of the settings: each workspace has addresses of its own."
+  description = "Names of the `[[slack]]` tables of the settings: each workspace has its own addresses."
   type        = set(string)
   default     = []
   validation {
@@ -242,7 +242,7 @@ variable "worker_disk_gb" {
 }
 
 variable "queue_age_target_s" {
-  description = "When the oldest alert has waited for so many seconds, another worker is started."
+  description = "When the oldest alert has waited for this many seconds, another worker is started."
   type        = number
   default     = 30
   validation {
@@ -284,13 +284,13 @@ variable "cases_bucket" {
 }
 
 variable "case_retention_days" {
-  description = "After so many days a case is deleted."
+  description = "Days after which a case is deleted."
   type        = number
   default     = 400
 }
 
 variable "case_deleted_versions_days" {
-  description = "For so many days after it was overwritten or deleted, a file of a case can be brought back."
+  description = "Days for which a file of a case can be restored after it was overwritten or deleted."
   type        = number
   default     = 14
 }
@@ -334,7 +334,7 @@ variable "database_multi_az" {
 }
 
 variable "database_backup_days" {
-  description = "For so many days the database can be put back to any moment."
+  description = "Days for which the database can be restored to any moment."
   type        = number
   default     = 14
   validation {
@@ -362,7 +362,7 @@ variable "database_ca_file" {
 }
 
 variable "database_connections_alarm" {
-  description = "Alarm above so many connections; a db.t4g.medium takes about 400."
+  description = "Alarm above this many connections; a db.t4g.medium takes about 400."
   type        = number
   default     = 300
 }
@@ -392,7 +392,7 @@ variable "alarm_topic_arns" {
 }
 
 variable "queue_age_alarm_s" {
-  description = "Alarm when the oldest alert has waited for so many seconds, five minutes in a row."
+  description = "Alarm when the oldest alert has waited for this many seconds, five minutes in a row."
   type        = number
   default     = 300
 }

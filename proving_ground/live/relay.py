@@ -30,7 +30,7 @@ ACCOUNT = "https://acme.pagerduty.com"
 
 @dataclass(frozen=True)
 class SentPage:
-    """An incident that the bot has been told of."""
+    """An incident that the bot has received."""
 
     incident: str
     title: str

@@ -29,7 +29,7 @@ minutes, so that one shop can play many incidents and each has a calm baseline."
 LONGEST_STEP_S = 15.0
 COLLECTING_S = 120
 """How long the bot may collect from each vendor: they share this machine with the shop and the bot,
-so each answers more slowly than one with a machine of its own."""
+so each answers more slowly than one with its own machine."""
 QUERIES = {
     "pool_usage": "max by (service) (db_pool_connections_in_use / db_pool_connections_max)",
     "redis_keys": "redis_db_keys",

@@ -83,7 +83,7 @@ class StoreExporter:
             await self._read_postgres(registry)
             up.set(1)
         except psycopg.Error:
-            # The next scrape connects anew.
+            # The next scrape connects again.
             self._connection = None
             up.set(0)
         return web.Response(body=generate_latest(registry))

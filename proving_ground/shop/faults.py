@@ -306,7 +306,7 @@ def switch_on(shop: Shop, incident: ShopIncident, desk: ChangeDesk) -> BrokenSho
         change = desk.publish(incident.target, fault.changed).id
         if fault.changed == "deploy":
             version = desk.version(incident.target)
-    # Dice of its own: how strong a fault is does not depend on what happened before it.
+    # Separate dice: how strong a fault is does not depend on what happened before it.
     rng = random.Random(f"strength {incident.seed}")
     injection = acts.FaultInjection(shop, incident.target, rng, version)
     return BrokenShop(incident, change, fault.act(injection))

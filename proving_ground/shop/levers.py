@@ -13,7 +13,7 @@ class ServiceLevers:
     extra_ms: float = 0.0
     """Added to its own processing of each request."""
     error_share: float = 0.0
-    """Share of requests that end in an exception of its own code."""
+    """Share of requests that end in an exception of the service's code."""
     error: str = ""
     """What such an exception says."""
     cpu_ms: float = 0.0
@@ -31,7 +31,7 @@ class ServiceLevers:
     batch_sql: str = ""
     """What a batch job asks the database for, instead of the layout's query."""
     stuck: bool = False
-    """Whether the consumer or the batch job waits for ever."""
+    """Whether the consumer or the batch job waits forever."""
     hurry: float = 1.0
     """A batch job runs that many times as often."""
     disk_quota_kb: int = 20_000

@@ -44,7 +44,7 @@ class AddressBook:
         self._read_at = 0.0
         self._stamp = 0
         self.version = 0
-        """Grows when the file changes: connections are made anew then."""
+        """Grows when the file changes: connections are made again then."""
         self._names: dict[str, Any] = {}
         self._turns: dict[str, Iterator[int]] = {}
 

@@ -16,7 +16,7 @@ RETRANSMISSION_S = (0.2, 1.6)
 """A lost packet comes that much later: Linux' smallest retransmission time-out, and its third
 doubling."""
 RESET_SHARE = 0.1
-"""Of lost packets, those after which the connection is given up."""
+"""Of lost packets, those after which the connection is closed."""
 
 
 class ShopProxy:

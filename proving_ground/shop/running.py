@@ -208,7 +208,7 @@ def running_shop(room: Path, options: ShopOptions) -> Iterator[Shop]:
 def _supervisor(room: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "proving_ground.shop.supervisor"]
     with (room / "supervisor.log").open("wb") as log:
-        # A session of its own: Ctrl-C in the terminal is for whoever started the shop.
+        # A separate session: Ctrl-C in the terminal is for whoever started the shop.
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -128,7 +128,7 @@ class ServiceProgram:
             self.metrics.durations.labels(path).observe(time.monotonic() - began)
             answer = web.json_response({"error": problem} if problem else {}, status=status)
             if self._ssl is not None:
-                # Every request from outside shakes hands anew.
+                # Every request from outside makes a new TLS handshake.
                 answer.force_close()
             return answer
 
@@ -216,7 +216,7 @@ class ServiceProgram:
             files[0].unlink()
 
     async def _consume(self) -> None:
-        """Take messages from the stream for ever."""
+        """Take messages from the stream forever."""
         consumer = self.layout.consumer
         assert consumer is not None
         while True:
@@ -233,7 +233,7 @@ class ServiceProgram:
             await self._redis.xgroup_create(stream, GROUP, id="0", mkstream=True)
 
     async def _take_some(self, stream: str, steps: tuple[Step, ...]) -> None:
-        # What a consumer looks like that waits for ever: alive, healthy, and taking nothing.
+        # What a consumer looks like that waits forever: alive, healthy, and taking nothing.
         if self.levers.stuck:
             await asyncio.sleep(0.5)
             return

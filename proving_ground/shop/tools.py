@@ -56,7 +56,7 @@ def check_tools(*, small: bool) -> None:
 def prefer(pid: int = 0) -> None:
     """Have a process run before others, where that is allowed; this one without `pid`.
 
-    The shop stands for machines of its own: what the bot computes beside it must not make its
+    The shop stands for separate machines: what the bot computes beside it must not make its
     requests late.
     """
     with suppress(OSError):

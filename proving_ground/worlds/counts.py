@@ -1,6 +1,6 @@
 """Whole requests: from expected rates to numbers that are conserved along calls.
 
-Each unit and edge has random numbers of its own, drawn whether or not a fault happens, and a count
+Each unit and edge has its own random numbers, drawn whether or not a fault happens, and a count
 is a quantile of its distribution. The same world with and without the fault therefore has the same
 noise.
 """

@@ -56,7 +56,7 @@ NEARLY = 0.85
 """Share of its threshold that a signal may reach without the fault."""
 """Faults tried before a world counts as calm."""
 EPOCH = 1_767_225_600
-"""2026-01-01 00:00 UTC; worlds lie in the year after."""
+"""2026-01-01 00:00 UTC; worlds are in the year after."""
 
 
 @dataclass(frozen=True)

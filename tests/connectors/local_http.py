@@ -28,7 +28,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer. `claims` is a content length that need not be true; `drip_s` a pause before
+    """What to answer. `claims` is a content length that may be false; `drip_s` a pause before
     each byte."""
 
     body: Any = b""

@@ -1,4 +1,4 @@
-"""What a program does that sees the packages of a `Machine`, to be run in a process of its own."""
+"""What a program does that sees the packages of a `Machine`, to be run in a separate process."""
 
 from __future__ import annotations
 

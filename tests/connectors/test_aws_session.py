@@ -148,7 +148,7 @@ def test_calls_by_the_real_client_are_refused(
         (Reply(b"<html>gateway</html>", status=502), "refused"),
         (Reply(b"", status=503), "not available now"),
         (Reply(b'{"MetricAlarms": [', status=200), "unexpected response: it is not JSON"),
-        (Reply(b'{"MetricAlarms": []}', claims=99), "ends in the middle"),
+        (Reply(b'{"MetricAlarms": []}', claims=99), "cut off"),
         (Reply(b"[]"), "unexpected response"),
         (Reply({"MetricAlarms": 3}), "unexpected response"),
         (Reply(b'"x"'), "unexpected response"),

@@ -26,7 +26,7 @@ from tests.connectors.real_servers import (
 from tests.debian_tools import debian_root
 
 MOST = 10
-"""Connections: the least that MariaDB can be told."""
+"""Connections: the least that MariaDB accepts."""
 BEHIND_S = 1000
 PLACES = """
 CREATE DATABASE IF NOT EXISTS mysql;

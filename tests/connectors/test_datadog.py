@@ -616,7 +616,7 @@ BROKEN = {
         "the rate limit is used up",
     ),
     "server error": (Reply(b"<html>oops", status=500), "HTTP 500"),
-    "cut short": (Reply(b'{"data": [', claims=500), "the answer ends in the middle"),
+    "cut short": (Reply(b'{"data": [', claims=500), "the response was cut off"),
     "not JSON": (Reply(b'{"data": ['), "unexpected response"),
     "another shape": (Reply({"data": "none"}), "unexpected response"),
     "elsewhere": (Reply(b"", status=302, headers={"Location": "https://example.com/"}), "redirect"),
@@ -762,7 +762,7 @@ def test_the_check_says_what_cannot_be_read_and_what_it_needs(datadog: LocalServ
     check = asyncio.run(connector(datadog).check())
     assert check.ok
     assert "logs cannot be read (HTTP 403; needs logs_read_data)" in check.line
-    assert "whether the key can also write cannot be told" in check.line
+    assert "whether the key can also write is unknown" in check.line
 
 
 def test_the_check_fails_with_keys_that_are_not_accepted(datadog: LocalServer) -> None:

@@ -365,10 +365,7 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
     assert f"{LIMITS.requests_per_s:g} a second and {LIMITS.concurrency} at once" in page
     assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
     listed = DEPLOYMENT_PAGES * PER_PAGE
-    assert (
-        f"{listed} deployments listed and {MOST_STATUSES} looked at, {MOST_COMPARED} compared"
-        in page
-    )
+    assert f"{listed} deployments listed and {MOST_STATUSES} read, {MOST_COMPARED} compared" in page
     assert f"{PULL_PAGES * PER_PAGE} pull requests, {MOST_CHANGES} changes with files" in page
     assert (
         f"{PATCH_LENGTH:,}\ncharacters of diff of a file, {DIFF_LENGTH:,} "
@@ -436,7 +433,7 @@ BROKEN = {
     "shape": (Reply(["a"]), "unexpected response"),
     "moved": (
         Reply(b"", status=301, headers={"Location": "https://example.com/"}),
-        "another name now",
+        "was renamed",
     ),
     "large": (Reply(b'"' + b"x" * 300_000 + b'"'), "limit of 100,000 bytes"),
 }

@@ -1,4 +1,4 @@
-"""Several servers of one vendor, each a connector of its own."""
+"""Several servers of one vendor, each its own connector."""
 
 from __future__ import annotations
 

@@ -334,8 +334,8 @@ def test_a_command_that_fails_is_a_gap_that_says_how(
 @pytest.mark.parametrize(
     ("text", "context", "said"),
     [
-        ("a: [", None, "kubernetes.kubeconfig: is no kubeconfig"),
-        ("[1]", None, "kubernetes.kubeconfig: is no kubeconfig"),
+        ("a: [", None, "kubernetes.kubeconfig: is not a kubeconfig"),
+        ("[1]", None, "kubernetes.kubeconfig: is not a kubeconfig"),
         ("contexts: []", "prod", "kubernetes.context: there is no context 'prod'"),
         (
             "contexts: [{name: a, context: {cluster: b}}]\ncurrent-context: a",

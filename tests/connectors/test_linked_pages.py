@@ -22,7 +22,7 @@ from tests.connectors.local_http import Asked, LocalServer, Reply
 def asked_of(
     server: LocalServer, call: Callable[[LinkedSession], Awaitable[Any]], deadline_s: float = 20
 ) -> Any:
-    """The call's result in a session of its own."""
+    """The call's result in a separate session."""
     http = LinkedHttp(
         "github", server.url, limits=Limits(deadline_s=deadline_s, requests_per_s=1000)
     )

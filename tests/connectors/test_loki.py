@@ -1,4 +1,4 @@
-"""The Loki connector over real HTTP: what it asks, how it cuts, and what becomes of refusals and
+"""The Loki connector over real HTTP: what it asks, how it cuts, and how it handles refusals and
 hostile answers."""
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ INCIDENT = {
 
 
 class Machine:
-    """A place with packages of its own beside Faultline, and a settings file."""
+    """A place with its own packages beside Faultline, and a settings file."""
 
     def __init__(self, folder: Path) -> None:
         self.packages = folder / "packages"
@@ -104,7 +104,7 @@ def test_an_installed_connector_collects_and_is_checked(machine: Machine) -> Non
     assert "ok statuspage 1 incidents can be read; there is nothing to write" in lines
     assert any("faultline-statuspage 1.2 brings monitors" in line for line in lines)
     assert any(line.startswith("FAIL plug-in broken broken: cannot load") for line in lines)
-    assert any("Faultline has a section [loki] of its own" in line for line in lines)
+    assert any("Faultline already has a section [loki]" in line for line in lines)
 
 
 SECTIONS = {

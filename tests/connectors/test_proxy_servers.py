@@ -55,7 +55,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 Scraped("edge-exporter", nginx_metrics),
                 Scraped("envoy", envoy_metrics, "/stats/prometheus"),
                 Scraped("traefik", traefik_metrics),
-                # Whoever is behind them has metrics of its own, whichever.
+                # Whatever is behind them has its own metrics.
                 Scraped("carts", nginx_metrics),
                 Scraped("orders", nginx_metrics),
             )

@@ -20,7 +20,7 @@ from connectors.tempo import traces as tempo_traces
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 OWN = ("url", "token")
-"""Keys that all of them have and each page tells of; the others are told of once."""
+"""Keys that all of them have and each page tells of; the others are documented once."""
 LIMITS = {
     "alertmanager": alertmanager.LIMITS,
     "grafana": grafana.LIMITS,

@@ -55,7 +55,7 @@ def service(name: str, app: str | None = None) -> Object:
 
 
 def objects() -> dict[str, list[Object]]:
-    """checkout, which is told the addresses of others; an ingress and a route to it."""
+    """checkout, which is given the addresses of others; an ingress and a route to it."""
     env = [{"name": name, "value": value} for name, value in ENV.items()]
     env.append({"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "ads", "key": "t"}}})
     made = template("checkout", "registry.example.com/shop/checkout:1", "1Gi", env)

@@ -17,7 +17,7 @@ INCIDENT = Window(start=AT - timedelta(minutes=30), end=AT)
 
 
 def file(name: str, minutes: float = -5, size: int = 100) -> TraceFile:
-    """A file written so many minutes from the alert."""
+    """A file written this many minutes from the alert."""
     return TraceFile(name, size, AT + timedelta(minutes=minutes))
 
 

@@ -24,7 +24,7 @@ from tests.connectors.local_http import LocalServer, Reply
 
 
 def put(path: Path, content: bytes = b'{"traceEvents": []}', minutes: float = -5) -> None:
-    """A file written so many minutes from the alert."""
+    """A file written this many minutes from the alert."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     at = (ALERT_AT + timedelta(minutes=minutes)).timestamp()
@@ -190,7 +190,7 @@ def test_two_locations_do_not_overwrite_each_other(runs: Path, files: Path) -> N
     collected = asyncio.run(connector.collect(request_for(files, job="llm-1")))
     assert len(names(files)) == 4
     assert [m.reason.rsplit(": ")[-1] for m in collected.missing] == [
-        "no such directory, or it may not be read"
+        "no such directory, or no permission to read it"
     ]
 
 

@@ -26,7 +26,7 @@ PATIENT_S = 60.0
 
 @pytest.fixture
 def told() -> Iterator[list[watching.VendorRequest]]:
-    """What was told during the test."""
+    """What was reported during the test."""
     found: list[watching.VendorRequest] = []
     watching.watch(found.append)
     yield found

@@ -175,7 +175,7 @@ def _utc(at: datetime) -> str:
 def training_run(
     id: str, began: datetime, hours: float = 3.0, *, step_s: float = 15.0, **given: Any
 ) -> StoredRun:
-    """A run of so many hours that logs a step every 15 s, all of it sound, with one GPU's
+    """A run of this many hours that logs a step every 15 s, all of it sound, with one GPU's
     metrics."""
     run = StoredRun(id, began, **given)
     steps = int(hours * 3600 / step_s)

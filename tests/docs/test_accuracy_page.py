@@ -1,5 +1,5 @@
 """docs/accuracy.md says of every table with which code it was measured, and all of them can be
-written anew."""
+written again."""
 
 from __future__ import annotations
 

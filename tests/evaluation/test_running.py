@@ -1,4 +1,4 @@
-"""A folder of cases, some of them broken: every one is told of, none stops the others."""
+"""A folder of cases, some of them broken: every one is reported, none stops the others."""
 
 from __future__ import annotations
 

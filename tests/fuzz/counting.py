@@ -27,7 +27,7 @@ Try = Callable[[random.Random], Answer]
 HANG_S = 10.0
 MEMORY_BYTES = 1 << 30
 KEPT = 5
-"""Failures of one target that are told in full."""
+"""Failures of one target that are shown in full."""
 
 
 class ServerFault(Exception):
@@ -68,7 +68,7 @@ class Tally:
 
 
 def tried(target: Target, inputs: int, seed: int, scratch: Path) -> Tally:
-    """The tally of so many inputs; each has a seed of its own, so that it can be made again
+    """The tally of this many inputs; each has its own seed, so that it can be made again
     alone."""
     tally = Tally(target.name)
     with target.open(scratch) as one:

@@ -104,7 +104,7 @@ def _asking(known_visitor: bool, scratch: Path) -> Iterator[Try]:
             path, method, operation, parameters = rng.choice(asked)
             request = _request(rng, client, path, method, parameters, known, known_visitor)
             if path.endswith("/replay") and method == "post" and rng.random() < 0.98:
-                return "refused"  # diagnoses in a process of its own: seconds each
+                return "refused"  # diagnoses in a separate process: seconds each
             if path.endswith("/events") and request.url.path == f"/investigations/{known}/events":
                 return "refused"  # streams for as long as somebody listens
             answer = runner.run(client.send(request))

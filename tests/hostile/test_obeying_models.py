@@ -105,7 +105,7 @@ def test_no_secret_and_nobody_leaves_and_no_secret_comes_back(leaking: Replayed)
     before = decided(leaking.diagnosis)
 
     def repeats(body: dict[str, Any]) -> Response:
-        """Says back all that it was told."""
+        """Repeats all that it was given."""
         told = json.dumps(body)
         leaked = [line for line in told.split("\\n") if "failed" in line][:4]
         return says(obeying(" ".join(leaked)[:600], leaking))(body)

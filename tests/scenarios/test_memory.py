@@ -70,8 +70,8 @@ def test_the_second_answer_to_an_alert_names_the_first_and_whether_it_holds(
     assert not (before / "earlier.json").exists()
 
     told = next(f for f in read_diagnosis(after).findings if f.kind == KIND)
-    assert re.match(r"Second time in 30 days; last on \d+ \w+: checkout ", told.sentence)
-    assert told.sentence.endswith("; it shows again now, with the same deploy.")
+    assert re.match(r"Second time in 30 days, last on \d+ \w+: checkout ", told.sentence)
+    assert told.sentence.endswith(", and it shows again now, with the same deploy.")
     assert told.details.written()["investigation"] == first
     assert told.details.written()["shows_in"]
 

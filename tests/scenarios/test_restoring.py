@@ -1,4 +1,4 @@
-"""A running bot is backed up, goes on, is lost and restored: nothing is told twice, and what is
+"""A running bot is backed up, goes on, is lost and restored: nothing is posted twice, and what is
 wrong has a name."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def faultline(bot: BotProcess, directory: Path, *arguments: str) -> str:
 
 
 def answered(story: Story, count: int) -> bool:
-    """So many answers are in Slack, and as many notes in PagerDuty."""
+    """This many answers are in Slack, and as many notes in PagerDuty."""
     return (
         len(story.answers()) >= count
         and sum(len(i.notes) for i in story.pagerduty.incidents.values()) >= count
@@ -99,10 +99,10 @@ def test_backed_up_in_the_midst_then_gone_on_then_restored_every_alert_has_one_m
         assert "no worker is alive" in wrong(story.bot)["workers"]
         story.store.engine.dispose()
         shutil.move(tmp_path / "state", tmp_path / "lost")
-        assert "1 answer to be told" in faultline(story.bot, tmp_path, "restore", "b.tar.gz")
+        assert "1 answer to post" in faultline(story.bot, tmp_path, "restore", "b.tar.gz")
         edits = _edits(story)
         story.bot.start()
-        story.wait_for(lambda: _edits(story) > edits, what="the restored answer to be told again")
+        story.wait_for(lambda: _edits(story) > edits, what="the restored answer to be posted again")
         assert story.page_out("P3", "three").status_code == 202
         story.wait_for(lambda: answered(story, 3), what="an answer after the restore")
         exactly_one_each(story, ["P1", "P2", "P3"])
@@ -134,10 +134,10 @@ def test_postgresql_restored_from_pg_dump_goes_on_and_tells_nothing_twice(
             f"--dbname={postgres_url}",
             str(tmp_path / "dump"),
         )
-        assert "1 answer to be told" in begin_again(load_settings(None, environ(story.bot)))
+        assert "1 answer to post" in begin_again(load_settings(None, environ(story.bot)))
         edits = _edits(story)
         story.bot.start()
-        story.wait_for(lambda: _edits(story) > edits, what="the restored answer to be told again")
+        story.wait_for(lambda: _edits(story) > edits, what="the restored answer to be posted again")
         exactly_one_each(story, ["P1"])
         name = story.store.latest(1)[0].id
         with inspected(load_settings(None, environ(story.bot))) as inspection:

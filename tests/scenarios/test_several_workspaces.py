@@ -1,6 +1,6 @@
 """One bot in two Slack workspaces and with two PagerDuty accounts, over real HTTP.
 
-Both workspaces have the same channel id, and messages with the same ts: what is told in one must
+Both workspaces have the same channel id, and messages with the same ts: what is posted in one must
 not show in the other. Each refuses the token of the other.
 """
 

@@ -17,7 +17,7 @@ from tests.analysis.traces.written_traces import document, job, write_trace
 
 
 def trace_process(*arguments: object, columns: int = 100) -> subprocess.CompletedProcess[str]:
-    """`faultline trace ...`, piped, in a process of its own."""
+    """`faultline trace ...`, piped, in a separate process."""
     command = [sys.executable, "-m", "bot.cli.main", "trace", *map(str, arguments)]
     environment = {**os.environ, "COLUMNS": str(columns), "PYTHONWARNINGS": "error"}
     return subprocess.run(
@@ -26,7 +26,7 @@ def trace_process(*arguments: object, columns: int = 100) -> subprocess.Complete
 
 
 def trace(*arguments: object, columns: int = 100) -> subprocess.CompletedProcess[str]:
-    """The same in this process, where nothing need be loaded anew."""
+    """The same in this process, where nothing has to be loaded again."""
     return faultline("trace", *arguments, columns=columns)
 
 

@@ -14,7 +14,7 @@ from tests.analysis.traces.written_traces import document, event, write_trace
 from tests.trace_report.command import trace, write_job
 
 UNEVEN = {(2, 3): 80_000.0, **{(2, step): 6_000.0 for step in (0, 1, 2, 4, 5, 6, 7)}}
-"""Rank 2 holds up every step, one of them for much longer: mean and median of the steps differ."""
+"""Rank 2 delays every step, one of them for much longer: mean and median of the steps differ."""
 
 
 def summary_of(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Not charged is time in which that rank itself waited: for another group's collec
 or receive (the cause lies further up). Nor is time that the others did not lose because they
 computed: of the ranks that waited the median one counts. Charged as well are transfers that the
 rank computes beside while the others have nothing left to do: had it come in time they would be
-hidden on the others, too (with sharded parameters the next layer's all_gather stands in the queue
+hidden on the others, too (with sharded parameters the next layer's all_gather is in the queue
 behind a late reduce_scatter).
 
 Where several ranks are late at once none of them is late alone: then each is charged from the

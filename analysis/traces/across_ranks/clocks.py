@@ -1,7 +1,7 @@
 """How far the ranks' clocks are apart: ranks leave a synchronising collective together.
 
 Clocks of one host are one. Where the trace does not name hosts, ranks are taken to share one,
-unless their times contradict it: then each rank has a clock of its own.
+unless their times contradict it: then each rank has its own clock.
 """
 
 from __future__ import annotations

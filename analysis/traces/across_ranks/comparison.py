@@ -33,7 +33,7 @@ blamed (our choice)."""
 
 @dataclass(frozen=True)
 class WhyNot:
-    """Why ranks cannot be blamed; the numbers stand in the sentence."""
+    """Why ranks cannot be blamed; the numbers are in the sentence."""
 
     sentence: str
     numbers: dict[str, float] = field(default_factory=dict)

@@ -44,8 +44,8 @@ class AllReduceOverlap:
 
 
 def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
-    """None where the rank has no steps, no all_reduce in them or no backward pass that can be
-    told."""
+    """None where the rank has no steps, no all_reduce in them or no recognisable backward
+    pass."""
     steps, calls = summary.steps, summary.collectives
     with_backward = steps.number[steps.phases["backward pass"] > 0]
     of_gradients = calls.named("all_reduce") & (calls.launched_in != _FORWARD)

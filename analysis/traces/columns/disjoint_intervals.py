@@ -54,7 +54,7 @@ def length(spans: Spans) -> int:
 
 
 def covered(spans: Spans, starts: Int64, ends: Int64) -> Int64:
-    """How much of each [start, end) lies in the disjoint `spans`, ns."""
+    """How much of each [start, end) is in the disjoint `spans`, ns."""
     return until(spans, np.maximum(ends, starts)) - until(spans, starts)
 
 

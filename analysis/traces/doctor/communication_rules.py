@@ -112,8 +112,8 @@ def _overlap(summary: RankSummary) -> AllReduceOverlap | None:
 
 
 def _little_hidden(job: TrainingJob) -> list[JobDiagnosis]:
-    """Accelerators whose communication is hardly hidden; judged only where waiting can be told
-    apart."""
+    """Accelerators whose communication is hardly hidden; judged only if waiting is
+    known."""
     ranks = [s for s in job.ranks if _hides_little(s)]
     if job.compared is None or len(ranks) < job.count or _transfer_share(job) < COMMUNICATION_SHARE:
         return []

@@ -167,7 +167,7 @@ def _idle(summary: RankSummary) -> bool:
 
 
 def _is_explained(summary: RankSummary) -> bool:
-    """Whether input, waits or compilations, which have rules of their own, make up the idle
+    """Whether input, waits or compilations, which have their own rules, make up the idle
     time."""
     facts = summary.facts
     busy = facts.device.busy_ns

@@ -25,7 +25,7 @@ NO_DOUBT = frozenset(
         "traceml_verdict",
     }
 )
-"""Rules whose information speaks of the recording, or of what could be better; any other may be a
+"""Rules whose information is about the recording, or of what could be better; any other may be a
 trouble: a hang in one answer of the debug server, what rests on a recording that cannot be relied
 on."""
 MAX_NAMED = 3

@@ -69,7 +69,7 @@ class JobRule:
 
 
 def short(value: float) -> float:
-    """A number as it stands in a sentence: whole from 10 on, one decimal below; six digits at
+    """A number as it is in a sentence: whole from 10 on, one decimal below; six digits at
     most."""
     if abs(value) >= 1e6:
         return float(f"{value:.6g}")

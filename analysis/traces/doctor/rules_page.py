@@ -159,21 +159,20 @@ OTHER_FILES: tuple[DoctorRule, ...] = (
         "Read the traceback.",
     ),
 )
-"""Rules on what lies beside traces; their code is in analysis/traces/flight_recorder and
+"""Rules on what is next to traces; their code is in analysis/traces/flight_recorder and
 analysis/traces/job_logs."""
 
 _HEAD = """# Rules of the trace doctor
 
-What `faultline trace`, and an investigation of a training job, can accuse, in order of precedence. Written from the
-code by `python -m analysis.traces.doctor.rules_page`.
+What `faultline trace`, and an investigation of a training job, can diagnose, in order of precedence.
+`python -m analysis.traces.doctor.rules_page` writes this page from the code.
 
-- A capture that cannot be relied on turns what later rules find into information; so do fewer than 2 steps.
-- What dumps and logs say of dead ranks and hangs comes next, then single slow steps, stragglers, and causes that all
-  ranks share.
-- A straggler silences the rules on communication and on idle devices: its victims wait in collectives.
-- Information (`info`) accuses nobody. "own" thresholds were measured on labelled recordings.
-- TraceML's, wandb's and memory snapshots' findings go by the same rules: [what is read of them](telemetry.md). A memory
-  snapshot may accuse `memory_fragmentation`, which is information where only a profiler trace shows it.
+- An unreliable capture, or fewer than 2 steps, turns what later rules find into information.
+- Dead ranks and hangs in dumps and logs come next, then single slow steps, stragglers, and causes that all ranks share.
+- A straggler silences the rules on communication and idle devices, because its victims wait in collectives.
+- Information (`info`) blames nobody. "own" thresholds were measured on labelled recordings.
+- Findings from TraceML, wandb and memory snapshots follow the same rules: [what is read of them](telemetry.md). A memory
+  snapshot can blame `memory_fragmentation`, which is only information in a profiler trace.
 """  # noqa: E501
 
 

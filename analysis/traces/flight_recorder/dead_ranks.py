@@ -43,7 +43,7 @@ class DeadRank:
     crash: str
     """An exception or a failure in its own log; ""."""
     peers: int
-    """Other ranks whose log tells of a lost connection or a timeout, while this rank's log ends
+    """Other ranks whose log reports a lost connection or a timeout, while this rank's log ends
     without a word."""
 
     @property

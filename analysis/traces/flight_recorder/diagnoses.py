@@ -39,7 +39,7 @@ def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[JobDiag
     cause first.
 
     `until_us` is the moment up to which the files were collected, where that is known. Never raises
-    for what a file holds: files that cannot be read are named in a diagnosis of their own
+    for what a file holds: files that cannot be read are named in their own diagnosis
     ("flight_recorder_incomplete", info).
     """
     dumps, unread = read_dumps(file.path for file in files.of("flight_recorder"))

@@ -109,7 +109,7 @@ def hang_analysis(state: JobState) -> HangAnalysis:
     waited, waiting = _edges(operations)
     # Whoever is waited for and waits itself is delayed by somebody further on: no culprit.
     roots = sorted(waited.keys() - waiting)
-    # The state makes this set anew each time it is asked for it.
+    # The state builds this set each time.
     without_dump = state.without_dump
     absent = []
     outside = []

@@ -1,7 +1,7 @@
 """Findings from what a training job left: profiler traces, flight recorder dumps, stack dumps,
 metrics and logs.
 
-Each diagnosis of the trace doctor that accuses is a finding by the rule's name; information stands
+Each diagnosis of the trace doctor that accuses is a finding by the rule's name; information is
 in the details. What cannot be read or compared is said, never guessed. Traces are read one by one:
 a rank's summary is all that stays. Where a trace was read before (`trace_versions`), its record is
 taken instead; the findings are the same.
@@ -50,7 +50,7 @@ STRENGTH = {"critical": 0.7, "warning": 0.5}
 """How far a diagnosis stands out where its rule gives no share of time."""
 INCOMPLETE = ("flight_recorder_incomplete", "telemetry_unread")
 CAPTURE = ("capture_unusable", "profiler_overhead", "capture_limited")
-"""Rules that speak of the recording and of nobody's fault."""
+"""Rules that are about the recording and of nobody's fault."""
 FLIGHT_RECORDER = "flight recorder"
 SIGNALS = {
     "straggler": "wait at collectives",

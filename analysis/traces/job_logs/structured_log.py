@@ -24,7 +24,7 @@ from analysis.traces.reading.job_files import JobFile
 MARK = '"log_type_name"'
 STEP = "step"
 DATA_SPANS = frozenset({"fetching_batch", "data_loading", "data_load", "dataloading"})
-"""TorchTitan's name for waiting for the next batch, and those that jobs of their own give it."""
+"""TorchTitan's name for waiting for the next batch, and those that other jobs give it."""
 MAX_RECORDS = 4_000_000
 """Over all ranks."""
 MAX_OPEN = 64
@@ -89,7 +89,7 @@ def read_structured_logs(files: Iterable[JobFile]) -> list[RankSpans]:
     """The spans of every rank, by rank, from structured logs and from logs among whose first lines
     are such.
 
-    Of several programs with ranks of their own (a trainer and its generators) the one with most
+    Of several programs with separate ranks (a trainer and its generators) the one with most
     steps stands for the job. Of several files of a rank the one that was written last says where it
     stands. Never raises for a file.
     """

@@ -94,7 +94,7 @@ def collective_rows(trace: TraceColumns, kind: Int32) -> Int64:
 
 
 def lies_in(spans: Spans, moments: Int64) -> Bool:
-    """Mask of the moments that lie in the disjoint `spans`."""
+    """Mask of the moments that are in the disjoint `spans`."""
     begun, ended = (np.searchsorted(edge, moments, side="right") for edge in spans)
     return np.asarray(begun > ended)
 

@@ -221,8 +221,8 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
 
 
 def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStacks:
-    """The forest of one rank's calls. O(n log n); `link_backward` off leaves every thread a tree of
-    its own."""
+    """The forest of one rank's calls. O(n log n); `link_backward` off leaves every thread its own
+    tree."""
     order = _by_thread(trace, np.flatnonzero(~trace.on_device & ~trace.in_category(*NOT_CALLS)))
     parent = np.full(len(trace), -1, dtype=np.int32)
     above, overlaps = _enclosing(trace.lane[order], trace.ts[order], trace.end[order])

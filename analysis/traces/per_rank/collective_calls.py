@@ -3,7 +3,7 @@
 Taken are communication kernels on the accelerator and, on the host, the annotations of libraries
 that run there (`gloo:all_reduce`, `mpi:...`, `ucc:...`). NCCL's own annotations on the host
 (`nccl:all_reduce`) are launches, no collectives; they lend a kernel its operation and size where
-the kernel has none of its own. Arguments: training-telemetry of PyTorch (`record_param_comms`):
+the kernel has none. Arguments: training-telemetry of PyTorch (`record_param_comms`):
 Collective name, dtype, In/Out msg nelems, Process Group ...
 """
 
@@ -57,8 +57,7 @@ class ProcessGroup:
 
     @property
     def key(self) -> str:
-        """What tells groups of one job apart: names are given anew to each set of ranks on some
-        paths."""
+        """What identifies a group of a job: on some paths, different sets of ranks reuse a name."""
         return f"{self.name}|{','.join(map(str, self.ranks))}" if self.ranks else self.name
 
 

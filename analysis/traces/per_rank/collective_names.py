@@ -28,7 +28,7 @@ _OPERATION = re.compile(
 _ON_HOST = re.compile(r"^(?:gloo|mpi|ucc):", re.IGNORECASE)
 _LAUNCH = re.compile(r"^(?:nccl|rccl|xccl|hccl|ccl):", re.IGNORECASE)
 OTHER = "other"
-"""The operation where none can be told."""
+"""The operation if it is unknown."""
 MAX_ELEMENTS = 2**48
 MAX_RANKS = 2**20
 MAX_RANK = 10**7

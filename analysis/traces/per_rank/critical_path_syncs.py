@@ -196,7 +196,7 @@ def _stream_waits(
     call: Int64,
     missing: list[str],
 ) -> tuple[Int64, Int64]:
-    """Pairs (source, target) of kernels: the target's stream was told to wait for the source."""
+    """Pairs (source, target) of kernels: the target's stream waits for the source."""
     on = np.isin(trace.name[rows], _ids(trace, STREAM_WAIT)) & (call >= 0)
     waits, calls = rows[on], call[on]
     recorded = _recorded(trace, keys, launch, waits, missing)

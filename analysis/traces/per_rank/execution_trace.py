@@ -27,7 +27,7 @@ CORRELATED = (*OPERATOR_CATEGORIES, "user_annotation")
 """Categories of rows that have a node; HTA's EXECUTION_TRACE_SUPPORTED_EVENTS."""
 SAME_NAMES_SHARE = 0.5
 """Of the rows with an id of the execution trace, this many must have the node's name: ids start
-anew in every process, so that two runs share ids and not names."""
+again in every process, so that two runs share ids and not names."""
 
 Column = Literal[
     "op_schema",

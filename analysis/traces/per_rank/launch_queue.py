@@ -142,7 +142,7 @@ def time_blocked(
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """One row per stream; what could not be matched stands in the first."""
+    """One row per stream; what could not be matched is in the first."""
     queue = queue_length(trace)
     blocked = {found.stream: found for found in time_blocked(trace, queue)}
     found: list[dict[str, Any]] = [

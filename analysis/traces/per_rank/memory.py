@@ -70,7 +70,7 @@ class MemoryTimeline:
     """Bytes the allocator holds after the event; -1 where unknown."""
     has_totals: bool
     has_addresses: bool
-    """Without addresses (2021) no free can be told from another, and there are no blocks."""
+    """Without addresses (2021) frees cannot be matched to allocations, and there are no blocks."""
     blocks: Blocks
     step_number: Int64
     step_floor: Int64

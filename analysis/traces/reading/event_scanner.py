@@ -28,8 +28,9 @@ MAX_HEADER_BYTES = 16 << 20
 MAX_EVENT_BYTES = 16 << 20
 """Longest event that is read."""
 MAX_WASTED_BYTES, FAILURE_BYTES = 192 << 20, 256
-"""How much text may be looked at in vain before a file is given up, a failure counting as so much
-more: bounds the time a hostile file takes to some 10 s, and lets 300,000 damaged events pass."""
+"""How much text may be read without an event before a file is abandoned, a failure counting as
+so much more: bounds the time a hostile file takes to some 10 s, and lets 300,000 damaged events
+pass."""
 FIRST_WINDOW = 1 << 10
 """How much of an odd event is looked at first; eight times as much each time that does not
 suffice."""

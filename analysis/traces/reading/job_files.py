@@ -63,7 +63,7 @@ def sort_job_files(
     paths: Iterable[Path], known: Callable[[Path], JobFile | None] | None = None
 ) -> JobFiles:
     """Look at files, and at everything below folders, in the order of their names. `known` says
-    what a file is that was looked at before; it need not be there.
+    what a file is that was read before. It does not have to exist.
 
     Links are followed to files but not to folders; what is neither file nor folder (pipes, devices)
     is left out. Bounded by MAX_FILES and MAX_DEPTH; `left_out` says what that cost.

@@ -1,6 +1,6 @@
 """Pickles that hold nothing but data, read by a machine that knows no other.
 
-Python's own unpickler can be told to refuse globals, but it still lets a file of ten bytes ask for
+Python's own unpickler can refuse globals, but it still lets a file of ten bytes ask for
 gigabytes (memo indices, byte arrays) and gives nothing of a file that was cut off. This machine
 knows lists, dicts, tuples, text, numbers, booleans and None; it has no way to name a class, import
 a module or call anything. Its memory is bounded by the file's size and MAX_CONTAINERS, and of a

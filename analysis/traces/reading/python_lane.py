@@ -123,7 +123,7 @@ class PythonLane:
                 return ("more" if looks_cut(error, len(text)) else "odd"), at
             except (ValueError, RecursionError):
                 return "odd", at
-            # A number or a word that ends with the text may go on in the next block.
+            # A number or a word that ends with the text may continue in the next block.
             if stop == len(text) and isinstance(value, str) and text[at] != '"':
                 return "more", at
             if depth(text[at:stop]) > MAX_DEPTH:

@@ -25,8 +25,8 @@ from analysis.traces.reading.trace_bytes import MAX_TRACE_BYTES, unpacked_blocks
 MAX_HEADER_BYTES = 16 << 20
 MAX_EVENT_BYTES = 16 << 20
 MAX_WASTED_CHARACTERS, FAILURE_CHARACTERS = 192 << 20, 128
-"""How much text may be decoded in vain before a file is given up, a failure counting as so much
-more: some 10 s."""
+"""How much text may be decoded without an event before a file is abandoned, a failure counting
+as so much more: some 10 s."""
 TAIL_BYTES, OVERLAP_BYTES = 64 << 10, 256
 MAX_PIECES = 8
 """How many boundaries within one event are looked over."""
@@ -163,7 +163,7 @@ class RawEvents:
         return events
 
     def _decode(self, text: str, at: int) -> tuple[bytes | None, int, bool]:
-        """(the event's bytes or None, where to go on, whether it may only be cut off)."""
+        """(the event's bytes or None, where to continue, whether it may only be cut off)."""
         try:
             stop = _STEPWISE.raw_decode(text, at)[1]
             return _sound(text[at:stop]), stop, False

@@ -156,7 +156,7 @@ class AzureNotification(Payload):
 
     @property
     def first(self) -> AzureCriterion:
-        """The criterion that is told; a rule of several fires when all hold."""
+        """The criterion to show. A rule with several fires when all hold."""
         return next(iter(self.data.alertContext.condition.allOf), AzureCriterion())
 
     @property
@@ -236,7 +236,7 @@ def _labels(told: AzureNotification) -> dict[str, str]:
         "signal_type": essentials.signalType,
         "monitoring_service": essentials.monitoringService,
         "resource_id": target,
-        # The same series of the same rule is the same alert; each firing has an id of its own.
+        # The same series of the same rule is the same alert; each firing has its own id.
         "fingerprint": digest_of(
             essentials.alertRule.casefold(),
             *sorted(one.casefold() for one in essentials.alertTargetIDs),

@@ -238,11 +238,11 @@ def _from_message(
     message: CloudWatchAlarmMessage, region: str, now: datetime
 ) -> AlarmChange | Ignored:
     if not message.AlarmName or message.NewStateValue not in (FIRING, RESOLVED, NO_DATA):
-        return Ignored("the message is no change of an alarm's state")
+        return Ignored("the message is not a change of an alarm's state")
     trigger = message.Trigger
     measured = _measured(trigger)
     metric: CloudWatchMetric = trigger
-    # An alarm on an expression has no metric of its own, but those that the expression uses.
+    # An alarm on an expression has no metric itself, only those its expression uses.
     if measured is not None and not trigger.MetricName:
         metric = measured.Metric
     statistic = trigger.ExtendedStatistic or trigger.Statistic
@@ -281,7 +281,7 @@ def _measured(trigger: CloudWatchTrigger) -> CloudWatchStatistic | None:
 def _from_event(event: CloudWatchAlarmEvent, region: str, now: datetime) -> AlarmChange | Ignored:
     detail, state = event.detail, event.detail.state
     if not detail.alarmName or state.value not in (FIRING, RESOLVED):
-        return Ignored(f"nothing to do for an alarm whose state is {state.value or 'not told'}")
+        return Ignored(f"nothing to do for an alarm whose state is {state.value or 'unknown'}")
     if state.actionsSuppressedBy:
         return Ignored("the alarm's actions are suppressed")
     measured = CloudWatchStatistic()

@@ -153,8 +153,8 @@ def read_datadog(body: bytes, settings: Settings, *, now: datetime) -> Arrival |
 
 
 def _delivery_id(webhook: DatadogWebhook, alert: Alert, now: datetime) -> str:
-    """What is the same in a retry and in nothing else; a payload that holds none of that is told
-    apart by the clock."""
+    """What only a retry has in common. A payload without any of that is identified by the
+    clock."""
     own = webhook.alert
     at = webhook.date.isoformat() if webhook.date else ""
     if not (webhook.id or own.cycle_key or at):

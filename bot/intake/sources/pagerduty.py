@@ -2,7 +2,7 @@
 
 Replay: PagerDuty signs the body alone, so nothing is taken from a header. The identity of a
 delivery is that of the event in the body, or the body itself: a captured request sent again is a
-duplicate. When the event occurred stands in the body too: one of `alerts.oldest_days` ago, or from
+duplicate. When the event occurred is in the body too: one of `alerts.oldest_days` ago, or from
 before the incident's end, starts nothing.
 """
 

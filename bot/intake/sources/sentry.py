@@ -3,7 +3,7 @@ their end.
 
 Replay: Sentry signs the body; the headers with the time, the delivery's id and the kind are
 unsigned. So nothing is taken from them: a delivery is known by its body, and what it is about by
-what the body holds. When Sentry received an event stands in the body: one of `alerts.oldest_days`
+what the body holds. When Sentry received an event is in the body: one of `alerts.oldest_days`
 ago starts nothing. A metric alert that was resolved is over.
 """
 

@@ -143,7 +143,7 @@ async def _is_first(first_time: FirstTime | None, body: bytes, workspace: str) -
     """Whether a click or form is new. Raises NotAccepted."""
     if first_time is None:
         return True
-    # Each has a trigger of its own, and Slack sends none twice: the body is its identity.
+    # Each has its own trigger, and Slack sends none twice: the body is its identity.
     digest = hashlib.sha256(body).hexdigest()
     return await first_time(Delivery("slack-click", named_id(workspace, digest)))
 

@@ -149,7 +149,7 @@ class SnsVerifier:
             async with asyncio.timeout(FETCH_S):
                 return await self._fetch(url)
         except (TimeoutError, OSError, httpx.HTTPError) as error:
-            raise NotAccepted(f"SNS could not be asked ({type(error).__name__})") from error
+            raise NotAccepted(f"SNS did not respond ({type(error).__name__})") from error
 
 
 def check_host(url: str, region: str) -> None:

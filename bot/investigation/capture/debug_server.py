@@ -145,8 +145,8 @@ def _tls() -> ssl.SSLContext:
 
 
 def _http(seconds: float) -> httpx.AsyncClient:
-    """A client for one call. Reading the certificates anew for each took 60 ms of processor time
-    per rank."""
+    """A client for one call. Reading the certificates for each call took 60 ms of CPU time per
+    rank."""
     plain = {"Accept-Encoding": "identity"}
     return httpx.AsyncClient(timeout=seconds, trust_env=False, verify=_tls(), headers=plain)
 

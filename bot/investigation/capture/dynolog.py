@@ -49,7 +49,7 @@ class CaptureOptions:
     duration_ms: int = 500
     """Length of the recording, where no iterations are asked for."""
     iterations: int = 0
-    """Record so many iterations from the next one on, instead of a duration."""
+    """Record this many iterations from the next one on, instead of a duration."""
     record_shapes: bool = True
     with_stack: bool = False
     profile_memory: bool = False

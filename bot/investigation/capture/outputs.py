@@ -1,7 +1,7 @@
 """The storage into which a job's processes write what they record, as this machine sees it: a
 directory or S3 prefix.
 
-Only listed and read. A file is complete when nothing named `<file>.tmp` lies beside it (libkineto
+Only listed and read. A file is complete when nothing named `<file>.tmp` is next to it (libkineto
 writes that and then renames it) and its size was the same twice.
 """
 

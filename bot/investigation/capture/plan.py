@@ -1,6 +1,6 @@
 """What one capture would ask of whom, decided from the settings alone. Nothing is asked here.
 
-A job is asked only where `jobs.NAME.allow_capture` says so; whatever stands in the way is a
+A job is asked only where `jobs.NAME.allow_capture` says so; whatever is in the way is a
 SettingsError that names the key.
 """
 
@@ -56,7 +56,7 @@ class CapturePlan:
 def plan_capture(
     settings: Settings, job: str, *, seconds: float | None = None, iterations: int | None = None
 ) -> CapturePlan:
-    """The plan for a capture of so many seconds or iterations. Raises SettingsError."""
+    """The plan for a capture of a number of seconds or iterations. Raises SettingsError."""
     table = settings.jobs.get(job)
     if table is None:
         raise SettingsError(f"jobs.{job[:100]}", "no such table in the settings")

@@ -1,2 +1,2 @@
-"""The investigating model: its client, its tools, the loop between them within budgets, and what
-comes of it."""
+"""The investigating model: its client, its tools, the loop between them within budgets, and its
+result."""

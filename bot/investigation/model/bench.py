@@ -1,8 +1,8 @@
 """The bench: the case as the model's tools see it, with what was asked for in the meantime.
 
 The case folder itself stays as it is until the conversation ends: new evidence is merged into a
-working copy, which is analysed again by the same code. Findings keep the ids under which they were
-told.
+working copy, which is analysed again by the same code. Findings keep the ids that the model
+has seen.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ COPIED = (
 
 @dataclass(frozen=True)
 class NewEvidence:
-    """What a new query brought: rows by table, what could not be had, and the findings that were
-    not there before."""
+    """What a new query returned: rows by table, evidence we could not collect, and new findings."""
 
     rows: Mapping[str, int]
     gaps: tuple[Gap, ...]
@@ -76,7 +75,7 @@ class Bench:
     """Of the service catalogue."""
     case: Case = field(init=False)
     names: dict[str, str] = field(default_factory=dict)
-    """Ids that were told to the model, and what they are in the diagnosis of the working copy."""
+    """Ids that the model has seen, and their ids in the diagnosis of the working copy."""
     observations: list[Finding] = field(default_factory=list)
     asks: list[str] = field(default_factory=list)
     _taken: set[str] = field(default_factory=set)
@@ -207,8 +206,8 @@ class Bench:
             await in_thread(working_copy, self.folder, self.work)
         write_json(self.work / OBSERVATIONS_FILE, Observations(findings=kept))
         diagnosis = await self.run(analyze_case, self.work)
-        # Named anew: a call that ran out of time may have added evidence without being told of its
-        # findings.
+        # Named again: a call that ran out of time may have added evidence whose findings it did
+        # not see.
         _, self.names = with_kept_ids(self.diagnosis, diagnosis, self._taken)
         changed = [
             OBSERVATIONS_FILE,

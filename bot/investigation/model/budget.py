@@ -43,8 +43,7 @@ class ModelLimits:
 
 @dataclass
 class Budget:
-    """Counts against the limits. `before` are seconds taken by a worker that ended in the midst of
-    it."""
+    """Counts against the limits. `before` are seconds that a worker used before it died."""
 
     settings: ModelSettings
     limits: ModelLimits
@@ -75,7 +74,7 @@ class Budget:
         return max(0.0, self.seconds_left - min(REPORT_S, REPORT_SHARE * self.limits.seconds))
 
     def count(self, turn: Turn, answer: ModelAnswer) -> Usage:
-        """One more answer. Gives what it took, estimated where the server does not say."""
+        """One more answer. Returns what it took, estimated where the server does not say."""
         usage = answer.usage
         if usage is None:
             self.counted = False

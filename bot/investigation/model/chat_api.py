@@ -112,7 +112,7 @@ class _OpenCall:
         """Whether a part of a call with this index and id belongs to this one."""
         if index is None or index != self.index:
             return False
-        # Some servers give every call the index 0, with an id of its own.
+        # Some servers give every call the index 0, each with its own id.
         return not given_id or not self.given_id or given_id == self.given_id
 
 

@@ -99,8 +99,8 @@ class ModelClient:
             return answer
 
     def disbelieve_schema(self) -> None:
-        """The server took a schema and did not keep to it: from now on the schema is told in words
-        as well."""
+        """The server accepted a schema and ignored it: from now on the schema is also given in
+        words."""
         able = self.abilities
         if able.schema == "schema":
             remember(self._settings, able.without("schema"))
@@ -156,7 +156,7 @@ class ModelClient:
                     remember(self._settings, replace(able, usage=answer.usage is not None))
                 self._calls += len(answer.calls)
                 return answer
-        raise ConnectorError("openai", self._api, "the server refuses every form of the request")
+        raise ConnectorError("openai", self._api, "the server rejected every form of the request")
 
     async def _with_retries(
         self, turn: Turn, able: Abilities, partial: ModelAnswer, ends: float
@@ -192,7 +192,9 @@ class ModelClient:
         finally:
             reading.finish(streamed=isinstance(given, AsyncStream))
         if broken is not None and partial.empty:
-            raise ConnectorError("openai", self._api, "the answer is not of this API") from broken
+            raise ConnectorError(
+                "openai", self._api, "the response is not from this API"
+            ) from broken
         return partial
 
     @staticmethod

@@ -52,7 +52,7 @@ def read_draft(text: str) -> Draft:
         raise ValueError(
             "makes no claim"
             if isinstance(headline, str)
-            else "is not the JSON asked for, or was cut off"
+            else "is not the requested JSON, or was cut off"
         )
     return Draft(headline=headline, claims=claims, next_steps=_drafted(given.get("next_steps")))
 
@@ -61,7 +61,7 @@ def read_answer(text: str) -> AnswerDraft:
     """An answer to a question. Raises ValueError when the text holds none."""
     given = _object_in(text)
     if not isinstance(given.get("claims"), list):
-        raise ValueError("is not the JSON asked for, or was cut off")
+        raise ValueError("is not the requested JSON, or was cut off")
     return AnswerDraft(claims=_drafted(given["claims"]))
 
 
@@ -86,7 +86,7 @@ def line_of(text: str, redactor: Redactor) -> str:
 def _object_in(text: str) -> dict[str, Any]:
     start, end = text.find("{"), text.rfind("}")
     if start < 0:
-        raise ValueError("is not the JSON asked for, or was cut off")
+        raise ValueError("is not the requested JSON, or was cut off")
     for part, partial in ((text[start : end + 1], False), (text[start:], True)):
         try:
             given = pydantic_core.from_json(part, allow_partial=partial)
@@ -94,7 +94,7 @@ def _object_in(text: str) -> dict[str, Any]:
             continue
         if isinstance(given, dict):
             return given
-    raise ValueError("is not the JSON asked for, or was cut off")
+    raise ValueError("is not the requested JSON, or was cut off")
 
 
 def _drafted(given: Any) -> list[DraftClaim]:

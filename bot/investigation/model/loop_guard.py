@@ -1,7 +1,7 @@
 """Notices a model that goes in circles: the same call again, two calls in turns, nothing but
 errors.
 
-It is told so, and what it already has is not fetched again; the second time its tools are
+It gets a warning, and what it already has is not fetched again. The second time its tools are
 withdrawn, and it reports.
 """
 

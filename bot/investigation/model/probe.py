@@ -63,7 +63,7 @@ class Probed:
         if self.listed is False:
             parts.append("the server does not list it")
         if self.abilities.tools and not self.calls_tools:
-            parts.append("it did not call the tool it was told to call")
+            parts.append("it did not call the tool it was asked to call")
         if not self.keeps_schema:
             parts.append("it did not keep to the schema of its answer")
         return "; ".join(parts)
@@ -114,7 +114,7 @@ class ModelProbe(BackgroundLoop):
             log.info("model: %s", probed.line)
         except FaultlineError as error:
             log.warning("model: %s", error)
-        # The client's libraries raise errors of their own, which name no secret of ours.
+        # The client's libraries raise their own errors, which name no secret of ours.
         except Exception as error:  # noqa: BLE001
             log.warning("model: the probe failed (%s)", type(error).__name__)
         return False

@@ -84,7 +84,7 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as the model is told of them."""
+        """The tools as the model sees them."""
         told = [ToolSpec(t.name, t.description, strict_schema(t.arguments)) for t in self.tools]
         read = ToolSpec(READ.name, READ.description, strict_schema(ReadArguments))
         return (*told, read) if told else ()
@@ -108,7 +108,7 @@ class Toolbox:
             return self._error(str(error))
         except TimeoutError:
             return self._error("took too long")
-        # The edge of a tool: the model is told, the conversation goes on.
+        # The edge of a tool: the model gets the error, the conversation goes on.
         except Exception as error:  # noqa: BLE001
             return self._error(f"failed ({type(error).__name__})")
         return await in_thread(self._told, found)

@@ -58,7 +58,7 @@ Entry = UserMessage | AssistantMessage | ToolResult
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool as the model is told of it. `parameters` is a JSON schema in which every property is
+    """A tool as the model sees it. `parameters` is a JSON schema in which every property is
     required."""
 
     name: str

@@ -12,7 +12,7 @@ from connectors.prometheus.settings import PrometheusSettings
 
 NAME = "runbooks"
 MOST_LINES = 200
-"""A directory that holds something else than runbooks is told of in so many lines."""
+"""A directory of other files than runbooks is reported in this many lines."""
 
 
 def runbook_checks(settings: Settings) -> list[Check]:

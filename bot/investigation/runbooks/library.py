@@ -20,10 +20,10 @@ LONGEST_FILE = 131_072
 """Bytes. What is longer is no page that anyone reads in an incident."""
 MOST_FILES = 1000
 MOST_VISITED = 20_000
-"""Files and directories that are looked at: a directory set by mistake, /, must not hold up an
+"""Files and directories that are visited: a directory set by mistake, such as /, must not delay an
 investigation."""
 MOST_INCLUDED = 20
-"""Runbooks that one brings with it, by whatever way."""
+"""Runbooks that one includes, directly or not."""
 NOT_RUNBOOKS = frozenset({"readme.md"})
 
 

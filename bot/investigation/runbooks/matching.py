@@ -122,7 +122,7 @@ def glob_matches(pattern: str, text: str) -> bool:
 
 
 def holds(hours: Hours, at: datetime) -> bool:
-    """Whether the moment lies in the hours; of a night, its days are those on which it begins."""
+    """Whether the moment is in the hours; of a night, its days are those on which it begins."""
     start, end = hours.minutes
     try:
         local = at.astimezone(zone_of(hours.timezone))

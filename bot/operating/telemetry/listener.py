@@ -1,4 +1,4 @@
-"""A small HTTP server for those who operate the bot: fixed paths, GET alone, in threads of its own.
+"""A small HTTP server for those who operate the bot: fixed paths, only GET, in separate threads.
 
 It is apart from the pages, so that what it serves is as public as its address and no more. It
 answers also while the event loop stands still: that is what a health check must find out.
@@ -60,7 +60,7 @@ class Listener:
         self.address = f"[{bound[0]}]:{self.port}" if ":" in bound[0] else f"{bound[0]}:{self.port}"
 
     def start(self) -> None:
-        """Serve from a thread of its own."""
+        """Serve from a separate thread."""
         threading.Thread(target=self._run, name="telemetry", daemon=True).start()
 
     def stop(self) -> None:
@@ -106,8 +106,8 @@ class Listener:
             return make()
         # The edge: a page that fails says so, and the process goes on.
         except Exception as error:  # noqa: BLE001
-            log.warning("%s cannot be answered: %s", path, type(error).__name__)
-            return Page("cannot be answered\n", 500)
+            log.warning("cannot answer %s: %s", path, type(error).__name__)
+            return Page("internal error\n", 500)
 
 
 def _listening(host: str, port: int) -> socket.socket:

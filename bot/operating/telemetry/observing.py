@@ -171,7 +171,7 @@ def observe_worker(
     try:
         observing.serve(address, {METRICS: metrics, HEALTH: health}, key="telemetry.worker_address")
     except SettingsError as error:
-        log.error("nobody can watch this worker: %s", error)
+        log.error("cannot serve /metrics and /healthz: %s", error)
     else:
         assert observing.listener is not None
         log.warning("this worker serves /metrics and /healthz at %s", observing.listener.address)

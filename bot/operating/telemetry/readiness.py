@@ -70,7 +70,7 @@ class DrainingServer(uvicorn.Server):
         self._draining: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called in the midst of anything, as a signal's handler."""
+        """Called at any moment, as a signal handler."""
         self._stopping()
         if self._drain_s <= 0 or self._draining is not None or sig == signal.SIGINT:
             super().handle_exit(sig, frame)

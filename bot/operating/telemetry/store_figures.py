@@ -142,7 +142,7 @@ class StoreFigures(Collector):
                 try:
                     self._figures = read_figures(self._store, self._teams)
                 except (SQLAlchemyError, OSError) as error:
-                    log.warning("the store's figures cannot be read: %s", type(error).__name__)
+                    log.warning("cannot read figures from the database: %s", type(error).__name__)
                     self._figures = StoreSnapshot(up=False)
                 self._read_at = self._clock()
             return self._figures
@@ -216,9 +216,9 @@ class CaseBytes(BackgroundLoop):
         """Read it once; the last figure stands when that fails."""
         try:
             self.bytes = self._measure()
-        # Obstore raises errors of its own beside those of the file system.
+        # Obstore raises its own errors as well as those of the file system.
         except Exception as error:  # noqa: BLE001
-            log.warning("the size of the cases cannot be read: %s", type(error).__name__)
+            log.warning("cannot read the size of the case store: %s", type(error).__name__)
         return False
 
     def describe(self) -> Iterable[Metric]:

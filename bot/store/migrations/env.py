@@ -11,7 +11,7 @@ from bot.store import call_tables, change_tables, conversation_rows, storm_table
 from bot.store.models import Base
 
 DESCRIBED_BESIDE = (call_tables, change_tables, conversation_rows, storm_tables, visitor_tables)
-"""Modules whose tables stand in files of their own: importing them makes them known."""
+"""Modules with tables in separate files: importing them registers the tables."""
 
 LISTED = ("ix_investigations_listed", "ix_investigations_service", "ix_investigations_source")
 OWN_WAY = ("remembered_search", "ix_remembered_search", *LISTED)

@@ -204,7 +204,7 @@ run "installation" {
   # logs and alarms
   assert {
     condition     = alltrue([for group in concat([aws_cloudwatch_log_group.server, aws_cloudwatch_log_group.worker, aws_cloudwatch_log_group.waf], values(aws_cloudwatch_log_group.database)) : coalesce(group.retention_in_days, 0) > 0])
-    error_message = "Logs must not be kept for ever."
+    error_message = "Logs must not be kept forever."
   }
   assert {
     condition     = aws_cloudwatch_metric_alarm.queue_waits.namespace == "Faultline" && aws_cloudwatch_metric_alarm.queue_waits.metric_name == "QueueAgeSeconds" && local.environment.FAULTLINE_TELEMETRY__CLOUDWATCH_NAMESPACE == "Faultline"

@@ -29,7 +29,7 @@ def kinds(fleet: SimulatedFleet) -> list[str]:
 
 
 def rising(signal: str, per_minute: float, *, lasting: float = 30, before: float = 0) -> list[str]:
-    """What is found of a counter that rises for so many minutes, and at a rate of `before` until
+    """What is found of a counter that rises for this many minutes, and at a rate of `before` until
     then."""
     fleet = counted(signal)
     since = np.clip(fleet.minutes, 0, lasting)

@@ -46,7 +46,7 @@ def idle(
     lasting: float = 20,
     before: float = 0,
 ) -> list[str]:
-    """What is found where so many GPUs have nothing to do for so long, in the hour before as
+    """What is found where this many GPUs have nothing to do for this long, in the hour before as
     well."""
     stretches = fleet.after(0) & ~fleet.after(lasting)
     stretches |= fleet.after(-50) & ~fleet.after(before - 50)

@@ -109,7 +109,7 @@ def test_a_gpu_that_hangs_has_only_declared_kinds() -> None:
 
 
 def kinds_written(path: Path) -> Iterator[str]:
-    """The kinds that a file gives to `Finding`, where they can be told without running it."""
+    """The kinds that a file gives to `Finding`, where they are known without running it."""
     tree = ast.parse(path.read_text())
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     for node in ast.walk(tree):

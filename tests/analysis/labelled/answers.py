@@ -1,6 +1,6 @@
 """What the answer to each story is, as `labels.json` holds it.
 
-`python -m tests.analysis.labelled.answers` writes the file anew: do so only where an answer is
+`python -m tests.analysis.labelled.answers` rewrites the file: do so only where an answer is
 meant to change, and read the difference as a reviewer would.
 """
 

@@ -1,4 +1,4 @@
-"""Stories about who has no voice of its own: a provider, a cache behind others, a node."""
+"""Stories about what sends nothing itself: a provider, a cache behind others, a node."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def a_cache_that_lost_some_of_its_entries(folder: Path) -> Case:
 
 @story
 def a_node_on_which_two_services_are_slow(folder: Path) -> Case:
-    """A third service there is well, and the database has trouble of its own."""
+    """A third service there is well, and the database has a separate fault."""
     rows = metric("web", "latency_ms", 90, 190) + metric("db", "latency_ms", 5, 25)
     slow = {("checkout", "node-1"): 160, ("search", "node-1"): 110}
     for service in ("checkout", "search", "cart"):

@@ -1,4 +1,4 @@
-"""What memory gave is tested again on the new case, is told in one line, and changes no answer."""
+"""What memory gave is tested again on the new case, takes one line, and changes no answer."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_cause_that_shows_again_is_told_with_the_finding_that_shows_it(tmp_pat
         incident(tmp_path), recalled(earlier(10, CPU_BEFORE)), recalled(earlier(20, CPU))
     )
     assert told(found) == [
-        "Third time in 30 days; last on 19 Feb: api uses more CPU, near a config change; "
+        "Third time in 30 days, last on 19 Feb: api uses more CPU, near a config change, and "
         "it shows again now, "
         "with another config change."
     ]
@@ -113,7 +113,7 @@ def test_a_change_that_is_still_near_is_the_same_and_not_another(tmp_path: Path)
 def test_a_cause_that_the_data_does_not_show_is_told_as_such(tmp_path: Path) -> None:
     found = with_memory(incident(tmp_path), recalled(earlier(1, ERRORS)))
     assert told(found) == [
-        "Second time in 30 days; last on 28 Feb: api logs new errors; no sign of it now."
+        "Second time in 30 days, last on 28 Feb: api logs new errors, with no sign of it now."
     ]
 
 
@@ -183,7 +183,7 @@ def test_an_answer_that_was_marked_wrong_is_no_hypothesis(tmp_path: Path) -> Non
     wrong = earlier(1, CPU, judged=Judged(right=False, cause='the "pool" was too small.'))
     found = with_memory(incident(tmp_path), recalled(wrong))
     assert told(found) == [
-        "Second time in 30 days; last on 28 Feb: the answer was marked wrong; "
+        "Second time in 30 days, last on 28 Feb: the answer was marked wrong; "
         "the cause was \"the 'pool' was too small\"."
     ]
 
@@ -194,7 +194,7 @@ def test_what_an_investigation_without_a_cause_said_is_told(tmp_path: Path) -> N
         "on 28 Feb: nothing was wrong."
     )
     many = with_memory(case, recalled(earlier(100, verdict="insufficient_evidence")), seen=30)
-    assert told(many) == ["31st time in 30 days; last on 21 Nov 2025: no cause could be named."]
+    assert told(many) == ["31st time in 30 days, last on 21 Nov 2025: no cause could be named."]
 
 
 def test_the_record_at_this_confidence_is_told_from_five_judged_answers_on(tmp_path: Path) -> None:
@@ -274,5 +274,5 @@ def test_a_trouble_that_is_too_weak_does_not_show(tmp_path: Path) -> None:
     write_json(case.path / "earlier.json", remembered)
     (line,) = memory_findings(read_case(case.path), weak, 0.5)
     assert line.sentence == (
-        "Before, on 28 Feb: api uses more CPU, near a config change; no sign of it now."
+        "Before, on 28 Feb: api uses more CPU, near a config change, with no sign of it now."
     )

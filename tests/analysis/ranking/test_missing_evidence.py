@@ -1,4 +1,4 @@
-"""Which missing evidence is told, and in which order."""
+"""Which missing evidence is reported, and in which order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPARED = {"metrics", "logs", "spans"}
 def told(
     folder: Path, kinds: Sequence[str], compared: set[str], **alert: dict[str, str]
 ) -> list[str]:
-    """The kinds of the gaps that are told, in their order."""
+    """The kinds of the reported gaps, in their order."""
     gaps: list[dict[str, Any]] = []
     for kind in kinds:
         gap = {"id": f"G{kind}", "kind": kind, "source": "grafana", "query": "q"}

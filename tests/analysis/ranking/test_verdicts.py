@@ -277,7 +277,7 @@ STAYED = AlertState(known=True, findings=(), persisting=(), recovered_symptoms=(
 
 
 def below_is_slow(folder: Path, slow: int, of: int, strength: float = 0.7) -> Verdict:
-    """The verdict where so many of web's points are a little slow, and its callee is clearly."""
+    """The verdict where this many of web's points are a little slow, and its callee is clearly."""
     rows = series("web", "latency_ms", 100, 100, noise=0, step=30 / of)
     now = [row for row in rows if row["time"] >= at(0)]
     for row in now[:slow]:

@@ -1,4 +1,4 @@
-"""When one version, one cluster or a few pods of a service are told apart from its others."""
+"""When one version, one cluster or a few pods of a service are distinguished from its others."""
 
 from __future__ import annotations
 

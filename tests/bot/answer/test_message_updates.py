@@ -1,4 +1,4 @@
-"""What is told and looked at again after an investigation ended, and the digest of quiet hours."""
+"""What is posted and checked again after an investigation ended, and the digest of quiet hours."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.scenarios.small_case import write_small_case
 def investigate_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[object, str, str]:
-    """The same entry point without a process of its own: its exit status and what it wrote."""
+    """The same entry point without a separate process: its exit status and what it wrote."""
     monkeypatch.setattr(sys, "argv", ["faultline", "investigate", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()

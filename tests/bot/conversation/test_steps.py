@@ -360,7 +360,7 @@ def test_nobody_hears_of_a_channel_that_he_cannot_see(talk: Talk, shop_folder: P
         ) or public in talk.said(question)
     named = talk.ask(f"why, {public}", DM, surface="dm")
     talk.work(named)
-    assert "orders-db" in talk.said(named), "a public channel's may be told in a direct message"
+    assert "orders-db" in talk.said(named), "a public channel's may be shown in a direct message"
     here = talk.ask("status", PRIVATE)
     talk.work(here)
     assert secret in talk.said(here)

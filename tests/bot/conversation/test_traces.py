@@ -1,4 +1,4 @@
-"""Nobody makes us read other places; what may be read is analysed in a process of its own."""
+"""Nobody makes us read other places; what may be read is analysed in a separate process."""
 
 from __future__ import annotations
 

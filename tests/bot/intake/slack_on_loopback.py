@@ -94,7 +94,7 @@ class Slack:
 
 @contextmanager
 def slack_on_loopback() -> Iterator[Slack]:
-    """Serve a Slack in a thread of its own."""
+    """Serve a Slack in a separate thread."""
     slack = Slack()
     app = web.Application()
     app.router.add_route("*", "/api/{name}", slack.method)

@@ -169,11 +169,11 @@ BROKEN = {
     ),
     "pathless": (
         OPSGENIE.replace('name="opsgenie",', 'name="pathless", endpoint="sentry",'),
-        "/webhooks/sentry is the path of sentry already",
+        "/webhooks/sentry is already the path of sentry",
     ),
     "server": (
         OPSGENIE.replace('name="opsgenie"', 'name="server"'),
-        "Faultline has a section [server] of its own",
+        "Faultline already has a section [server]",
     ),
 }
 
@@ -199,7 +199,7 @@ def test_one_that_cannot_be_used_is_one_clear_line(
 def test_a_source_of_ours_cannot_be_replaced(packages: InstalledPackages) -> None:
     code = OPSGENIE.replace('name="opsgenie"', 'name="sentry", shared_section="other"')
     packages.install("other", code, {"sentry": "faultline_other:ALERT_SOURCE"})
-    with pytest.raises(SettingsError, match="there is an alert source of that name already"):
+    with pytest.raises(SettingsError, match="an alert source with that name already exists"):
         alert_sources()
 
 

@@ -32,7 +32,7 @@ aliases = ["basket"]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Two Alertmanagers, each with a token of its own."""
+    """Two Alertmanagers, each with its own token."""
     file = tmp_path / "faultline.toml"
     file.write_text(TWO)
     environ = {

@@ -31,7 +31,7 @@ US = Ourselves(frozenset({"U0BOT"}), "B0US", "A0FAULT")
 
 
 def decided(event: dict[str, Any]) -> Arrival | Ignored:
-    """What becomes of a message in a watched channel."""
+    """How a message in a watched channel is handled."""
     return watched(Envelope.model_validate(event), US, SETTINGS, now=NOW)
 
 

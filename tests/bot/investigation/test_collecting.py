@@ -1,4 +1,4 @@
-"""What several connectors brought becomes one case, in which nothing is told twice."""
+"""What several connectors brought becomes one case, in which nothing appears twice."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_the_next_investigation_knows_what_the_last_one_learned(bot: Bot) -> Non
     assert bot.known_in(second) == {"api": first.id, "db": None}
     third = bot.investigate(1, None)
     assert bot.known_in(third) == {"api": first.id, "db": second.id}
-    # What was only remembered is not learned anew: it would never grow old.
+    # What was only remembered is not learned again: it would never expire.
     seen = LearnedCalls(bot.store.engine).everywhere()
     assert {one.callee: one.investigation_id for one in seen} == {"api": first.id, "db": second.id}
     [item] = read_case(bot.folder / third.id).evidence

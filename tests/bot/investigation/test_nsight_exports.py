@@ -88,7 +88,7 @@ def test_the_time_of_all_reports_together_is_bounded(
     nsys_that(tmp_path, "sleep 600", monkeypatch)
     first, second = investigated(tmp_path).gaps
     assert "did not end within" in first.reason
-    assert "were spent on others" in second.reason
+    assert "were used up by others" in second.reason
 
 
 def test_two_nodes_exports_are_different_ranks(

@@ -38,7 +38,7 @@ LATE = {(2, step): 6_000.0 for step in range(8)}
 
 
 def write_case(folder: Path) -> Path:
-    """Eight ranks, one of which holds up the others; a file that is no trace; a log; a trace that
+    """Eight ranks, one of which delays the others; a file that is no trace; a log; a trace that
     says no rank."""
     case_of(folder, job(ranks=RANKS, late_us=LATE, late_in="aten::tanh"))
     write_trace(folder / TRACES / "other.json", b'{"no": "trace"}')
@@ -125,7 +125,7 @@ def ended() -> Iterator[list[Workers]]:
 def test_what_a_killed_worker_leaves_another_finishes(
     postgres_url: str, tmp_path: Path, ended: list[Workers]
 ) -> None:
-    # How an engine on SQLite takes work over is told by tests/bot/queue/test_engine.py.
+    # tests/bot/queue/test_engine.py tests how an engine on SQLite takes over work.
     engine = store_engine(postgres_url)
     store = Store(engine)
     investigation = accepted(store)

@@ -55,7 +55,7 @@ def installed_postgres(postgres_server: str, migrated_postgres: str) -> Iterator
 
 @pytest.fixture
 def postgres_url(postgres_server: str, installed_postgres: str) -> Iterator[str]:
-    """A database of its own with those tables."""
+    """A separate database with those tables."""
     with new_database(postgres_server, installed_postgres) as url:
         yield url
 

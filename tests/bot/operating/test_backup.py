@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
-    """Embedded alone: PostgreSQL has backups of its own."""
+    """Embedded alone: PostgreSQL has its own backups."""
     return f"sqlite:///{tmp_path}/faultline.sqlite"
 
 
@@ -58,7 +58,7 @@ def test_everything_is_there_again_and_what_had_not_ended_begins_anew(
     installation.workflow(f"{done}:slack", "SUCCESS")
     assert "1 case files" in back_up(installation.settings, tmp_path)
     said = restore(elsewhere, next(tmp_path.glob("faultline-*.tar.gz")))
-    assert "1 investigation to begin again, 0 answers to be told" in said
+    assert "1 investigation to begin again, 0 answers to post" in said
     store = Store(connect(f"sqlite:///{tmp_path}/elsewhere/faultline.sqlite"))
     assert [p.text for p in store.progress(done)] == ["7 findings"]
     assert store.posts(done) == {f"{done}:slack": "C1/1.5"}
@@ -83,7 +83,7 @@ def test_an_answer_that_was_not_told_at_the_backup_is_told(
     installation.ended(name, ago=HOUR)
     installation.ended(old, ago=50 * HOUR)
     back_up(installation.settings, tmp_path / "b.tar.gz")
-    assert "1 answer to be told" in restore(elsewhere, tmp_path / "b.tar.gz")
+    assert "1 answer to post" in restore(elsewhere, tmp_path / "b.tar.gz")
     engine = connect(f"sqlite:///{tmp_path}/elsewhere/faultline.sqlite")
     with Session(engine) as session:
         rows = {n: session.get_one(InvestigationRow, n) for n in (name, old)}
@@ -198,7 +198,7 @@ def test_one_that_nobody_works_on_can_be_requeued(installation: Installation) ->
         assert requeue_one(inspection, lost).begun == (lost,)
         with pytest.raises(FaultlineError, match="works on"):
             requeue_one(inspection, held)
-        with pytest.raises(FaultlineError, match="there is no investigation"):
+        with pytest.raises(FaultlineError, match="no investigation"):
             requeue_one(inspection, "none")
     assert installation.store.undispatched() == [lost]
 

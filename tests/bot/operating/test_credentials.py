@@ -142,5 +142,5 @@ def test_a_process_that_is_killed_is_said_and_nothing_is_told_of_credentials(
         if caplog.records:
             break
         asyncio.run(asyncio.sleep(0.01))
-    assert "credentials were not looked at: memory" in caplog.text
+    assert "credentials were not checked: memory" in caplog.text
     assert credentials.checks is None

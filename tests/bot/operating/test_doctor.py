@@ -312,7 +312,7 @@ def test_doctor_is_a_command(tmp_path: Path) -> None:
     environ = {"FAULTLINE_STORE__DIRECTORY": str(tmp_path / "none"), "PATH": "/usr/bin:/bin"}
     ran = run_preloaded(["doctor"], env=environ)
     assert ran.returncode == CANNOT_LOOK
-    assert ran.stderr.startswith("faultline: there is no installation here")
+    assert ran.stderr.startswith("faultline: no installation here")
 
 
 @pytest.mark.usefixtures("one_worker")

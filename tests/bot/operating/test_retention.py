@@ -243,7 +243,7 @@ def test_deleting_one_says_what_it_would_do_then_does_it_and_is_audited(
     assert installation.store.get(other) is not None
     line = AuditLog(installation.store.engine, kept=DAY).read(AuditFilter())[0]
     assert (line.action, line.investigation_id, line.address) == ("deleted", name, "command line")
-    with pytest.raises(FaultlineError, match="there is no investigation"):
+    with pytest.raises(FaultlineError, match="no investigation"):
         delete_investigation(installation.settings, name, sure=True)
 
 

@@ -1,4 +1,4 @@
-"""Which of several workspaces and accounts is told of an alert, and where."""
+"""Which of several workspaces and accounts an alert is posted to, and where."""
 
 from __future__ import annotations
 

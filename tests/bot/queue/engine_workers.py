@@ -1,4 +1,4 @@
-"""What the tests of the engine run in processes of their own."""
+"""What the tests of the engine run in separate processes."""
 
 from __future__ import annotations
 

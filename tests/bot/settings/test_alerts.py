@@ -42,12 +42,12 @@ def loaded(tmp_path: Path, text: str) -> object:
         ),
         (
             "[alerts.channels.C1]\ntime_zone = 'Mars/Base'",
-            "alerts.channels.C1.time_zone: 'Mars/Base' is no time zone",
+            "alerts.channels.C1.time_zone: 'Mars/Base' is not a time zone",
         ),
         ("[alerts.channels.C1]\ntime_zone = '../../etc/passwd'", "alerts.channels.C1.time_zone: "),
         (
             "[alerts.channels.C1]\nquiet_days = ['someday']",
-            "alerts.channels.C1.quiet_days: 'someday' is no day",
+            "alerts.channels.C1.quiet_days: 'someday' is not a day",
         ),
         (
             "[alerts.channels.C1]\nquiet_days = ['mon','tue','wed','thu','fri','sat','sun']",

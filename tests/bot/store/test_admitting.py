@@ -1,5 +1,5 @@
-"""What becomes of an alert in the store: groups, mutes, rules, rate and quiet hours, on SQLite and
-on PostgreSQL."""
+"""How an alert is classified in the store: groups, mutes, rules, rate and quiet hours, on SQLite
+and on PostgreSQL."""
 
 from __future__ import annotations
 

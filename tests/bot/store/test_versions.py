@@ -126,7 +126,7 @@ def shape_of(engine: Engine) -> dict[str, list[str]]:
 
 
 def upgrade_to(engine: Engine, version: str) -> None:
-    """Up to this version, which need not be the newest."""
+    """Up to this version, which may not be the newest."""
     with engine.begin() as connection:
         command.upgrade(_config(connection), version)
 

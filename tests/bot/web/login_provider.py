@@ -1,4 +1,4 @@
-"""A login provider on loopback that follows the protocol, and can be told to break it in one
+"""A login provider on loopback that follows the protocol, and can be made to break it in one
 place."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One finding on a page of its own: log lines, a request's spans with its critical path, what it
+"""One finding on its own page: log lines, a request's spans with its critical path, what it
 counts for."""
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ from tests.bot.web.serving import Server, Site, serving
 
 TOKEN = "correct horse battery staple"
 EARLIER_ID = "20261103-010203-abcdef"
-SAID = "Second time in 30 days; last on 3 Nov: payment runs out of a resource; it shows again now."
+SAID = (
+    "Second time in 30 days, last on 3 Nov: payment runs out of a resource, and it shows again now."
+)
 
 
 def remember(site: Site, about: Alert, headline: str) -> str:

@@ -218,9 +218,9 @@ class AwsStandIn:
                 }
             ]
         elif kind == "lines":
-            whence = {"@logStream": "task/1", "@log": f"{ACCOUNT}:{LOG_GROUP}"}
+            origin = {"@logStream": "task/1", "@log": f"{ACCOUNT}:{LOG_GROUP}"}
             rows = [
-                {"@timestamp": _insights(60 * m + s), "@message": LINE, **whence}
+                {"@timestamp": _insights(60 * m + s), "@message": LINE, **origin}
                 for m in minutes
                 for s in range(20)
             ]
@@ -228,7 +228,7 @@ class AwsStandIn:
                 {
                     "@timestamp": _insights(int(start) + 60),
                     "@message": "ERROR card was refused",
-                    **whence,
+                    **origin,
                 }
             )
         results = [[{"field": k, "value": str(v)} for k, v in row.items()] for row in rows]

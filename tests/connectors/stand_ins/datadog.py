@@ -149,7 +149,7 @@ def points(asked: Asked) -> Reply:
 
 
 def lines() -> list[dict[str, Any]]:
-    """Log lines: one a minute as ever, and errors of a kind of its own from ONSET on."""
+    """Log lines: one a minute as ever, and errors of a separate kind from ONSET on."""
     start, made = ALERT_AT - timedelta(minutes=150), []
     for minute in range(150):
         at = start + timedelta(minutes=minute)

@@ -13,7 +13,7 @@ DEPLOYED = ONSET - timedelta(minutes=2)
 
 
 def settings(url: str) -> dict[str, Any]:
-    """With links to an address of its own."""
+    """With links to its own address."""
     return {"grafana": {"url": url, "public_url": "https://grafana.example.com", "token": "glsa_t"}}
 
 

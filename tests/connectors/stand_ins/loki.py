@@ -1,4 +1,4 @@
-"""Loki: checkout logs an order a second as ever, and from ONSET on errors of a kind of its own."""
+"""Loki: checkout logs an order a second as ever, and from ONSET on errors of a separate kind."""
 
 from __future__ import annotations
 

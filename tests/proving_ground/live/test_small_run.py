@@ -30,7 +30,7 @@ def test_hidden_incidents_are_played_graded_and_kept(
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert [one["problem"] for one in lines] == [""] * INCIDENTS
     for number, one in enumerate(lines):
-        assert one["seal"][:16] in err, "the seal was told before the incident"
+        assert one["seal"][:16] in err, "the seal was printed before the incident"
         folder = tmp_path / f"live-shop-{number:04d}"
         label = read_label(folder)
         assert label is not None

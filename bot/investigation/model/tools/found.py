@@ -47,7 +47,7 @@ class NotFound(Exception):
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: what the model is told of it, and what it does."""
+    """A tool: how the model sees it, and what it does."""
 
     name: str
     description: str

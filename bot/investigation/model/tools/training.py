@@ -38,7 +38,7 @@ async def training(bench: Bench, asked: TrainingArguments) -> Found:
 
 
 def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | str:
-    """The rows of an analysis of one rank, or why there are none. Runs in a process of its own."""
+    """The rows of an analysis of one rank, or why there are none. Runs in a separate process."""
     from analysis.traces.reading.job_files import sort_job_files
     from analysis.traces.reading.kineto import read_trace
 

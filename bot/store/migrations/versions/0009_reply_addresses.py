@@ -14,7 +14,7 @@ INVESTIGATIONS = "investigations"
 
 
 def upgrade() -> None:
-    """Make the column. What was accepted before has addresses of its own columns alone."""
+    """Make the column. What was accepted before has only the addresses in its columns."""
     op.add_column(INVESTIGATIONS, sa.Column("reply_addresses", sa.JSON(), nullable=True))
 
 

@@ -14,7 +14,7 @@ variable "trace_buckets" {
 }
 
 variable "retention_days" {
-  description = "After so many days a case is deleted."
+  description = "Days after which a case is deleted."
   type        = number
   default     = 400
   validation {
@@ -24,7 +24,7 @@ variable "retention_days" {
 }
 
 variable "deleted_versions_days" {
-  description = "For so many days after it was overwritten or deleted, a file of a case can be brought back."
+  description = "Days for which a file of a case can be restored after it was overwritten or deleted."
   type        = number
   default     = 14
   validation {

@@ -22,7 +22,7 @@ from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 DEMO = Path(__file__).resolve().parents[4] / "demo" / "cases"
 SETS = ("hta", "kineto_tb_plugin", "param", "tracelens", "dynolog_on_demand")
 JOBS = ("hta/trace_filter", "param/dlrm_kineto_8rank", "debug_server")
-"""Folders that hold the ranks of one job; every other file is a recording of its own."""
+"""Folders that hold the ranks of one job; every other file is a separate recording."""
 ACCUSED = {
     "kineto_tb_plugin/resnet50_num_workers_0": ["dataloader_stall"],
     "param/resnet_kineto.json.gz": ["dataloader_stall", "pageable_copies"],

@@ -1,4 +1,4 @@
-"""Exports that were made to mislead, to hold up or to fill memory."""
+"""Exports made to mislead, to delay or to fill memory."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def calls(*wanted: tuple[str, Any], text: str = "") -> Answer:
 
 
 def breaks_off(then: Answer, after: int) -> Answer:
-    """The connection is lost after so many bytes of the stream."""
+    """The connection is lost after this many bytes of the stream."""
 
     def answer(body: dict[str, Any]) -> Response:
         whole = bytes(then({**body, "stream": True}).body)
@@ -152,7 +152,7 @@ def breaks_off(then: Answer, after: int) -> Answer:
 
 
 def falls_silent(then: Answer, after: int, seconds: float) -> Answer:
-    """The stream stands still after so many bytes."""
+    """The stream stalls after this many bytes."""
 
     def answer(body: dict[str, Any]) -> Response:
         whole = bytes(then({**body, "stream": True}).body)
@@ -213,7 +213,7 @@ def runs_out(body: dict[str, Any]) -> Response:
 
 
 def fails(status: int, message: str = "failed", *, retry_after: str | None = None) -> Answer:
-    """The server answers an error; the client may retry at once, or after so many seconds."""
+    """The server answers an error; the client may retry at once, or after this many seconds."""
     body = {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
     headers = {"retry-after-ms": "1"} if retry_after is None else {"retry-after": retry_after}
     return lambda _: JSONResponse(body, status_code=status, headers=headers)

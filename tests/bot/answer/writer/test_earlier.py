@@ -1,4 +1,4 @@
-"""What memory knows is told in the report, whoever writes it, and passes the guard."""
+"""What memory knows is in the report, whoever writes it, and passes the guard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.answer.writer.redaction import Redactor
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS
 
 SAID = (
-    "Third time in 30 days; last on 3 Nov: payments-db runs out of a resource, near a deploy; "
+    "Third time in 30 days, last on 3 Nov: payments-db runs out of a resource, near a deploy; "
     "it shows again now."
 )
 HOSTILE = (

@@ -235,8 +235,8 @@ def test_an_address_in_a_name_is_restored_in_the_report() -> None:
     [
         (refuses, "the model refused"),
         (runs_out, "limit of 4000 tokens reached"),
-        (says_text('{"headline": 1'), "not the JSON asked for"),
-        (says_text("I would rather chat."), "not the JSON asked for"),
+        (says_text('{"headline": 1'), "not the requested JSON"),
+        (says_text("I would rather chat."), "not the requested JSON"),
         (says_text(""), ""),
         (answers_raw("[]"), ""),
         (answers_raw("not json"), ""),

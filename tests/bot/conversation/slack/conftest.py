@@ -120,7 +120,7 @@ class Room:
         return folder
 
     def said_aside(self) -> list[str]:
-        """What single people were told."""
+        """What single people were shown."""
         return [one.text for one in self.slack.ephemerals]
 
     def people_did(self, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Stand-ins of hosts: daemons on ports of their own, with processes behind them that write what
+"""Fake hosts: daemons on their own ports, with processes behind them that write what
 they are asked for."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def recording(
     daemons: list[DynologDaemon], *, at: Path | None = None, silent: tuple[int, ...] = ()
 ) -> Iterator[None]:
     """The processes poll their daemons and write as libkineto does: a `.tmp`, then the file. `at`:
-    instead of the directory they were told, as on shared storage that is mounted elsewhere."""
+    instead of the given directory, as on shared storage that is mounted elsewhere."""
     ended = threading.Event()
 
     def poll() -> None:

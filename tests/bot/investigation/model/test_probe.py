@@ -23,7 +23,7 @@ from tests.bot.answer.writer.openai_server import (
 
 
 def able(body: dict[str, Any]) -> Any:
-    """Does as it is told."""
+    """Does as instructed."""
     if body.get("response_format") or body.get("text"):
         return says_text('{"word": "lantern"}')(body)
     return (calls(("echo", {"word": "lantern"})) if body.get("tools") else says_text("lantern"))(

@@ -1,4 +1,4 @@
-"""One record is one line, whatever a sender wrote; errors are told by class and place, without
+"""One record is one line, whatever a sender wrote; errors are logged by class and place, without
 their words."""
 
 from __future__ import annotations

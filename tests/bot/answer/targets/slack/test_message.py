@@ -1,4 +1,4 @@
-"""What Slack is told."""
+"""What is posted to Slack."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ def test_what_speaks_against_the_cause_and_what_could_not_be_collected_is_said()
 def test_what_memory_knows_stands_apart_from_the_evidence_and_links_the_earlier_investigation() -> (
     None
 ):
-    told = "Second time in 30 days; last on 3 Nov: payments is out of memory; it shows again now."
+    told = (
+        "Second time in 30 days, last on 3 Nov: payments is out of memory, and it shows again now."
+    )
     said = "Of 9 answers at this confidence that people judged, 7 were right."
     earlier = Finding(
         id="F8",
