@@ -11,6 +11,8 @@ from analysis.phrasing.statement import Statement, Verb, Voice
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import MILLISECONDS, amount
 
+LONGEST = 160
+"""Characters of a headline that still leave it one look on a phone."""
 PARTS: Mapping[str, str] = {
     "idle": "idle time",
     "other": "time outside of every phase",
@@ -28,7 +30,12 @@ def of_a_job(finding: Finding, voice: Voice) -> Statement | None:
         return None
     whole = own_sentence(finding)
     # Its sentence says first what is wrong, then what follows from it.
-    first = finding.model_copy(update={"sentence": finding.sentence.split("; ")[0]})
+    said, *rest = finding.sentence.split("; ")
+    for part in rest:
+        if len(said) + len(part) > LONGEST:
+            break
+        said = f"{said}; {part}"
+    first = finding.model_copy(update={"sentence": said})
     return Statement(whole, None, shorter=own_sentence(first))
 
 

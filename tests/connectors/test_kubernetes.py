@@ -676,7 +676,7 @@ def test_the_rollout_that_halved_the_memory_is_named(cluster: LocalServer, tmp_p
     found = diagnosed(cluster, tmp_path, alert)
     assert found.causes[0].subject == "checkout"
     assert found.causes[0].change == NEW_SET
-    assert "more memory than its limit" in " ".join(f.sentence for f in found.findings)
+    assert "exceeding its memory limit" in " ".join(f.sentence for f in found.findings)
 
 
 def diagnosed(server: LocalServer, folder: Path, alert: Alert) -> Diagnosis:

@@ -202,4 +202,4 @@ def test_what_has_been_so_all_along_is_told_and_explains_no_alert(answer: Answer
     diagnosis = answer("mail error rate is above 10 %", "mail", "calm")
     assert diagnosis.verdict is not Verdict.CAUSE_FOUND
     [told] = [one for one in diagnosis.findings if one.subject == "node-9"]
-    assert told.sentence == "Node node-9 has 98 % of the space on / in use, for 1 day already."
+    assert told.sentence == "Node node-9 has 98 % of the space on / in use, for 1 day."

@@ -62,7 +62,7 @@ def _outside(
     if several:
         have, missing = "have", f"rank {first.rank}"
     statement = (
-        f"{who} {have} not joined collectives that hold up {waiting}: "
+        f"{who} {have} not joined collectives that {waiting} wait in: "
         f"{missing} is missing in {missing_in}"
     )
     statement += _stands(numbers, here, last, several)

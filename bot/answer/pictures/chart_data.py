@@ -27,7 +27,7 @@ from bot.answer.pictures.decisive_signal import (
     series_of,
     step_time_finding,
 )
-from bot.answer.writer.story import Story, story_of
+from bot.answer.writer.story import Story, began, story_of
 
 PanelRole = Literal["culprit", "candidate", "affected", "other"]
 EventKind = Literal["change", "onset", "alert"]
@@ -249,11 +249,18 @@ class _ChartMaker:
         change = _change(self.case, self.story)
         if change is not None:
             yield change
-        cause = self.story.cause
-        onset = finding.onset or (cause.onset if cause else None)
+        onset = self._onset(finding)
         if onset is not None and not self.calm:
             yield ChartEvent("onset", onset.timestamp(), "onset")
         yield ChartEvent("alert", self.case.alert.started_at.timestamp(), "alert")
+
+    def _onset(self, finding: Finding) -> datetime | None:
+        """The answer's own onset, in a picture of what it tells; of any other finding, its own."""
+        cause = self.story.cause
+        cited = {*self.diagnosis.impact.findings, *(cause.findings if cause else ())}
+        if finding.id in cited:
+            return began(self.diagnosis) or finding.onset
+        return finding.onset
 
 
 def _is_rank(subject: str) -> bool:

@@ -81,7 +81,7 @@ def test_a_healthy_recorded_job_is_no_cause(shared: Path, tmp_path: Path, scenar
 
 def test_several_ranks_are_accused_by_number_and_not_their_job() -> None:
     said = (
-        "ranks 9 and 14 have not joined collectives that hold up 14 ranks: rank 9 is missing "
+        "ranks 9 and 14 have not joined collectives that 14 ranks wait in: rank 9 is missing "
         "in all_to_all 7"
     )
     finding = Finding(

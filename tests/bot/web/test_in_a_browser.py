@@ -110,7 +110,7 @@ def test_a_running_page_streams_its_progress_and_becomes_the_result_in_place(
         # The browser keeps what is in view where it is, so that the number may change a little.
         assert await page.value("window.stayed && window.scrollY") > 200
         assert await page.value("document.querySelector('h1').innerText") == REPORT.headline
-        assert await page.value("document.title.startsWith('Cause found')")
+        assert await page.value("document.title.startsWith('Likely cause')")
         await page.value("document.getElementById('F1').open = true")
         await page.value("document.querySelector('#F1 [data-chart]').click()")
         await page.until("document.querySelector('#F1 canvas')")

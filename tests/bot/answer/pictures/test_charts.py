@@ -40,7 +40,9 @@ def changed(at: datetime, onset: datetime = ONSET) -> Diagnosis:
     """The same answer about a change at that time, and an onset of the cause."""
     cause = FINDINGS[1].model_copy(update={"onset": onset})
     change = FINDINGS[2].model_copy(update={"onset": at})
-    return diagnosis(findings=(FINDINGS[0], cause, change))
+    made = diagnosis(findings=(FINDINGS[0], cause, change))
+    impact = made.impact.model_copy(update={"since": onset})
+    return made.model_copy(update={"impact": impact})
 
 
 def chart_of(case: Case, made: Diagnosis | None = None) -> DecisiveChart:

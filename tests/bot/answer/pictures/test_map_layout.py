@@ -17,6 +17,8 @@ from bot.answer.pictures.map_svg import map_svg
 from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
 
 WIDTHS = (334, 366, 640)
+ROUNDING = 1e-6
+"""Of sums of coordinates."""
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -84,8 +86,8 @@ def test_no_box_covers_another_and_each_line_ends_at_its_boxes(
         ends = (of.start, of.end) if isinstance(of, FaultArrow) else (of.caller, of.callee)
         drawn.add(frozenset(ends))
         for x, y in line.points:
-            assert 0 <= x <= width
-            assert 0 <= y <= layout.height
+            assert -ROUNDING <= x <= width + ROUNDING
+            assert -ROUNDING <= y <= layout.height + ROUNDING
         assert at_edge(line.points[0], placed[ends[0]])
         assert at_edge(line.points[-1], placed[ends[1]])
     assert drawn == {frozenset((call.caller, call.callee)) for call in incident.calls}

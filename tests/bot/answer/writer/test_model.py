@@ -8,6 +8,7 @@ import pytest
 
 from analysis.vocabulary import Diagnosis, Report
 from bot.answer.writer.built_in import word
+from bot.investigation.model import abilities
 from bot.investigation.model.writing import write_report
 from bot.settings.model import ModelSettings
 from prompts import load_prompt
@@ -37,6 +38,12 @@ GOOD: dict[str, Any] = {
     "next_steps": [{"text": "Roll back 559e94c of checkoutservice.", "findings": ["F2"]}],
 }
 APIS = ["responses", "chat"]
+
+
+@pytest.fixture(autouse=True)
+def servers_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered of a server goes by its port, which another test's server may have had."""
+    monkeypatch.setattr(abilities, "_KNOWN", {})
 
 
 def draft(**changes: Any) -> dict[str, Any]:
