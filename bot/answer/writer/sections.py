@@ -14,7 +14,7 @@ from datetime import datetime
 from analysis.analyzers import cause_kinds, fault_of, finding_kind
 from analysis.changes.nearby import NEAR
 from analysis.kinds.fault_kinds import DEMAND, RESTARTS
-from analysis.kinds.finding_details import ChangeDetails
+from analysis.kinds.finding_details import ChangeDetails, LogLineDetails
 from analysis.kinds.finding_kinds import (
     CHANGE_RULED_OUT,
     METRIC_SHIFT,
@@ -55,6 +55,10 @@ FEW_REQUESTS = 5
 """So few failed requests say nothing about their share."""
 _TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
 """A title that is only a ticket's key says nothing."""
+_WORD = re.compile(r"[a-z]{4,}")
+SHARED_WORDS = 3
+"""Of at least four letters. Two are shared by chance: "pool" and "settings" stand in many
+titles."""
 TOGETHER_S = 1.0
 """Two times so near to each other are one."""
 AT_ONCE_S = 45
@@ -218,14 +222,32 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _is_evidence(finding: Finding, story: Story) -> bool:
-    if tells_nothing(finding) or is_small_rise(finding):
+    if is_small_rise(finding):
         return False
+    if tells_nothing(finding):
+        return _speaks_of_the_change(finding, story)
     if finding_kind(finding.kind).is_memory:
         return False
     if finding.kind in (CHANGE_RULED_OUT.name, NEAR) or story.cause is None:
         return False
     own = finding.subject == story.cause.subject
     return own or finding_kind(finding.kind).name in _ABOUT_OTHERS
+
+
+def _speaks_of_the_change(finding: Finding, story: Story) -> bool:
+    """Whether a new line shares words with the title of the blamed change, such as "object store":
+    then it shows the change at work."""
+    line = LogLineDetails.of(finding)
+    change = ChangeDetails.of(story.change) if story.change is not None else None
+    if line is None or change is None or not change.title:
+        return False
+    named = set(_WORD.findall(finding.subject.casefold()))
+    shared = _words(line.example) & _words(change.title)
+    return len(shared - named) >= SHARED_WORDS
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))
 
 
 def _topic(finding: Finding) -> tuple[str, str]:
