@@ -10,6 +10,7 @@ from analysis.kinds.finding_details import (
     RequestPathDetails,
     SpanShiftDetails,
 )
+from analysis.phrasing.metric_forms import NEVER
 from analysis.phrasing.phrase import (
     NOTHING,
     Phrase,
@@ -28,16 +29,14 @@ from analysis.wording.names import operation_of, step_name
 from analysis.wording.phrases import counted
 
 GONE, ALWAYS = 10.0, 90.0
-"""A step that so many percent of requests reach is gone, and one that so many reached was part of
-all of them."""
+"""In percent of requests: a step that fewer than the first still reach is gone, and one that more
+than the second reached was part of all of them."""
 OWN = "own"
 """How a request's path leads to a service: by the time that is the service's own."""
-NEVER = 0.05
-"""Percent that is said as "none"."""
 NEARLY_ALL = 99.5
 """Percent from which on it is said to be all."""
 QUOTABLE = 100
-"""A step of a request that takes more characters is told by the finding alone."""
+"""A longer step of a request is not quoted: its finding's own sentence stands instead."""
 _FIRST_FAILURE: Mapping[str, str] = {
     "own": "in {who}{operation}",
     "waited": "waiting for {who}{operation}",

@@ -26,6 +26,7 @@ WHY_LINES = 4
 LINKS_PER_LINE = 2
 UNSURE_LINES = 4
 BUILT_IN = "built-in"
+HEDGED_STATES = ("Likely cause", "Possible cause")
 HEDGES = (
     (", probably because ", " because "),
     (", possibly because ", " because "),
@@ -131,7 +132,7 @@ def _state_and_headline(view: AnswerView) -> tuple[str, str]:
     state, _, rest = headline.partition(": ")
     if rest and state.startswith(STATES_IN_HEADLINES):
         return state, rest
-    if view.written_by == BUILT_IN:
+    if view.written_by == BUILT_IN and view.state_label in HEDGED_STATES:
         for hedge, plainly in HEDGES:
             headline = headline.replace(hedge, plainly, 1)
     return view.state_label, headline

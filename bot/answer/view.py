@@ -256,7 +256,7 @@ def answer_view(
 def _beside(said: Sequence[Claim], by_code: Report) -> tuple[Claim, ...]:
     """The sections that a report lacks, as the built-in writer has them."""
     has = {claim.section for claim in said}
-    wanted = {Section.HAPPENING, Section.UNSURE} - has
+    wanted = {Section.HAPPENING, Section.UNSURE, Section.CHECKED} - has
     if Section.HAPPENING in has:
         # The built-in writer wrote it: what it left out has no words.
         return ()

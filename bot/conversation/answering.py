@@ -88,7 +88,7 @@ FREE_WORDS = frozenset(
 BEYOND = frozenset({RequestKind.UNKNOWN, RequestKind.SUBJECT, RequestKind.LOGS, RequestKind.SLOW})
 """Requests for which a longer time is looked up; of the others the case's own time is told."""
 MANY_STRANGE = 2
-"""From so many words on that nobody knows, a question may be about something else."""
+"""With this many unknown words a question may be about something else."""
 WHETHER = listed("is are was were could can might")
 NOW = listed("now currently")
 

@@ -83,7 +83,7 @@ def still(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) 
 def compare(
     answered: AnsweredCase, said: Sequence[str], services: Sequence[str], days: int
 ) -> Look:
-    """The incident beside the same time so many days earlier."""
+    """The incident beside the same time that many days earlier."""
     wanted = _wanted(answered, said, services)
     shift = timedelta(days=days)
     incident = answered.case.scope.incident

@@ -111,8 +111,9 @@ class _Draft:
         return [*lines, "", f"{BLANK} whether this is right, and why it could happen."]
 
     def contributing(self) -> list[str]:
-        """What speaks against the cause, and the other explanations that were weighed."""
-        lines = [f"- {self._said(claim)}" for claim in self.view.section(Section.UNSURE)]
+        """Evidence against the cause, and the other explanations that were checked."""
+        claims = (*self.view.section(Section.UNSURE), *self.view.section(Section.CHECKED))
+        lines = [f"- {self._said(claim)}" for claim in claims]
         for cause in self.view.other_causes[:MOST_OTHERS]:
             said = f"Also weighed ({percent(cause.confidence)}): {shown(cause.summary)}"
             lines.append(f"- {said}{self.cite(cause.findings[:1])}")

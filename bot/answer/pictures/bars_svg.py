@@ -16,7 +16,7 @@ AXIS = 22.0
 LEGEND = 20.0
 HATCH = 7.0
 SHADES = 3
-"""Phases that are neither where the time is lost nor waiting take one of so many shades of grey."""
+"""Shades of grey for phases that are neither where the time is lost nor waiting."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ LEGEND = 20.0
 RIGHT = 8.0
 POINTS_PER_PX = 1.0
 MOST_DOTS = 40
-"""Few points are marked each, so that what was measured and what is drawn between is told apart."""
+"""Up to this many points each gets a dot: it shows what was measured and what is drawn between."""
 
 Scale = Callable[[float], float]
 

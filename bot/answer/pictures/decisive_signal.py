@@ -26,10 +26,9 @@ LEAST, MOST = 1e-100, 1e100
 """What is nearer to zero is zero, and what is larger is no measurement: differences and ratios of
 such numbers are infinite."""
 LEAD = 2.5
-"""The chart begins so many times its decisive part earlier, so that normal is seen before
-abnormal."""
+"""The chart begins this many lengths of its decisive part earlier, to show what is normal first."""
 MIN_POINTS_BEFORE = 20
-"""... or so many points earlier, for a series of coarse steps."""
+"""For a series of coarse steps, at least this many points earlier."""
 SHORTEST = timedelta(minutes=5)
 BUCKETS = 80
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)

@@ -144,7 +144,7 @@ def without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     called = {callee for _, callee in edges}
     kept: list[tuple[int, int]] = []
     done: set[int] = set()
-    # From those whom nobody calls: so a way back is told from a way on.
+    # Starting at services that nobody calls shows which call closes a cycle.
     for start in sorted(callees, key=lambda one: (one in called, one)):
         if start not in done:
             _walk(start, callees, done, kept)

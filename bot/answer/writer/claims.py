@@ -21,3 +21,9 @@ def claim_of(text: Phrase, section: Section, findings: Sequence[str]) -> Claim:
 def closed(text: str) -> str:
     """The text with a full stop, where it has none."""
     return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def continued(text: str) -> str:
+    """A sentence that goes on behind a lead: in small letters, unless a name or an abbreviation
+    begins it."""
+    return f"{text[:1].lower()}{text[1:]}" if text[1:2].islower() else text

@@ -23,6 +23,7 @@ def to_markdown(view: AnswerView) -> str:
         _section("Why", _claims(view.section(Section.WHY), view)),
         _section("Do next", (f"{n}. {_claim(c, view)}" for n, c in steps)),
         _section("Not sure about", _claims(view.section(Section.UNSURE), view)),
+        _section("Ruled out", _claims(view.section(Section.CHECKED), view)),
         _section("Earlier", _claims(view.remembered, view)),
         _section("What runbooks say", (f"- {_guidance(line)}" for line in view.guidance)),
         _section("To tell the first two causes apart", asked),

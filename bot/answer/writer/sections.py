@@ -39,7 +39,7 @@ from analysis.vocabulary import (
 from analysis.wording.amounts import PERCENT, SECONDS, amount
 from analysis.wording.names import is_plural, subject_name
 from analysis.wording.phrases import capitalised, counted
-from bot.answer.writer.claims import CITED, claim_of, closed
+from bot.answer.writer.claims import CITED, claim_of, closed, continued
 from bot.answer.writer.doubts import other_candidate
 from bot.answer.writer.headline import explaining
 from bot.answer.writer.story import Story, began, change_called, is_small_rise, tells_nothing
@@ -99,7 +99,9 @@ def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
     """The evidence without what the headline says in the same words; nothing where it says all."""
     fresh = []
     for claim in claims:
-        parts = claim.text.rstrip(".").split("; ")
+        text = claim.text.rstrip(".")
+        # A quotation is one piece, whatever stands in it.
+        parts = [text] if "“" in text else text.split("; ")
         new = [part for part in parts if not _is_said(part, headline)]
         if len(new) == len(parts):
             fresh.append(claim)
@@ -112,8 +114,9 @@ def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
 def _is_said(text: str, headline: str) -> bool:
     """Whether the headline says it, perhaps with "it" for the subject."""
     said, words = headline.casefold(), text.casefold()
-    predicate = words.partition(" ")[2]
-    return words in said or (" " in predicate and predicate in said)
+    subject, _, predicate = words.partition(" ")
+    named = subject in said and " " in predicate
+    return words in said or (named and predicate in said)
 
 
 def seen(finding: Finding, section: Section = Section.WHY) -> Claim:
@@ -130,7 +133,7 @@ def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         return _fixes_of_the_signal(diagnosis)[:1]
     step = closed(quotable(story.cause.next_step))
     if diagnosis.verdict is Verdict.RECOVERED:
-        later = f"To prevent a repeat: {step[:1].lower()}{step[1:]}"
+        later = f"To prevent a repeat: {continued(step)}"
         return [Claim(text=later, findings=_cited(story.cause, diagnosis))]
     done = _when_it_worked(story)
     text = f"{step} {done}" if done else step
@@ -336,7 +339,7 @@ def _step_of_the_second(story: Story, diagnosis: Diagnosis, first: str) -> list[
     text, cited = closed(quotable(second.next_step)), _cited(second, diagnosis)
     if text == first or not cited:
         return []
-    return [Claim(text=f"Otherwise, {text[:1].lower()}{text[1:]}", findings=cited)]
+    return [Claim(text=f"Otherwise, {continued(text)}", findings=cited)]
 
 
 def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from analysis.vocabulary import Claim
+from bot.answer.writer.claims import continued
+from bot.answer.writer.sections import without_repeats
+
+
+def left(text: str, headline: str) -> list[str]:
+    return [claim.text for claim in without_repeats([Claim(text=text, findings=())], headline)]
+
+
+def test_what_the_headline_says_is_left_out_and_the_rest_stays() -> None:
+    headline = "web is slow because payments keeps restarting."
+    assert left("payments keeps restarting.", headline) == []
+    assert left("payments keeps restarting; it ran out of memory.", headline) == [
+        "It ran out of memory."
+    ]
+
+
+def test_another_service_with_the_same_trouble_stays() -> None:
+    headline = "web is slow because payments keeps restarting."
+    assert left("ledger keeps restarting.", headline) == ["ledger keeps restarting."]
+
+
+def test_a_quoted_line_is_never_cut_at_its_own_semicolon() -> None:
+    text = "web logs “lost; retry” (20 lines, none before)."
+    assert left(text, "web fails; web logs “lost; retry”.") == [text]
+
+
+@pytest.mark.parametrize(
+    ("step", "inside"),
+    [
+        ("Read its log.", "read its log."),
+        ("NCCL_DEBUG=INFO tells more.", "NCCL_DEBUG=INFO tells more."),
+    ],
+)
+def test_a_step_goes_on_in_small_letters_unless_a_name_begins_it(step: str, inside: str) -> None:
+    assert continued(step) == inside
