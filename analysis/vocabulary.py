@@ -377,6 +377,25 @@ class Section(StrEnum):
     """What was checked and ruled out."""
     EARLIER = "earlier"
     """What memory knows."""
+    INFERRED = "inferred"
+    """What a model concludes in its own words. No evidence shows it."""
+    SECOND_OPINION = "second_opinion"
+    """Another cause that a model would rather name, with its reasons."""
+
+
+class Assertion(Frozen):
+    """One thing that a model's claim says, as data, so that code can word it and check it again.
+
+    Which of the fields count depends on the relation (`bot.answer.asserted.relations`).
+    """
+
+    relation: str
+    subjects: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    quote: str = ""
+    """Words of the source that is quoted."""
+    joint: str = ""
+    """What joins it to the assertion before it: "and", "while" or "but"."""
 
 
 class Claim(Frozen):
@@ -385,6 +404,18 @@ class Claim(Frozen):
     text: str
     findings: tuple[str, ...]
     section: Section = Section.WHY
+    asserted: tuple[Assertion, ...] = ()
+    """What it says, where a model chose it; code worded the text from this."""
+
+
+class SecondOpinion(Frozen):
+    """The cause that a model would name instead of the first one, and why, in its own words."""
+
+    subject: str
+    rank: int | None = None
+    """Of that cause among those that code ranked; None where code has no such candidate."""
+    findings: tuple[str, ...]
+    text: str = ""
 
 
 class Guidance(Frozen):
@@ -432,3 +463,5 @@ class Report(Frozen):
     """None where no model was asked."""
     guidance: tuple[Guidance, ...] = ()
     """Added by code after everything else was worded; it rests on no finding."""
+    second_opinion: SecondOpinion | None = None
+    """A model's, where it disagrees with the first cause."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.vocabulary import Diagnosis, Report
-from bot.answer.writer.support import folded, named_in
+from bot.answer.writer.quotable import folded, named_in
 
 
 def path_shown(path: Sequence[str], diagnosis: Diagnosis, report: Report) -> bool | None:

@@ -8,10 +8,11 @@ against the label, with the calls of the case as the distance between services. 
 
 from __future__ import annotations
 
+from bot.answer.writer.blame_checks import states_verdict
+
 from analysis.requests.topology import Topology
 from analysis.vocabulary import Report, Verdict
-from bot.answer.writer.blame_checks import states_verdict
-from bot.answer.writer.support import folded, named_in
+from bot.answer.writer.quotable import folded, named_in
 from evaluation.labels import NO_CHANGE, CaseLabel
 
 BULLSEYE = 100

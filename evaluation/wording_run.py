@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bot.investigation.model.writing import write_report
 from rich.console import Console
 from rich.text import Text
 
@@ -22,7 +23,6 @@ from analysis.requests.topology import read_topology
 from analysis.vocabulary import Report
 from analysis.wording.phrases import plain
 from bot.answer.replay import replay
-from bot.investigation.model.writing import write_report
 from bot.settings.model import ModelSettings
 from evaluation.labels import CaseLabel, read_label
 from evaluation.running import NOTHING_TO_GRADE, UNLABELLED, case_folders

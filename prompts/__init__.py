@@ -1,4 +1,7 @@
-"""Prompts are text files beside this one; the first line of each is `version: <number>`."""
+"""Prompts are text files beside this one; the first line of each is `version: <number>`.
+
+`{claims}` in a prompt stands for the text of claims.md, which several share.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+SHARED = "claims"
 _FIRST_LINE = re.compile(r"version: (\d+)")
 
 
@@ -20,12 +24,16 @@ class Prompt:
 
 
 @cache
-def load_prompt(name: str) -> Prompt:
-    """The prompt of that name. Raises FileNotFoundError, or ValueError when the file does not tell
-    its version."""
+def load_prompt(name: str, relations: str = "") -> Prompt:
+    """The prompt of that name; `relations` is the list of what a claim may say, in lines. Raises
+    FileNotFoundError, or ValueError when the file does not tell its version."""
     content = files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     first, _, rest = content.partition("\n")
     match = _FIRST_LINE.fullmatch(first.strip())
     if not match:
         raise ValueError(f"prompts/{name}.md: the first line must be `version: <number>`")
-    return Prompt(name, rest.strip() + "\n", match[1])
+    text = rest.strip()
+    if f"{{{SHARED}}}" in text:
+        shared = load_prompt(SHARED)
+        text = text.replace(f"{{{SHARED}}}", shared.text.strip())
+    return Prompt(name, text.replace("{relations}", relations) + "\n", match[1])

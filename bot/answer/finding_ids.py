@@ -75,10 +75,19 @@ def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:
 
 def claims_renamed(claims: Iterable[Claim], names: Mapping[str, str]) -> tuple[Claim, ...]:
     """Claims with other ids; an id without another stays, and is left to the guard."""
-    return tuple(
-        c.model_copy(update={"findings": tuple(names.get(i, i) for i in c.findings)})
-        for c in claims
-    )
+
+    def ids(given: Iterable[str]) -> tuple[str, ...]:
+        return tuple(names.get(i, i) for i in given)
+
+    renamed = []
+    for claim in claims:
+        asserted = tuple(
+            one.model_copy(update={"findings": ids(one.findings)}) for one in claim.asserted
+        )
+        renamed.append(
+            claim.model_copy(update={"findings": ids(claim.findings), "asserted": asserted})
+        )
+    return tuple(renamed)
 
 
 def _matched(before: Iterable[Finding], after: Iterable[Finding]) -> dict[str, str]:

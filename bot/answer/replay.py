@@ -19,12 +19,13 @@ from typing import Any
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Diagnosis, Frozen, Report
+from bot.answer.asserted.ground import ground_of
 from bot.answer.finding_ids import claims_renamed, with_kept_ids
 from bot.answer.guidance import said_by, with_guidance
 from bot.answer.view import AnswerView, answer_view
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
-from bot.answer.writer.support import quotable
+from bot.answer.writer.quotable import quotable
 
 BUILT_IN = "built-in"
 MOST_OTHERS = 4
@@ -83,12 +84,11 @@ def _stored(case: Case, diagnosis: Diagnosis) -> Report | None:
     if report.written_by == BUILT_IN:
         return None
     _, names = with_kept_ids(told, diagnosis, ())
-    renamed = {
-        "claims": claims_renamed(report.claims, names),
-        "next_steps": claims_renamed(report.next_steps, names),
-        "dropped": (),
-    }
-    return keep_supported(report.model_copy(update=renamed), diagnosis, case.alert, gaps=case.gaps)
+    renamed = report.model_copy(
+        update={"claims": claims_renamed(report.claims, names), "dropped": ()}
+    )
+    ground = ground_of(case, diagnosis)
+    return keep_supported(renamed, diagnosis, case.alert, gaps=case.gaps, ground=ground)
 
 
 def as_json(replayed: Replayed) -> dict[str, Any]:

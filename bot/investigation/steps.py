@@ -31,6 +31,9 @@ from bot.answer.exports.answered import ANSWERED_FILE, answer_times
 from bot.answer.guidance import with_guidance
 from bot.answer.outcome import Answer, Outcome, ReplyTarget
 from bot.answer.view import answer_view
+from bot.answer.writer.built_in import word
+from bot.answer.writer.guard import keep_supported
+from bot.answer.writer.markdown import to_markdown
 from bot.investigation.analyzing import analyze_with_calls, render_chart
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
@@ -43,12 +46,10 @@ from bot.investigation.learning_calls import (
     says_callees,
     with_callees,
 )
-from bot.investigation.model.writing import to_markdown, write_report
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
-from bot.settings.model import ModelSettings
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
 from bot.store.follow_ups import FollowUps, follow_up_scope
@@ -264,8 +265,8 @@ class InvestigationSteps:
         await self._resume(investigation_id)
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
             case, diagnosis = await in_thread(read_case, folder), read_diagnosis(folder)
-            model = ModelSettings() if opened.get("asks_model") else self.context.settings.model
-            report = await write_report(diagnosis, case.alert, case.gaps, model)
+            report = word(diagnosis, case.alert, case.gaps)
+            report = keep_supported(report, diagnosis, case.alert, gaps=case.gaps)
             report = with_guidance(report, case.runbooks)
             chart = await self.context.pool.run(render_chart, folder)
         await self._put(investigation_id, "report.json", json_bytes(report))

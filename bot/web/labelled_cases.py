@@ -12,7 +12,7 @@ from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.kinds.finding_details import changes_named
 from analysis.vocabulary import Diagnosis, Scope, Verdict
-from bot.answer.writer.support import folded, leading_cause, position_of
+from bot.answer.writer.quotable import folded, position_of
 from bot.store.labels import AnswerLabel
 from bot.web.case_zip import CaseArchive
 
@@ -33,7 +33,7 @@ def truth_of(label: AnswerLabel, diagnosis: Diagnosis, scope: Scope) -> dict[str
             "change": _change_in(label.cause, diagnosis),
         }
     elif diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
-        cause = leading_cause(diagnosis)
+        cause = min(diagnosis.causes, key=lambda one: one.rank, default=None)
         named = (
             {"subject": cause.subject, "fault": cause.kind, "change": cause.change} if cause else {}
         )

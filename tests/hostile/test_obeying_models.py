@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bot.investigation.model.writing import write_report
 from starlette.responses import Response
 
 from analysis.vocabulary import Report
 from bot.answer.replay import Replayed, replay
-from bot.answer.writer.support import quotable
-from bot.investigation.model.writing import write_report
+from bot.answer.writer.quotable import quotable
 from bot.settings.model import ModelSettings
 from tests.bot.answer.writer.openai_server import OpenAIServer, says, serving
 from tests.hostile.cases import FIELDS, HARMLESS, incident

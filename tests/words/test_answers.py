@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bot.investigation.model.writing import write_report
 
 from bot.answer.writer.built_in import word
-from bot.investigation.model.writing import write_report
 from bot.settings.model import ModelSettings
 from tests.bot.answer.writer.openai_server import says_text, serving
 from tests.words.incidents import INCIDENTS

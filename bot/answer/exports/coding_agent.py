@@ -19,7 +19,7 @@ from bot.answer.exports.answered import ExportedAnswer
 from bot.answer.foreign_text import safe_url
 from bot.answer.guidance import said_by
 from bot.answer.lines import percent
-from bot.answer.writer.support import quotable
+from bot.answer.writer.quotable import quotable
 
 MOST_DIFF_LINES, LONGEST_DIFF, LONGEST_DATA_LINE = 400, 30_000, 2_000
 MOST_PLACES, MOST_EVIDENCE = 10, 12

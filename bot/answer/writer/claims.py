@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analysis.phrasing.phrase import Phrase
 from analysis.vocabulary import Claim, Section
-from bot.answer.writer.support import quotable
+from bot.answer.writer.quotable import quotable
 
 CITED = 6
 """Findings cited by one sentence at most: more links than that nobody follows at night."""

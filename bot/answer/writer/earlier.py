@@ -9,7 +9,7 @@ from analysis.analyzers import finding_kind
 from analysis.case.earlier import KIND, RECORD
 from analysis.kinds.finding_details import EarlierDetails
 from analysis.vocabulary import Claim, Diagnosis, Finding, Section
-from bot.answer.writer.support import quotable
+from bot.answer.writer.quotable import quotable
 
 
 def is_memory(finding: Finding) -> bool:

@@ -13,8 +13,8 @@ from analysis.phrasing.phrase import Phrase, clock, joined, say
 from analysis.phrasing.statement import Statement, Tense
 from analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
 from bot.answer.writer.plain_text import clipped
+from bot.answer.writer.quotable import quotable
 from bot.answer.writer.story import Story, change_called
-from bot.answer.writer.support import quotable
 
 HEADLINE_LIMIT = 200
 SURE = 0.9

@@ -1,4 +1,4 @@
-"""What a model is told: the diagnosis as one JSON document of data, each part with its provenance.
+"""What a model is told: the diagnosis in short lines of data, each beginning with its id.
 
 Texts are redacted first, then stripped of mark-up; angle brackets are escaped so that no text can
 close the element that holds the document.
@@ -6,12 +6,13 @@ close the element that holds the document.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from analysis.case.runbooks import AppliedRunbook
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap
+from bot.answer.asserted.steps import offered_steps
 from bot.answer.writer.earlier import is_memory
 from bot.answer.writer.plain_text import neutral
 from bot.answer.writer.redaction import Redactor
@@ -24,8 +25,12 @@ MAX_GAPS = 20
 MAX_RUNBOOKS = 3
 MAX_RUNBOOK_LINES = 60
 TEXT_LIMIT = 500
-FOREIGN_DETAILS = ("title", "example", "reason", "operation", "place")
-"""Details of a finding that help to word it and that somebody else wrote."""
+NAMED = 20
+"""Services and labels of a list."""
+FOREIGN_DETAILS = ("title", "reason")
+"""Details of a finding that help to understand it, that somebody else wrote, and that its sentence
+may lack."""
+TIME = "%H:%M:%S"
 
 
 def payload(
@@ -38,28 +43,21 @@ def payload(
 ) -> str:
     """The user message, with at most so many findings. What it replaced by placeholders, `redactor`
     remembers."""
-    document = {
-        "alert": _alert(alert),
-        "verdict": diagnosis.verdict.value,
-        "impact": {
-            "sentence": diagnosis.impact.sentence,
-            "since": _time(diagnosis.impact.since),
-            "services": list(diagnosis.impact.services[:MAX_FINDINGS]),
-            "findings": list(diagnosis.impact.findings),
-            "provenance": "computed by code",
-        },
-        "causes": [_cause(c) for c in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]],
-        "findings": [_finding(f) for f in chosen_findings(diagnosis)[:most]],
-        "findings_left_out": max(0, len(diagnosis.findings) - most),
-        "missing": list(diagnosis.missing),
-        "gaps": [_gap(g) for g in gaps[:MAX_GAPS]],
-        "runbooks": [_runbook(r) for r in runbooks[:MAX_RUNBOOKS]],
-    }
-    return as_data([json.dumps(clean(document, redactor), ensure_ascii=False, indent=1)])
+    lines = [
+        *_alert(alert),
+        f"verdict: {diagnosis.verdict.value}, confidence {diagnosis.confidence:.2f}",
+        *_impact(diagnosis),
+        *_causes(diagnosis),
+        *_findings(diagnosis, most),
+        *_missing(diagnosis, gaps),
+        *_steps(diagnosis, alert),
+        *_runbooks(runbooks[:MAX_RUNBOOKS]),
+    ]
+    return as_data(neutral(redactor.redact(line), TEXT_LIMIT) for line in lines)
 
 
 def as_data(lines: Iterable[str]) -> str:
-    """JSON texts as the one element of data, which nothing in them can close."""
+    """Lines as the one element of data, which nothing in them can close."""
     return (
         "<data>\n" + "\n".join(lines).replace("<", "\\u003c").replace(">", "\\u003e") + "\n</data>"
     )
@@ -81,65 +79,101 @@ def chosen_findings(diagnosis: Diagnosis) -> list[Finding]:
     return ranked[:MAX_FINDINGS]
 
 
-def _alert(alert: Alert) -> dict[str, Any]:
-    return {
-        "title": alert.title,
-        "summary": alert.summary,
-        "service": alert.service,
-        "signal": alert.signal,
-        "severity": alert.severity,
-        "started_at": _time(alert.started_at),
-        "labels": dict(list(alert.labels.items())[:20]),
-        "provenance": f"sent by {alert.source}; foreign text",
-    }
+def _alert(alert: Alert) -> Iterator[str]:
+    about = " ".join(
+        f"{name}={value}"
+        for name, value in (
+            ("service", alert.service),
+            ("signal", alert.signal),
+            ("severity", alert.severity),
+        )
+        if value
+    )
+    yield (
+        f'alert from {alert.source}, {alert.started_at:%Y-%m-%d %H:%M:%S} UTC: "{alert.title}" '
+        f"{about}"
+    )
+    if alert.summary and alert.summary != alert.title:
+        yield f'alert says: "{alert.summary}"'
+    labels = ", ".join(f"{k}={str(v)[:60]}" for k, v in list(alert.labels.items())[:NAMED])
+    if labels:
+        yield f"alert labels: {labels}"
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
-    return {
-        "rank": cause.rank,
-        "subject": cause.subject,
-        "kind": cause.kind,
-        "change": cause.change,
-        "onset": _time(cause.onset),
-        "summary": cause.summary,
-        "next_step": cause.next_step,
-        "findings": list(cause.findings),
-        "contradicting": list(cause.contradicting),
-        "provenance": "ranked by code",
-    }
+def _impact(diagnosis: Diagnosis) -> Iterator[str]:
+    impact = diagnosis.impact
+    if impact.sentence:
+        ids = " ".join(impact.findings[:8])
+        yield f"impact{_since(impact.since)}: {impact.sentence} [{ids}]"
+    if impact.services:
+        yield f"affected: {', '.join(impact.services[:NAMED])}"
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _causes(diagnosis: Diagnosis) -> Iterator[str]:
+    ranked = sorted(diagnosis.causes, key=lambda one: one.rank)[:MAX_CAUSES]
+    if ranked:
+        yield "causes, ranked by code: rank, subject, onset, confidence, findings, findings against"
+    for cause in ranked:
+        yield _cause(cause)
+
+
+def _cause(cause: Cause) -> str:
+    change = f" change {cause.change}" if cause.change else ""
+    against = f" against {' '.join(cause.contradicting[:8])}" if cause.contradicting else ""
+    return (
+        f"{cause.rank} {cause.subject}{change}{_since(cause.onset)} {cause.confidence:.2f} "
+        f"{' '.join(cause.findings[:10])}{against}"
+    )
+
+
+def _findings(diagnosis: Diagnosis, most: int) -> Iterator[str]:
+    chosen = chosen_findings(diagnosis)
+    yield "findings, computed by code: id, onset, what it says, (subject, signal) where not named"
+    for finding in chosen[:most]:
+        yield _finding(finding)
+    left = len(diagnosis.findings) - min(most, len(chosen))
+    if left > 0:
+        yield f"{left} more findings are left out"
+
+
+def _finding(finding: Finding) -> str:
+    onset = f" {finding.onset.strftime(TIME)}" if finding.onset else ""
+    sentence = finding.sentence
+    about = [] if finding.subject in sentence else [finding.subject]
+    # "p99 latency" says what "latency_p99" is called.
+    if finding.signal and not all(part in sentence for part in finding.signal.split("_")):
+        about.append(finding.signal)
+    named = f" ({', '.join(about)})" if about else ""
     written = finding.details.written()
-    foreign = {k: written[k] for k in FOREIGN_DETAILS if isinstance(written.get(k), str)}
-    return {
-        "id": finding.id,
-        "subject": finding.subject,
-        "signal": finding.signal,
-        "onset": _time(finding.onset),
-        "sentence": finding.sentence,
-        "numbers": dict(finding.numbers),
-        "foreign": foreign,
-        "provenance": f"computed by code from {', '.join(finding.evidence) or 'the case'}",
-    }
+    foreign = [
+        f'{key} "{text}"'
+        for key in FOREIGN_DETAILS
+        if isinstance(text := written.get(key), str) and text and text not in sentence
+    ]
+    return " ".join([f"{finding.id}{onset} {sentence}{named}", *foreign])
 
 
-def _gap(gap: Gap) -> dict[str, Any]:
-    return {"kind": gap.kind, "reason": gap.reason, "provenance": f"reported by {gap.source}"}
+def _missing(diagnosis: Diagnosis, gaps: Sequence[Gap]) -> Iterator[str]:
+    for number, sentence in enumerate(diagnosis.missing, start=1):
+        yield f"M{number} missing: {sentence}"
+    for gap in gaps[:MAX_GAPS]:
+        yield f"{gap.id} {gap.source} gave no {gap.kind}: {gap.reason}"
 
 
-def _runbook(runbook: AppliedRunbook) -> dict[str, Any]:
-    return {
-        "name": runbook.name,
-        "next_steps": list(runbook.next_steps),
-        "text": runbook.text.splitlines()[:MAX_RUNBOOK_LINES],
-        "provenance": f"written by the operator for this alert ({runbook.why}); advice, no "
-        "evidence",
-    }
+def _steps(diagnosis: Diagnosis, alert: Alert) -> Iterator[str]:
+    for step in offered_steps(diagnosis, alert):
+        yield f"{step.id} step: {step.text}"
 
 
-def _time(value: Any) -> str | None:
-    return value.strftime("%Y-%m-%d %H:%M:%S UTC") if value is not None else None
+def _runbooks(runbooks: Sequence[AppliedRunbook]) -> Iterator[str]:
+    for one in runbooks:
+        yield f"runbook {one.name} ({one.why}), written by the operator; advice, no evidence:"
+        yield from (f"- {step}" for step in one.next_steps)
+        yield from (line for line in one.text.splitlines()[:MAX_RUNBOOK_LINES] if line.strip())
+
+
+def _since(time: datetime | None) -> str:
+    return f" since {time.strftime(TIME)}" if time else ""
 
 
 def clean(value: Any, redactor: Redactor) -> Any:

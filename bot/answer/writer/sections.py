@@ -42,8 +42,8 @@ from analysis.wording.phrases import capitalised, counted
 from bot.answer.writer.claims import CITED, claim_of, closed, continued
 from bot.answer.writer.doubts import other_candidate
 from bot.answer.writer.headline import explaining
+from bot.answer.writer.quotable import quotable
 from bot.answer.writer.story import Story, began, change_called, is_small_rise, tells_nothing
-from bot.answer.writer.support import quotable
 
 MOST_EVIDENCE = 4
 _ABOUT_OTHERS = frozenset({PART_CONTRAST.name, PLACE_CONTRAST.name, *cause_kinds()})

@@ -1,5 +1,5 @@
 """A question about an investigation that was answered, put to the model: the same tools, limits and
-guard."""
+checks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from analysis.case.folder import read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Claim, Diagnosis, ModelUse
-from bot.answer.writer.guard import Guard
+from bot.answer.asserted.ground import Ground, ground_of
+from bot.answer.asserted.relations import described
 from bot.answer.writer.payload import as_data, clean, payload
-from bot.answer.writer.plain_text import neutral
 from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
 from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation, Progress, silent
-from bot.investigation.model.drafts import AnswerDraft, claims_of, read_answer
+from bot.investigation.model.drafts import AnswerDraft, read_answer, said_in
 from bot.investigation.model.investigating import keeps_nothing
 from bot.investigation.model.records import Records, open_records
 from bot.investigation.model.toolbox import toolbox_for
@@ -50,7 +50,7 @@ class GuardedAnswer:
     why."""
 
     claims: tuple[Claim, ...]
-    """Guarded sentences, in order; each cites findings of `diagnosis`."""
+    """In order: what evidence shows, worded by code, then what the model infers."""
     diagnosis: Diagnosis
     """The case's own, followed by the findings that new evidence brought: those that `new_findings`
     names."""
@@ -58,7 +58,7 @@ class GuardedAnswer:
     """Of those that are cited. They are in no page and no findings.json: quote them, do not link to
     them."""
     dropped: tuple[str, ...]
-    """What the guard took out, and why."""
+    """What was refused, and why."""
     use: ModelUse
 
 
@@ -100,16 +100,18 @@ async def answer_question(
         records = await open_records(bench)
         budget = Budget(settings.model, ModelLimits.of(settings.model, share=SHARE))
         claims: tuple[Claim, ...] = ()
+        refused: tuple[str, ...] = ()
         try:
             draft, ended = await _draft(question, history, settings, records, budget, progress)
-            claims = claims_of(draft.claims, records.redactor)
+            said = said_in(draft, _ground(bench, question), records.redactor)
+            claims, refused = tuple(said.claims[:MAX_CLAIMS]), tuple(said.refused)
         except FaultlineError as error:
             ended = str(error)
         # A server may answer anything; the question still gets an answer.
         except Exception as error:  # noqa: BLE001
             ended = f"answered something unexpected ({type(error).__name__})"
         await records.close()
-        return _guarded(claims, told, bench, budget.use(ended))
+        return _guarded(claims, refused, bench, budget.use(ended))
 
 
 async def _draft(
@@ -126,11 +128,14 @@ async def _draft(
     async with ModelClient(settings.model) as client:
         conversation = Conversation(
             client=client,
-            prompt=load_prompt("question"),
+            prompt=load_prompt("question", described()),
             first="" if records.resumed else _first(question, history, records),
             last=LAST,
             schema=AnswerDraft,
             read=read_answer,
+            review=lambda draft: (
+                said_in(draft, _ground(records.bench, question), records.redactor).refused
+            ),
             toolbox=toolbox,
             budget=budget,
             transcript=records.transcript,
@@ -151,27 +156,22 @@ def _first(question: str, history: Sequence[Exchange], records: Records) -> str:
     return f"{data}\n{as_data([json.dumps(asked, ensure_ascii=False)])}"
 
 
-def _guarded(
-    claims: Sequence[Claim], told: Diagnosis, bench: Bench, use: ModelUse
-) -> GuardedAnswer:
-    """The claims that stand: against the case's own decision, and the findings that new evidence
-    added to it."""
+def _ground(bench: Bench, question: str) -> Ground:
+    """The case's own decision, and the findings that new evidence added to it."""
+    return ground_of(bench.case, _decided(bench), question)
+
+
+def _decided(bench: Bench) -> Diagnosis:
+    told = bench.told
     known = {f.id for f in told.findings}
     added = tuple(f for f in bench.findings if f.id not in known)
-    diagnosis = told.model_copy(update={"findings": (*told.findings, *added)})
-    guard = Guard(diagnosis, bench.case.alert)
-    kept: list[Claim] = []
-    dropped: list[str] = []
-    for claim in claims:
-        fault = (
-            guard.fault_of_claim(claim)
-            if len(kept) < MAX_CLAIMS
-            else f"is one too many (limit {MAX_CLAIMS})"
-        )
-        if fault is None:
-            kept.append(claim)
-        else:
-            dropped.append(f'claim "{neutral(claim.text, 120)}": {neutral(fault, 200)}')
-    cited = {i for claim in kept for i in claim.findings}
-    new = tuple(f.id for f in added if f.id in cited)
-    return GuardedAnswer(tuple(kept), diagnosis, new, tuple(dropped), use)
+    return told.model_copy(update={"findings": (*told.findings, *added)})
+
+
+def _guarded(
+    claims: Sequence[Claim], refused: Sequence[str], bench: Bench, use: ModelUse
+) -> GuardedAnswer:
+    cited, known = {i for claim in claims for i in claim.findings}, bench.told.findings
+    fresh = {f.id for f in bench.findings} - {f.id for f in known}
+    new = tuple(f.id for f in bench.findings if f.id in fresh & cited)
+    return GuardedAnswer(tuple(claims), _decided(bench), new, tuple(refused), use)

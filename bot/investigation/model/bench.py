@@ -94,6 +94,11 @@ class Bench:
         self._taken = set(self.names)
 
     @property
+    def told(self) -> Diagnosis:
+        """As the case was decided when the conversation began."""
+        return self._told
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """All that may be cited now."""
         told = {f.id for f in self.diagnosis.findings}

@@ -40,6 +40,11 @@ from prompts import Prompt
 D = TypeVar("D", bound=BaseModel)
 
 AGAIN = "Your answer {why}. Answer again with the JSON object alone."
+REPAIR = (
+    "Not all of it stands:\n{refused}\nSend the whole object once more, with these corrected, "
+    "said as an inference, or left out."
+)
+MOST_REFUSED = 12
 SAME = (
     '{{"note": "this call was made before: its result stands above, at call {number} of this '
     'conversation"}}'
@@ -63,6 +68,8 @@ class Conversation(Generic[D]):
     last: str
     schema: type[D]
     read: Callable[[str], D]
+    review: Callable[[D], Sequence[str]]
+    """What does not stand of a draft, with the reasons in plain words."""
     toolbox: Toolbox | None
     budget: Budget
     transcript: Transcript
@@ -77,18 +84,17 @@ class Conversation(Generic[D]):
         """The draft, and why the rounds ended. Raises FaultlineError when there is no draft to be
         had."""
         self._begin()
-        stored = next(
-            (line for line in reversed(self.transcript.lines) if line.reports and not line.error),
-            None,
-        )
-        if stored is not None:
-            return self.read(stored.text), self.transcript.ended or "answered"
+        drafts = [line for line in self.transcript.lines if line.reports and not line.error]
+        if drafts:
+            best = self._better([self.read(line.text) for line in drafts])
+            return best, self.transcript.ended or "answered"
         ended = self.transcript.ended
         if ended is None:
             ended = await self._rounds()
             self._add(TranscriptLine(kind="ended", text=ended))
             await self.save()
-        return await self._report(), ended
+        draft = await self._report()
+        return await self._repaired(draft), ended
 
     def _begin(self) -> None:
         """A fresh transcript, or what an earlier worker left: its counts and its calls are taken
@@ -199,6 +205,27 @@ class Conversation(Generic[D]):
                 *([UserMessage(self.last)] if self.last else []),
             ]
             return await self._drafted(shorter, bare=True)
+
+    async def _repaired(self, draft: D) -> D:
+        """The draft, or a second one where parts of the first do not stand and there is room."""
+        refused = list(self.review(draft))[:MOST_REFUSED]
+        if not refused:
+            return draft
+        note = REPAIR.format(refused="\n".join(f"- {why}" for why in refused))
+        said = [line for line in self.transcript.lines if line.reports and not line.error]
+        history = [*self._history(), AssistantMessage(said[-1].text), UserMessage(note)]
+        if self.budget.reached(self._turn(history, report=True)) is not None:
+            return draft
+        self._add(TranscriptLine(kind="told", text=note))
+        try:
+            return self._better([draft, await self._drafted(history)])
+        # The first draft stands, whatever becomes of the second.
+        except FaultlineError:
+            return draft
+
+    def _better(self, drafts: Sequence[D]) -> D:
+        """The one of which the least is refused; of equal ones the later."""
+        return min(reversed(drafts), key=lambda one: len(self.review(one)))
 
     async def _drafted(self, history: Sequence[Entry], *, bare: bool = False) -> D:
         for again in (True, False):

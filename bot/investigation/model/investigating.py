@@ -1,5 +1,5 @@
-"""The model investigates a case that code has diagnosed, then words the report; the guard has the
-last word.
+"""The model investigates a case that code has diagnosed, then says what it found as claims, which
+code checks and words.
 
 Verdict, confidence and the order of the causes come from code: from the diagnosis as it was, or,
 where the model asked for more evidence, from the same analysis of the case with it.
@@ -15,6 +15,8 @@ from pathlib import Path
 from analysis.case.folder import read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Claim, Diagnosis, ModelUse, Report
+from bot.answer.asserted.ground import Ground, ground_of
+from bot.answer.asserted.relations import described
 from bot.answer.finding_ids import claims_renamed
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
@@ -23,7 +25,7 @@ from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
 from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation, Progress, silent
-from bot.investigation.model.drafts import Draft, claims_of, line_of, read_draft
+from bot.investigation.model.drafts import Draft, read_draft, report_of, said_in
 from bot.investigation.model.records import Records, open_records
 from bot.investigation.model.toolbox import toolbox_for
 from bot.settings import Settings
@@ -75,7 +77,8 @@ async def investigate(
         budget = Budget(settings.model, ModelLimits.of(settings.model))
         try:
             draft, ended = await _draft(settings, records, budget, progress)
-            drafted, use = _drafted(draft, records, budget.use(ended)), budget.use(ended)
+            use = budget.use(ended)
+            drafted = report_of(draft, _ground(bench), bench.case.alert, records.redactor, use.name)
         except FaultlineError as error:
             drafted, use = None, budget.use(str(error))
         # A server may answer anything; the incident still gets its report.
@@ -99,12 +102,13 @@ async def _draft(
     async with ModelClient(model) as client:
         conversation = Conversation(
             client=client,
-            prompt=load_prompt("investigate" if toolbox else "report"),
+            prompt=load_prompt("investigate", described()),
             first=_first(records),
             shorter=_first(records, FEW_FINDINGS),
-            last=LAST if toolbox else "",
+            last=LAST,
             schema=Draft,
             read=read_draft,
+            review=lambda draft: said_in(draft, _ground(bench), records.redactor).refused,
             toolbox=toolbox,
             budget=budget,
             transcript=records.transcript,
@@ -120,15 +124,9 @@ def _first(records: Records, most: int = MAX_FINDINGS) -> str:
     return payload(records.bench.diagnosis, case.alert, case.gaps, records.redactor, runbooks, most)
 
 
-def _drafted(draft: Draft, records: Records, use: ModelUse) -> Report:
-    redactor = records.redactor
-    return Report(
-        headline=line_of(draft.headline, redactor),
-        claims=claims_of(draft.claims, redactor),
-        next_steps=claims_of(draft.next_steps, redactor),
-        written_by=use.name,
-        model_use=use,
-    )
+def _ground(bench: Bench) -> Ground:
+    """What claims are held against now, observations included."""
+    return ground_of(bench.case, bench.whole)
 
 
 async def _settled(bench: Bench, drafted: Report | None, use: ModelUse) -> Investigated:
@@ -151,11 +149,9 @@ async def _settled(bench: Bench, drafted: Report | None, use: ModelUse) -> Inves
             report.model_copy(update={"dropped": dropped, "model_use": use}), diagnosis, changed
         )
     names = bench.names if settled else {}
-    renamed = {
-        "claims": claims_renamed(drafted.claims, names),
-        "next_steps": claims_renamed(drafted.next_steps, names),
-    }
-    report = keep_supported(drafted.model_copy(update=renamed), diagnosis, alert, gaps=gaps)
+    renamed = drafted.model_copy(update={"claims": claims_renamed(drafted.claims, names)})
+    ground = ground_of(bench.case, diagnosis)
+    report = keep_supported(renamed, diagnosis, alert, gaps=gaps, ground=ground)
     return Investigated(report.model_copy(update={"model_use": use}), diagnosis, changed)
 
 

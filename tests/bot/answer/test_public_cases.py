@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from bot.investigation.model.writing import write_report
 
 from bot.answer.replay import Replayed, as_json, replay
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import Guard, own_texts
-from bot.investigation.model.writing import write_report
 from bot.settings.model import ModelSettings
 from tests.analysis.test_diagnosis import check
 from tests.bot.answer.test_replay import check_answer

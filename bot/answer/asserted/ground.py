@@ -1,0 +1,136 @@
+"""What claims are held against: the decided incident, with what the case's tables say of services,
+calls and changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from analysis.analyzers import fault_of
+from analysis.case.folder import Case
+from analysis.kinds.finding_details import change_named
+from analysis.phrasing.statement import Tense
+from analysis.requests.topology import Topology, read_topology, topology_of
+from analysis.vocabulary import Alert, Assertion, Cause, Diagnosis, Finding, Gap, Verdict
+from bot.answer.writer.earlier import is_memory
+from bot.answer.writer.plain_text import neutral
+
+ALERT = "alert"
+"""Stands for the alert where a finding's id is expected."""
+
+
+class Refused(Exception):
+    """A claim does not hold; the message says in plain words why."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One incident. Without the case's tables nothing is known of calls and of quiet services."""
+
+    diagnosis: Diagnosis
+    alert: Alert
+    gaps: Sequence[Gap] = ()
+    calls: Topology = field(default_factory=lambda: topology_of(()))
+    measured: frozenset[str] = frozenset()
+    """Services with metrics in the window of the incident."""
+    changed: frozenset[str] = frozenset()
+    """Services with a change in the windows that were looked at."""
+    sees_changes: bool = False
+    """Whether a source of changes was asked and answered."""
+    question: str = ""
+    """What a person asked, where this is an answer to it."""
+
+    @cached_property
+    def findings(self) -> dict[str, Finding]:
+        """By id, without what memory knows: code tells that in its own words."""
+        return {one.id: one for one in self.diagnosis.findings if not is_memory(one)}
+
+    @cached_property
+    def cause(self) -> Cause | None:
+        """The one that code ranked first."""
+        return min(self.diagnosis.causes, key=lambda one: one.rank, default=None)
+
+    @property
+    def blames(self) -> bool:
+        """Whether a cause is established."""
+        verdicts = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+        return self.cause is not None and self.diagnosis.verdict in verdicts
+
+    @property
+    def tense(self) -> Tense:
+        """Of statements about the incident."""
+        return Tense.OVER if self.diagnosis.verdict is Verdict.RECOVERED else Tense.NOW
+
+    @cached_property
+    def subjects(self) -> dict[str, str]:
+        """Every service, place, rank or job that may be named, by its name in lower case."""
+        names: set[str] = {*self.calls.services, *self.measured, *self.changed}
+        names |= {*self.diagnosis.impact.services, self.alert.service or ""}
+        names |= {cause.subject for cause in self.diagnosis.causes}
+        names |= {finding.subject for finding in self.findings.values()}
+        return {name.casefold(): name for name in sorted(names) if name}
+
+    def finding(self, one: str) -> Finding:
+        """The finding of this id. Raises Refused."""
+        found = self.findings.get(one)
+        if found is None:
+            raise Refused(f"there is no finding {neutral(one, 40)}")
+        return found
+
+    def subject(self, name: str) -> str:
+        """The name as the case spells it. Raises Refused."""
+        known = self.subjects.get(name.strip().casefold())
+        if known is None:
+            raise Refused(f"{neutral(name, 60)} is no service, place or rank of this case")
+        return known
+
+    def onset(self, one: str) -> tuple[datetime, timedelta]:
+        """When that began, and how far the time may be off. Raises Refused."""
+        if one == ALERT:
+            return self.alert.started_at, timedelta(0)
+        finding = self.finding(one)
+        if finding.onset is None:
+            raise Refused(f"{one} has no onset")
+        return finding.onset, timedelta(seconds=finding.onset_uncertainty_s or 0.0)
+
+    def is_in_trouble(self, subject: str) -> bool:
+        """Whether anything bad was found of it, or code counts it among the affected."""
+        accused = {cause.subject for cause in self.diagnosis.causes[:1]}
+        if subject in accused or subject in self.diagnosis.impact.services:
+            return True
+        return any(one.subject == subject and fault_of(one) for one in self.findings.values())
+
+    def is_blamed_change(self, finding: Finding) -> bool:
+        """Whether it is about the change that the first cause blames."""
+        change = self.cause.change if self.cause else None
+        return change is not None and change_named(finding) == change
+
+
+def ground_of(case: Case, diagnosis: Diagnosis, question: str = "") -> Ground:
+    """The ground of an incident whose case is at hand."""
+    window = case.scope.incident
+    metrics = case.metrics
+    recent = metrics.filter((metrics["time"] >= window.start) & (metrics["time"] <= window.end))
+    return Ground(
+        diagnosis=diagnosis,
+        alert=case.alert,
+        gaps=case.gaps,
+        calls=read_topology(case),
+        measured=frozenset(_names(recent["service"].unique().to_list())),
+        changed=frozenset(_names(case.changes["service"].unique().to_list())),
+        sees_changes=any(item.kind == "changes" for item in case.evidence),
+        question=question,
+    )
+
+
+def cited(assertions: Iterable[Assertion]) -> tuple[str, ...]:
+    """Every finding that they name, each once, without the alert."""
+    ids = [one for assertion in assertions for one in assertion.findings if one != ALERT]
+    return tuple(dict.fromkeys(ids))
+
+
+def _names(given: Iterable[str | None]) -> Iterable[str]:
+    return (name for name in given if name)

@@ -1,0 +1,85 @@
+"""What a model says in its own words: it is labelled as that, never leads an answer, and can
+neither notify anybody nor render.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from analysis.phrasing.phrase import name, say
+from analysis.secrets.redaction import masked
+from analysis.vocabulary import Claim, SecondOpinion, Section
+from bot.answer.asserted.ground import Ground, Refused
+from bot.answer.writer.plain_text import clipped, neutral, rendered_part
+
+CLAIM_LIMIT = 700
+INFERENCE_LIMIT = 300
+MOST_REASONS = 6
+SECOND_OPINION = "A second opinion: it may rather be"
+
+
+def inference(text: str, because: Sequence[str], ground: Ground) -> Claim:
+    """What the model concludes from findings. Raises Refused."""
+    ids = _reasons(because, ground)
+    return Claim(text=_own_words(text), findings=ids, section=Section.INFERRED)
+
+
+def question_to_a_person(text: str) -> Claim:
+    """What the model would ask somebody who knows. Raises Refused."""
+    asked = f"Question: {_own_words(text)}"
+    return Claim(text=asked, findings=(), section=Section.INFERRED)
+
+
+def second_opinion(
+    subject: str, because: Sequence[str], text: str, ground: Ground
+) -> tuple[SecondOpinion, Claim]:
+    """Another cause with its reasons. Raises Refused where it is the first one, or unknown."""
+    named, cause = ground.subject(subject), ground.cause
+    if cause is not None and named == cause.subject:
+        raise Refused("that is the cause that code ranked first")
+    ids = _reasons(because, ground)
+    rank = next((one.rank for one in ground.diagnosis.causes if one.subject == named), None)
+    words = _own_words(text)
+    where = f", candidate {rank} of code" if rank else ""
+    lead = say("{rather} {who}{where}", rather=SECOND_OPINION, who=name(named), where=where)
+    claim = Claim(text=f"{lead}: {words}", findings=ids, section=Section.SECOND_OPINION)
+    return SecondOpinion(subject=named, rank=rank, findings=ids, text=words), claim
+
+
+def kept_inference(claim: Claim, ground: Ground) -> Claim:
+    """One that a stored report holds, with the reasons that still exist. Raises Refused."""
+    fault = fault_of_text(claim.text, CLAIM_LIMIT)
+    if fault:
+        raise Refused(fault)
+    ids = tuple(one for one in claim.findings if one in ground.findings)
+    if claim.findings and not ids:
+        raise Refused("none of its reasons is among the findings any more")
+    return claim.model_copy(update={"findings": ids, "asserted": ()})
+
+
+def fault_of_text(text: str, limit: int, links: Collection[str] = ()) -> str | None:
+    """What no text may do, whoever wrote it; None where it does nothing."""
+    if not text.strip():
+        return "it is empty"
+    if len(text) > limit:
+        return f"it is longer than {limit} characters"
+    rendered = rendered_part(text, links)
+    if rendered:
+        return f"it holds {rendered}"
+    return "it holds a secret" if masked(text) != text else None
+
+
+def _own_words(text: str) -> str:
+    fault = fault_of_text(text, INFERENCE_LIMIT)
+    if fault:
+        raise Refused(fault)
+    return clipped(neutral(text), INFERENCE_LIMIT)
+
+
+def _reasons(because: Sequence[str], ground: Ground) -> tuple[str, ...]:
+    ids = tuple(dict.fromkeys(one.strip("[]() ") for one in because))[:MOST_REASONS]
+    if not ids:
+        raise Refused("it gives no finding as its reason")
+    for one in ids:
+        ground.finding(one)
+    return ids

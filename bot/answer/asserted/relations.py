@@ -1,0 +1,138 @@
+"""The closed list of what a claim may say, each with its check and its words.
+
+A relation takes subjects (names of the case), findings (ids) or a quotation, and raises Refused
+where they do not bear it out. Names, figures, times and directions are put in here, from the
+findings; a model writes none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from analysis.phrasing.phrase import Part, Phrase, joined
+from analysis.vocabulary import Assertion, Claim, Section
+from bot.answer.asserted import causes, measurements, times
+from bot.answer.asserted.ground import Ground, Refused, cited
+from bot.answer.asserted.quotations import no_data_about, quotes
+from bot.answer.writer.claims import claim_of
+from bot.answer.writer.plain_text import neutral
+
+JOINTS = ("and", "while", "but")
+MOST_PARTS = 3
+"""Assertions of one sentence."""
+MOST_NAMED = 6
+"""Subjects or findings of one assertion."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One thing that can be said. `takes` tells a model what it needs and when it holds."""
+
+    name: str
+    takes: str
+    word: Callable[[Assertion, Ground], Phrase]
+    findings: tuple[int, int] = (0, 0)
+    """The least and the most of them."""
+    subjects: tuple[int, int] = (0, 0)
+
+
+ONE, TWO = (1, 1), (2, 2)
+SOME = (1, MOST_NAMED)
+RELATIONS: Mapping[str, Relation] = {
+    one.name: one
+    for one in (
+        Relation("shows", "a finding: what it says", measurements.shows, ONE),
+        Relation("rose", "a finding that went up", measurements.rose, ONE),
+        Relation("fell", "a finding that went down", measurements.fell, ONE),
+        Relation("rose_more", "two findings: the first grew by more", measurements.rose_more, TWO),
+        Relation("began", "a finding with an onset: what and since when", times.began, ONE),
+        Relation(
+            "began_before",
+            "two findings, or one and `alert`: the first began earlier",
+            times.began_before,
+            TWO,
+        ),
+        Relation("began_with", "two findings that began together", times.began_with, TWO),
+        Relation("first", "the finding that began before all others", times.first, ONE),
+        Relation(
+            "explained_by",
+            "an effect, then the finding of the first cause behind it",
+            causes.explained_by,
+            TWO,
+        ),
+        Relation("changed", "a finding about a change: what went live when", causes.changed, ONE),
+        Relation("ruled_out", "a finding about a change that is none", causes.ruled_out, ONE),
+        Relation("against", "a finding that speaks against the first cause", causes.against, ONE),
+        Relation(
+            "candidate", "a subject of the causes below the first", causes.candidate, (0, 0), ONE
+        ),
+        Relation("calls", "two subjects: the first calls the second", causes.calls, (0, 0), TWO),
+        Relation("affected", "subjects that the impact names", measurements.affected, (0, 0), SOME),
+        Relation(
+            "unaffected",
+            "subjects that were measured and are fine, or a finding that says so of a signal",
+            measurements.unaffected,
+            (0, 1),
+            (0, MOST_NAMED),
+        ),
+        Relation("unchanged", "subjects without any change", causes.unchanged, (0, 0), SOME),
+        Relation(
+            "quotes",
+            "a finding (or `alert`) and in `quote` words of its log line, diff or title",
+            quotes,
+            ONE,
+        ),
+        Relation("missing", "in `quote` an id of what is missing: M1, G2", measurements.missing),
+        Relation(
+            "no_data_about",
+            "in `quote` a word of the question that nothing in the data is called",
+            no_data_about,
+        ),
+    )
+}
+
+
+def worded(
+    assertions: Sequence[Assertion], ground: Ground, section: Section = Section.WHY
+) -> Claim:
+    """One sentence. Raises Refused where any part of it does not hold."""
+    if not assertions:
+        raise Refused("it says nothing")
+    if len(assertions) > MOST_PARTS:
+        raise Refused(f"it says more than {MOST_PARTS} things; make two claims of it")
+    parts: list[Phrase] = []
+    for number, one in enumerate(assertions):
+        said = _word(one, ground)
+        if number:
+            joint = one.joint or "and"
+            if joint not in JOINTS:
+                raise Refused(f"parts are joined by {', '.join(JOINTS)} only")
+            parts += [Phrase((Part(f", {joint} "),)), said]
+        else:
+            parts.append(said)
+    claim = claim_of(joined(parts, ""), section, cited(assertions))
+    return claim.model_copy(update={"asserted": tuple(assertions)})
+
+
+def _word(one: Assertion, ground: Ground) -> Phrase:
+    relation = RELATIONS.get(one.relation)
+    if relation is None:
+        raise Refused(f"there is no relation {neutral(one.relation, 40)}")
+    _counted(one.findings, relation.findings, "finding", relation)
+    _counted(one.subjects, relation.subjects, "subject", relation)
+    return relation.word(one, ground)
+
+
+def _counted(given: Sequence[str], bounds: tuple[int, int], noun: str, of: Relation) -> None:
+    least, most = bounds
+    if len(given) < least:
+        raise Refused(f"{of.name} takes {of.takes}")
+    # A subject may be named beside its findings where the relation needs none: it is checked there.
+    if len(given) > most and not (noun == "subject" and most == 0):
+        raise Refused(f"{of.name} takes {of.takes}, not {len(given)} {noun}s")
+
+
+def described(relations: Iterable[Relation] = RELATIONS.values()) -> str:
+    """The list as the prompt has it, one line each."""
+    return "\n".join(f"- `{one.name}`: {one.takes}" for one in relations)

@@ -1,0 +1,104 @@
+"""Relations in time. An onset lies at most its uncertainty before the time that is known of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from analysis.analyzers import fault_of
+from analysis.kinds.finding_details import ChangeDetails
+from analysis.phrasing.clauses import statement
+from analysis.phrasing.phrase import Phrase, clock, name, say
+from analysis.vocabulary import Assertion, Finding
+from analysis.wording.amounts import SECONDS, amount
+from bot.answer.asserted.ground import ALERT, Ground, Refused
+from bot.answer.asserted.measurements import own_finding
+from bot.answer.writer.story import change_called
+
+TOGETHER = timedelta(minutes=2)
+"""Two scrapes of a minute: what is further apart did not begin together."""
+
+
+def began(said: Assertion, ground: Ground) -> Phrase:
+    """What, and since when."""
+    own_finding(said, ground)
+    return _since(said.findings[0], ground)
+
+
+def began_before(said: Assertion, ground: Ground) -> Phrase:
+    """Two beginnings in their order."""
+    (one, other), apart = said.findings, _apart(said, ground)
+    uncertain = ground.onset(other)[1]
+    if apart <= uncertain:
+        raise Refused(
+            f"{one} did not begin before {other}"
+            if apart <= timedelta(0)
+            else f"{one} and {other} cannot be told apart in time: use `began_with`"
+        )
+    size = amount(apart.total_seconds(), SECONDS)
+    if other == ALERT:
+        return say("{one}, {size} before the alert", one=_since(one, ground), size=size)
+    return say(
+        "{one}; {other}, {size} later",
+        one=_since(one, ground),
+        other=_since(other, ground),
+        size=size,
+    )
+
+
+def began_with(said: Assertion, ground: Ground) -> Phrase:
+    """Two beginnings, as near to each other as they are."""
+    (one, other), apart = said.findings, abs(_apart(said, ground))
+    if apart > TOGETHER:
+        size = amount(apart.total_seconds(), SECONDS)
+        raise Refused(f"{one} and {other} are {size} apart: use `began_before`")
+    near = amount(max(1.0, apart.total_seconds()), SECONDS)
+    return say(
+        "{one} and {other}, within {near} of each other",
+        one=_since(one, ground),
+        other=_since(other, ground),
+        near=near,
+    )
+
+
+def first(said: Assertion, ground: Ground) -> Phrase:
+    """The fault that was there before all others."""
+    finding = own_finding(said, ground)
+    onset, _ = ground.onset(finding.id)
+    if fault_of(finding) is None:
+        raise Refused(f"{finding.id} is no fault, so it is not the first one")
+    for other in ground.findings.values():
+        if fault_of(other) is None or other.onset is None or other.id == finding.id:
+            continue
+        if other.onset < onset:
+            raise Refused(f"{other.id} began earlier than {finding.id}")
+    return say(
+        "{who} was the first to show trouble: {what} (since {time} UTC)",
+        who=name(finding.subject),
+        what=statement(finding, known=True).clause(ground.tense),
+        time=clock(onset),
+    )
+
+
+def is_change(finding: Finding) -> bool:
+    """Whether it is about a change that went live."""
+    details = ChangeDetails.of(finding)
+    return details is not None and bool(details.change)
+
+
+def _apart(said: Assertion, ground: Ground) -> timedelta:
+    one, other = said.findings
+    if one == other:
+        raise Refused("two different findings are needed")
+    return ground.onset(other)[0] - ground.onset(one)[0]
+
+
+def _since(one: str, ground: Ground) -> Phrase:
+    onset, _ = ground.onset(one)
+    if one == ALERT:
+        return say("the alert fired at {time} UTC", time=clock(onset))
+    finding = ground.finding(one)
+    if is_change(finding):
+        called = change_called(finding, with_service=True, with_time=False)
+        return say("{change} went live at {time} UTC", change=called, time=clock(onset))
+    what = statement(finding).clause(ground.tense)
+    return say("{what} (since {time} UTC)", what=what, time=clock(onset))
