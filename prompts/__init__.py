@@ -34,6 +34,6 @@ def load_prompt(name: str, relations: str = "") -> Prompt:
         raise ValueError(f"prompts/{name}.md: the first line must be `version: <number>`")
     text = rest.strip()
     if f"{{{SHARED}}}" in text:
-        shared = load_prompt(SHARED)
+        shared = load_prompt(SHARED, relations)
         text = text.replace(f"{{{SHARED}}}", shared.text.strip())
     return Prompt(name, text.replace("{relations}", relations) + "\n", match[1])

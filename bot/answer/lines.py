@@ -25,7 +25,9 @@ QUERY_LINE = 400
 WHY_LINES = 4
 LINKS_PER_LINE = 2
 UNSURE_LINES = 4
-BUILT_IN = "built-in"
+INFERRED_LINES = 4
+INFERRED = "Inferred by the model, not shown by evidence"
+SECOND_OPINION = "The model disagrees"
 HEDGED_STATES = ("Likely cause", "Possible cause")
 HEDGES = (
     (", probably because ", " because "),
@@ -90,6 +92,10 @@ class AnswerLines:
     steps: tuple[str, ...]
     """At least one."""
     unsure: tuple[CitedLine, ...]
+    second_opinion: tuple[CitedLine, ...]
+    """A model's, where it disagrees; at most one."""
+    inferred: tuple[CitedLine, ...]
+    """What a model concludes in its own words."""
     confidence: str
     """Empty where nothing is blamed."""
     earlier: tuple[CitedLine, ...]
@@ -117,6 +123,8 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         why=cite.claims(view.section(Section.WHY)[:WHY_LINES]),
         steps=steps or (_no_step(view),),
         unsure=_unsure(view, cite),
+        second_opinion=cite.claims(view.section(Section.SECOND_OPINION)[:1]),
+        inferred=cite.claims(view.section(Section.INFERRED)[:INFERRED_LINES]),
         confidence=_confidence(view),
         earlier=_earlier(view, cite),
         runbooks=tuple(CitedLine(sentence(text, LINE), _safe(links)) for text, links in guidance),
@@ -132,7 +140,7 @@ def _state_and_headline(view: AnswerView) -> tuple[str, str]:
     state, _, rest = headline.partition(": ")
     if rest and state.startswith(STATES_IN_HEADLINES):
         return state, rest
-    if view.written_by == BUILT_IN and view.state_label in HEDGED_STATES:
+    if view.state_label in HEDGED_STATES:
         for hedge, plainly in HEDGES:
             headline = headline.replace(hedge, plainly, 1)
     return view.state_label, headline

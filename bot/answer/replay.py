@@ -18,10 +18,11 @@ from typing import Any
 
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from analysis.errors import EvidenceError
-from analysis.vocabulary import Diagnosis, Frozen, Report
+from analysis.vocabulary import Diagnosis, Frozen, Report, Section
 from bot.answer.asserted.ground import ground_of
 from bot.answer.finding_ids import claims_renamed, with_kept_ids
 from bot.answer.guidance import said_by, with_guidance
+from bot.answer.lines import INFERRED, SECOND_OPINION
 from bot.answer.view import AnswerView, answer_view
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
@@ -129,8 +130,10 @@ def print_report(replayed: Replayed) -> None:
         Text(f"confidence {view.confidence:.2f}", style="dim"),
     )
     console.print(Text(view.headline, style="bold"))
+    labels = {Section.INFERRED: f"{INFERRED}: ", Section.SECOND_OPINION: f"{SECOND_OPINION}: "}
     for claim in view.said:
-        console.print(Text(f"  {claim.text} "), Text(" ".join(claim.findings), style="cyan"))
+        told = Text(f"  {labels.get(claim.section, '')}{claim.text} ")
+        console.print(told, Text(" ".join(claim.findings), style="cyan"))
     for step in view.next_steps:
         console.print(Text("  next: ", style="bold"), Text(step.text))
     for line in view.guidance:

@@ -1,4 +1,4 @@
-"""A question that the table does not understand, put to the model: its guarded sentences as our
+"""A question that the table does not understand, put to the model: its claims as our
 answer."""
 
 from __future__ import annotations
@@ -6,15 +6,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.vocabulary import Section
+from analysis.wording.phrases import counted
 from bot.answer.foreign_text import one_line, safe_url
+from bot.answer.lines import INFERRED
 from bot.conversation.answered_case import page_url
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.investigation.model.answering import Exchange, answer_question
+from bot.investigation.model.answering import Exchange, GuardedAnswer, answer_question
 from bot.investigation.worker_context import WorkerContext
 from bot.store.conversations import Question
 
 REMEMBERED = 5
 MOST = 8
+REASONS = 3
 
 
 async def answer_by_model(
@@ -42,27 +46,42 @@ async def answer_by_model(
         run=context.pool.run,
     )
     if not answered.claims:
-        return None
+        return _nothing_stands(answered, investigation_id) if answered.dropped else None
     url, fresh = page_url(context.settings, investigation_id), set(answered.new_findings)
     lines = []
     for claim in answered.claims[:MOST]:
         known = [f for f in claim.findings if f not in fresh]
         links = tuple((f, u) for f in known[:3] if (u := safe_url(f"{url}#{f}")))
-        lines.append(
-            AnswerLine(text=one_line(claim.text, 600), findings=claim.findings, links=links)
-        )
+        label = INFERRED if claim.section is Section.INFERRED else ""
+        text = one_line(claim.text, 600)
+        lines.append(AnswerLine(text=text, bold=label, findings=claim.findings, links=links))
     new = [f for f in answered.diagnosis.findings if f.id in fresh]
     lines += [AnswerLine(text=one_line(f.sentence, 400), bold=f"New {f.id}") for f in new[:MOST]]
     use = answered.use
-    more = [f"Worded by {one_line(use.name, 60)}; every sentence rests on findings"]
+    more = [f"Chosen by {one_line(use.name, 60)}; checked and worded by code"]
     if answered.dropped:
-        more.append(f"{len(answered.dropped)} sentences removed: not covered by findings")
+        more.append(
+            f"{counted(len(answered.dropped), 'claim')} refused: the findings do not bear it out"
+        )
     return AnswerText(
         lead="From the case and what I looked up:",
         lines=tuple(lines),
         more=tuple(more),
         investigation_id=investigation_id,
         written_by=use.name,
+    )
+
+
+def _nothing_stands(answered: GuardedAnswer, investigation_id: str) -> AnswerText:
+    """The model answered, and nothing of it holds: said, and not passed over."""
+    reasons = tuple(AnswerLine(text=one_line(why, 200)) for why in answered.dropped[:REASONS])
+    name = one_line(answered.use.name, 60)
+    return AnswerText(
+        lead=f"{name} gave an answer, but the findings bear out none of it:",
+        lines=reasons,
+        more=("Ask about a service, a metric, a time or a change by name",),
+        investigation_id=investigation_id,
+        written_by=answered.use.name,
     )
 
 

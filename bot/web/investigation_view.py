@@ -25,7 +25,7 @@ from analysis.vocabulary import (
     Section,
     Verdict,
 )
-from bot.answer.lines import NO_STEP
+from bot.answer.lines import INFERRED, NO_STEP, SECOND_OPINION
 from bot.answer.view import AnswerView, answer_view
 from bot.store.store import Progress, StoredInvestigation
 from bot.web.answer_state import StateView, queued_view, state_view
@@ -84,6 +84,8 @@ class InvestigationView:
     why: tuple[CitedClaim, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
     unsure: tuple[CitedClaim, ...] = ()
+    by_model: tuple[tuple[str, tuple[CitedClaim, ...]], ...] = ()
+    """What a model adds in its own words, below its label."""
     causes: tuple[CauseView, ...] = ()
     groups: tuple[EvidenceGroup, ...] = ()
     timeline: Timeline | None = None
@@ -248,6 +250,7 @@ def _with_diagnosis(
         why=cited_claims(said.section(Section.WHY), said, home),
         next_steps=next_steps(said, home),
         unsure=cited_claims(_doubts(said), said, home),
+        by_model=tuple(_by_model(said, home)),
         causes=tuple(causes),
         groups=evidence_groups(said),
         earlier=earlier_view(diagnosis),
@@ -257,6 +260,14 @@ def _with_diagnosis(
 def _since(diagnosis: Diagnosis) -> datetime | None:
     nothing = diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
     return None if nothing else diagnosis.impact.since
+
+
+def _by_model(said: AnswerView, home: str) -> Iterator[tuple[str, tuple[CitedClaim, ...]]]:
+    labelled = ((SECOND_OPINION, Section.SECOND_OPINION), (INFERRED, Section.INFERRED))
+    for label, section in labelled:
+        claims = said.section(section)
+        if claims:
+            yield label, cited_claims(claims, said, home)
 
 
 def _doubts(said: AnswerView) -> Iterator[Claim]:

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 
 from analysis.vocabulary import Verdict
 from bot.answer.foreign_text import one_line, safe_url, sentence
-from bot.answer.lines import AnswerLines, CitedLine, answer_lines, at, percent
+from bot.answer.lines import (
+    INFERRED,
+    SECOND_OPINION,
+    AnswerLines,
+    CitedLine,
+    answer_lines,
+    at,
+    percent,
+)
 from bot.answer.outcome import Outcome
 from bot.answer.view import VERDICT_LABELS, AnswerView
 from bot.answer.writer.model_use import model_use_line
@@ -97,6 +105,8 @@ def answer_text_lines(
     lines.append(f"Do next: {answer.steps[0]}")
     lines += [f"- {step}" for step in answer.steps[1:]]
     lines += _listed("Not sure about", [_cited(line) for line in answer.unsure])
+    lines += _listed(SECOND_OPINION, [_cited(line) for line in answer.second_opinion])
+    lines += _listed(INFERRED, [_cited(line) for line in answer.inferred])
     if answer.confidence:
         lines.append(f"Confidence: {answer.confidence}")
     lines += _listed("Checked, nothing unusual", _fine(view))

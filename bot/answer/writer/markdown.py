@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from analysis.vocabulary import Claim, Evidence, Finding, Gap, Guidance, Section
 from bot.answer.guidance import said_by
+from bot.answer.lines import INFERRED, SECOND_OPINION
 from bot.answer.view import AnswerView
 from bot.answer.writer.markdown_text import opened, shown
 from bot.answer.writer.model_use import model_use_line
@@ -23,6 +24,8 @@ def to_markdown(view: AnswerView) -> str:
         _section("Why", _claims(view.section(Section.WHY), view)),
         _section("Do next", (f"{n}. {_claim(c, view)}" for n, c in steps)),
         _section("Not sure about", _claims(view.section(Section.UNSURE), view)),
+        _section(SECOND_OPINION, _claims(view.section(Section.SECOND_OPINION), view)),
+        _section(INFERRED, _claims(view.section(Section.INFERRED), view)),
         _section("Ruled out", _claims(view.section(Section.CHECKED), view)),
         _section("Earlier", _claims(view.remembered, view)),
         _section("What runbooks say", (f"- {_guidance(line)}" for line in view.guidance)),

@@ -15,7 +15,16 @@ from typing import NamedTuple
 
 from analysis.vocabulary import Alert, Verdict
 from bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
-from bot.answer.lines import AnswerLines, CitedLine, Line, answer_lines, at, span_of
+from bot.answer.lines import (
+    INFERRED,
+    SECOND_OPINION,
+    AnswerLines,
+    CitedLine,
+    Line,
+    answer_lines,
+    at,
+    span_of,
+)
 from bot.answer.targets.slack.blocks import (
     Block,
     bold,
@@ -192,9 +201,7 @@ def _written(investigation: StoredInvestigation, view: AnswerView) -> str:
     ]
     if view.removed:
         count = len(view.removed)
-        parts.append(
-            f"{count} sentence{'s' if count != 1 else ''} removed: not covered by findings"
-        )
+        parts.append(f"{count} claim{'s' if count != 1 else ''} refused: not borne out by findings")
     if view.model_use is not None:
         parts.append(model_use_line(view.model_use))
     elif investigation.finished_at is None:
@@ -293,9 +300,11 @@ def _bold_spoken(said: str) -> list[Block]:
 
 
 def _beside(answer: AnswerLines, detail: Detail) -> list[Block]:
-    """What memory and runbooks know."""
+    """What the model adds in its own words, and what memory and runbooks know."""
     blocks: list[Block] = []
     for title, lines in (
+        (SECOND_OPINION, answer.second_opinion),
+        (INFERRED, answer.inferred[: detail.others]),
         ("Earlier", answer.earlier[: detail.others]),
         ("Runbooks", answer.runbooks[: 2 * detail.others]),
     ):
