@@ -7,7 +7,7 @@ whether the case itself answered: without that, nobody who did not mention us he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.wording.phrases import plain
@@ -87,6 +87,8 @@ FREE_WORDS = frozenset(
 """Requests that may hold any words: a cause, a team, what a log line says."""
 BEYOND = frozenset({RequestKind.UNKNOWN, RequestKind.SUBJECT, RequestKind.LOGS, RequestKind.SLOW})
 """Requests for which a longer time is looked up; of the others the case's own time is told."""
+OPEN = frozenset({RequestKind.UNKNOWN, RequestKind.SUBJECT, RequestKind.SLOW})
+"""Requests that no command answers as they are meant: "could it be the database?"."""
 MANY_STRANGE = 2
 """With this many unknown words a question may be about something else."""
 WHETHER = listed("is are was were could can might")
@@ -113,6 +115,8 @@ class Reply:
     """Asks sources for the answer; `text` is empty then."""
     correction: Correction | None = None
     """What is recorded as feedback."""
+    exact: bool = True
+    """Whether every word of it was understood: what is not, a model may know better."""
 
 
 def answer_from_case(
@@ -123,6 +127,7 @@ def answer_from_case(
     asked = _Asked(answered, question, catalogue, for_us=for_us)
     reply = asked.reply()
     strange = asked.strange()
+    reply = replace(reply, exact=reply.kind in FREE_WORDS or _is_exact(reply, strange))
     if len(strange) < MANY_STRANGE or reply.kind in FREE_WORDS or not reply.useful:
         return reply
     if 2 * len(strange) > asked.request.telling():
@@ -130,6 +135,10 @@ def answer_from_case(
     taken = f"I took this for: {examples().get(reply.kind, reply.kind.value)}"
     more = (taken, *reply.text.more)
     return replace(reply, useful=False, text=reply.text.model_copy(update={"more": more}))
+
+
+def _is_exact(reply: Reply, strange: Sequence[str]) -> bool:
+    return reply.useful and not strange and reply.kind not in OPEN
 
 
 def not_understood(answered: AnsweredCase) -> AnswerText:

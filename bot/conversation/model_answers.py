@@ -1,12 +1,12 @@
-"""A question that the table does not understand, put to the model: its claims as our
-answer."""
+"""A question that no command answers exactly, put to the model: its claims as our answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.vocabulary import Section
+from analysis.vocabulary import Claim, Section
 from analysis.wording.phrases import counted
 from bot.answer.foreign_text import one_line, safe_url
 from bot.answer.lines import INFERRED
@@ -21,14 +21,25 @@ MOST = 8
 REASONS = 3
 
 
+@dataclass(frozen=True)
+class AnsweredByModel:
+    """What the model's answer comes to."""
+
+    text: AnswerText
+    stands: bool
+    """Whether anything of it may be said; else the text tells why not."""
+    follow_up: tuple[str, ...] = ()
+    """Services that it would investigate next."""
+
+
 async def answer_by_model(
     question: Question,
     earlier: Sequence[Question],
     folder: Path,
     investigation_id: str,
     context: WorkerContext,
-) -> AnswerText | None:
-    """The model's answer, or None when nothing of it may be said. Raises EvidenceError."""
+) -> AnsweredByModel:
+    """The model's answer, or why there is none. Raises EvidenceError."""
     history = [Exchange(q.text, _said(q)) for q in reversed(earlier[:REMEMBERED]) if q.answer]
     name = "".join(c if c.isalnum() else "-" for c in question.id)[:80]
 
@@ -45,44 +56,50 @@ async def answer_by_model(
         name=name,
         run=context.pool.run,
     )
-    if not answered.claims:
-        return _nothing_stands(answered, investigation_id) if answered.dropped else None
-    url, fresh = page_url(context.settings, investigation_id), set(answered.new_findings)
-    lines = []
-    for claim in answered.claims[:MOST]:
-        known = [f for f in claim.findings if f not in fresh]
-        links = tuple((f, u) for f in known[:3] if (u := safe_url(f"{url}#{f}")))
-        label = INFERRED if claim.section is Section.INFERRED else ""
-        text = one_line(claim.text, 600)
-        lines.append(AnswerLine(text=text, bold=label, findings=claim.findings, links=links))
+    url = page_url(context.settings, investigation_id)
+    text = _answer(answered, url) if answered.claims else _nothing(answered)
+    return AnsweredByModel(
+        text.model_copy(
+            update={"investigation_id": investigation_id, "written_by": answered.use.name}
+        ),
+        stands=bool(answered.claims),
+        follow_up=answered.follow_up,
+    )
+
+
+def _answer(answered: GuardedAnswer, url: str) -> AnswerText:
+    fresh = set(answered.new_findings)
+    lines = [_line(claim, fresh, url) for claim in answered.claims[:MOST]]
     new = [f for f in answered.diagnosis.findings if f.id in fresh]
     lines += [AnswerLine(text=one_line(f.sentence, 400), bold=f"New {f.id}") for f in new[:MOST]]
-    use = answered.use
-    more = [f"Chosen by {one_line(use.name, 60)}; checked and worded by code"]
+    more = [f"Chosen by {one_line(answered.use.name, 60)}; checked and worded by code"]
     if answered.dropped:
-        more.append(
-            f"{counted(len(answered.dropped), 'claim')} refused: the findings do not bear it out"
-        )
+        refused = counted(len(answered.dropped), "claim")
+        more.append(f"{refused} refused: not borne out by findings")
     return AnswerText(
-        lead="From the case and what I looked up:",
-        lines=tuple(lines),
-        more=tuple(more),
-        investigation_id=investigation_id,
-        written_by=use.name,
+        lead="From the case and what I looked up:", lines=tuple(lines), more=tuple(more)
     )
 
 
-def _nothing_stands(answered: GuardedAnswer, investigation_id: str) -> AnswerText:
-    """The model answered, and nothing of it holds: said, and not passed over."""
-    reasons = tuple(AnswerLine(text=one_line(why, 200)) for why in answered.dropped[:REASONS])
+def _line(claim: Claim, fresh: set[str], url: str) -> AnswerLine:
+    known = [one for one in claim.findings if one not in fresh]
+    links = tuple((one, u) for one in known[:3] if (u := safe_url(f"{url}#{one}")))
+    label = INFERRED if claim.section is Section.INFERRED else ""
+    text = one_line(claim.text, 600)
+    return AnswerLine(text=text, bold=label, findings=claim.findings, links=links)
+
+
+def _nothing(answered: GuardedAnswer) -> AnswerText:
+    """Said, and not passed over: the model failed, or nothing of its answer holds."""
     name = one_line(answered.use.name, 60)
-    return AnswerText(
-        lead=f"{name} gave an answer, but the findings bear out none of it:",
-        lines=reasons,
-        more=("Ask about a service, a metric, a time or a change by name",),
-        investigation_id=investigation_id,
-        written_by=answered.use.name,
-    )
+    if not answered.dropped:
+        why = one_line(answered.use.ended, 200)
+        lead = f"{name} gave no answer ({why})."
+    else:
+        lead = f"{name} answered, but the findings bear out none of it."
+    reasons = tuple(AnswerLine(text=one_line(why, 200)) for why in answered.dropped[:REASONS])
+    more = ("Ask about a service, a metric, a time or a change by name",)
+    return AnswerText(lead=lead, lines=reasons, more=more)
 
 
 def _said(question: Question) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from analysis.errors import FaultlineError
 from analysis.wording.phrases import plain
@@ -43,6 +43,10 @@ from bot.store.conversations import Conversations, Question
 from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import NO_ANSWER, Labels
 from bot.store.store import ReplyTo, StoredInvestigation
+
+if TYPE_CHECKING:
+    # Late otherwise: loading the model's client takes a second.
+    from bot.conversation.model_answers import AnsweredByModel
 
 R = TypeVar("R")
 
@@ -169,6 +173,14 @@ class Replies:
             return answered, answer_from_case(answered, question.text, catalogue, for_us=mentioned)
 
         answered, reply = await self._in_folder(about.id, answer)
+        by_model = None
+        if mentioned and not reply.exact:
+            by_model = await self._by_model(question, about)
+            if by_model is not None and by_model.follow_up:
+                wanted = FollowUpWanted(None, by_model.follow_up)
+                return await self._start_follow_up(question, answered, wanted)
+            if by_model is not None and (by_model.stands or not reply.useful):
+                return by_model.text
         if reply.follow_up is not None:
             return await self._start_follow_up(question, answered, reply.follow_up)
         if reply.look is not None:
@@ -177,9 +189,13 @@ class Replies:
             reply = replace(reply, text=text, useful=looked.useful)
         if reply.correction is not None:
             await self._record(question, answered, reply.correction)
-        if reply.useful or not mentioned:
-            return reply.text if reply.useful else None
-        return await self._by_model(question, about) or reply.text
+        if not reply.useful and not mentioned:
+            return None
+        if by_model is not None:
+            # Never in silence: the model was asked, and nothing of its answer holds.
+            more = (*reply.text.more, by_model.text.lead)
+            return reply.text.model_copy(update={"more": more})
+        return reply.text
 
     async def _about_a_trace(self, question: Question, *, mentioned: bool) -> AnswerText | None:
         """In the thread of a trace answer that is meant; elsewhere an investigation is asked
@@ -213,8 +229,10 @@ class Replies:
         answer = Answer(answered.diagnosis, answered.report, case.evidence, case.gaps, None)
         await self._posts.refresh(Outcome(about, answer))
 
-    async def _by_model(self, question: Question, about: StoredInvestigation) -> AnswerText | None:
-        """Where a model is configured, it is asked what the table does not understand."""
+    async def _by_model(
+        self, question: Question, about: StoredInvestigation
+    ) -> AnsweredByModel | None:
+        """Where a model is configured, it is asked what no command answers exactly."""
         if self._context.settings.model.name is None:
             return None
         from bot.conversation.model_answers import (

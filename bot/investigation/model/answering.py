@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.case.folder import read_diagnosis
@@ -15,6 +15,7 @@ from analysis.vocabulary import Claim, Diagnosis, ModelUse
 from bot.answer.asserted.ground import Ground, ground_of
 from bot.answer.asserted.relations import described
 from bot.answer.writer.payload import as_data, clean, payload
+from bot.answer.writer.redaction import Redactor
 from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
 from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
@@ -32,6 +33,8 @@ SHARE = 0.5
 """Of the seconds of an investigation: somebody waits."""
 MAX_HISTORY = 6
 MAX_CLAIMS = 5
+MOST_SERVICES = 5
+"""Of a follow-up."""
 LAST = "Answer the question now."
 
 
@@ -60,6 +63,9 @@ class GuardedAnswer:
     dropped: tuple[str, ...]
     """What was refused, and why."""
     use: ModelUse
+    follow_up: tuple[str, ...] = ()
+    """Services that the question asks to investigate further, as the case or the catalogue spells
+    them."""
 
 
 async def answer_question(
@@ -101,17 +107,20 @@ async def answer_question(
         budget = Budget(settings.model, ModelLimits.of(settings.model, share=SHARE))
         claims: tuple[Claim, ...] = ()
         refused: tuple[str, ...] = ()
+        follow_up: tuple[str, ...] = ()
         try:
             draft, ended = await _draft(question, history, settings, records, budget, progress)
             said = said_in(draft, _ground(bench, question), records.redactor)
             claims, refused = tuple(said.claims[:MAX_CLAIMS]), tuple(said.refused)
+            follow_up = _known_services(draft.follow_up, bench, records.redactor)
         except FaultlineError as error:
             ended = str(error)
         # A server may answer anything; the question still gets an answer.
         except Exception as error:  # noqa: BLE001
             ended = f"answered something unexpected ({type(error).__name__})"
         await records.close()
-        return _guarded(claims, refused, bench, budget.use(ended))
+        answered = _guarded(claims, refused, bench, budget.use(ended))
+        return replace(answered, follow_up=follow_up)
 
 
 async def _draft(
@@ -159,6 +168,12 @@ def _first(question: str, history: Sequence[Exchange], records: Records) -> str:
 def _ground(bench: Bench, question: str) -> Ground:
     """The case's own decision, and the findings that new evidence added to it."""
     return ground_of(bench.case, _decided(bench), question)
+
+
+def _known_services(names: Sequence[str], bench: Bench, redactor: Redactor) -> tuple[str, ...]:
+    known = {name.casefold(): name for name in bench.services()}
+    asked = [redactor.reveal(name).strip().casefold() for name in names]
+    return tuple(dict.fromkeys(known[name] for name in asked if name in known))[:MOST_SERVICES]
 
 
 def _decided(bench: Bench) -> Diagnosis:

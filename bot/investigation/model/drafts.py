@@ -78,6 +78,10 @@ class AnswerDraft(BaseModel):
 
     claims: list[DraftClaim] = Field(description="The answer, the most useful first.")
     inferences: list[DraftInference] = []
+    follow_up: list[str] = Field(
+        default=[],
+        description="Services to investigate further, where the question asks for that; else none.",
+    )
 
 
 @dataclass
@@ -112,9 +116,12 @@ def read_answer(text: str) -> AnswerDraft:
     given = _object_in(text)
     if not isinstance(given.get("claims"), list):
         raise ValueError("is not the requested JSON, or was cut off")
+    asked = given.get("follow_up")
+    services = asked if isinstance(asked, list) else []
     return AnswerDraft(
         claims=_read_all(given["claims"], _claim),
         inferences=_read_all(given.get("inferences"), DraftInference.model_validate),
+        follow_up=[s for s in services if isinstance(s, str)],
     )
 
 
