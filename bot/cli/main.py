@@ -209,7 +209,7 @@ def eval_(
     model: Annotated[
         bool,
         typer.Option(
-            "--model", help="Let the configured model word each case, and grade its words."
+            "--model", help="Let the configured model investigate each case, and grade it."
         ),
     ] = False,
     config: Config = None,
@@ -218,13 +218,13 @@ def eval_(
     the grades."""
     if model:
         from bot.settings import load_settings
-        from evaluation.wording_run import run_wording
+        from evaluation.model_run import run_model
 
         if without or workers is not None or baselines or compare or left_out:
             raise SettingsError("--model", "takes no other option but --config and --json")
         if len(cases) != 1:
             raise SettingsError("--model", "takes one folder of cases")
-        run_wording(cases[0], load_settings(config).model, json_=json_)
+        run_model(cases[0], load_settings(config), json_=json_)
         return
     from evaluation.command import run_eval
 

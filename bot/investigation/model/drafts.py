@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pydantic_core
 from pydantic import BaseModel, Field, ValidationError
 
-from analysis.vocabulary import Alert, Assertion, Claim, Report, SecondOpinion
+from analysis.vocabulary import Assertion, Claim, Report, SecondOpinion
 from analysis.wording.phrases import plain
 from bot.answer.asserted import inferred
 from bot.answer.asserted.ground import Ground, Refused
@@ -91,6 +91,8 @@ class Said:
     claims: list[Claim] = field(default_factory=list)
     second_opinion: SecondOpinion | None = None
     refused: list[str] = field(default_factory=list)
+    refused_claims: list[tuple[Assertion, ...]] = field(default_factory=list)
+    """Those of `refused` that are claims, as data."""
 
 
 def read_draft(text: str) -> Draft:
@@ -131,7 +133,9 @@ def said_in(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) -> S
     for number, one in enumerate(draft.claims, start=1):
         asserted = tuple(_assertion(part, redactor) for part in one.parts)
         told = "; ".join(f"{a.relation} {' '.join((*a.subjects, *a.findings))}" for a in asserted)
-        _try(said, f"claim {number} ({neutral(told, 80)})", partial(_stated, asserted, ground))
+        what = f"claim {number} ({neutral(told, 80)})"
+        if not _try(said, what, partial(_stated, asserted, ground)):
+            said.refused_claims.append(asserted)
     for number, guess in enumerate(draft.inferences[:MOST_INFERENCES], start=1):
         text, ids = _line(guess.text, redactor), guess.because[:MAX_IDS]
         _try(said, f"inference {number}", partial(inferred.inference, text, ids, ground))
@@ -143,11 +147,9 @@ def said_in(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) -> S
     return said
 
 
-def report_of(
-    draft: Draft, ground: Ground, alert: Alert, redactor: Redactor, written_by: str
-) -> Report:
+def report_of(draft: Draft, said: Said, ground: Ground, written_by: str) -> Report:
     """The report: headline and steps by code, the claims that stand, and what was refused."""
-    diagnosis, said = ground.diagnosis, said_in(draft, ground, redactor)
+    diagnosis, alert = ground.diagnosis, ground.alert
     return Report(
         headline=word(diagnosis, alert, ground.gaps).headline,
         claims=tuple(said.claims),
@@ -181,14 +183,16 @@ def _opinion(opinion: DraftOpinion | None, said: Said, ground: Ground, redactor:
         said.refused.append(f"the second opinion: {why}")
 
 
-def _try(said: Said, what: str, make: Callable[[], Claim]) -> None:
+def _try(said: Said, what: str, make: Callable[[], Claim]) -> bool:
+    """Whether it stands; what stands already is not said twice."""
     try:
         claim = make()
-        if any(claim.text == known.text for known in said.claims):
-            return
-        said.claims.append(claim)
     except Refused as why:
         said.refused.append(f"{what}: {why}")
+        return False
+    if all(claim.text != known.text for known in said.claims):
+        said.claims.append(claim)
+    return True
 
 
 def _assertion(part: DraftPart, redactor: Redactor) -> Assertion:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from analysis.case.folder import read_diagnosis
 from analysis.errors import FaultlineError
-from analysis.vocabulary import Claim, Diagnosis, ModelUse, Report
+from analysis.vocabulary import Assertion, Claim, Diagnosis, ModelUse, Report
 from bot.answer.asserted.ground import Ground, ground_of
 from bot.answer.asserted.relations import described
 from bot.answer.finding_ids import claims_renamed
@@ -45,6 +45,8 @@ class Investigated:
     report: Report
     diagnosis: Diagnosis
     changed: Mapping[str, bytes] = field(default_factory=dict)
+    refused: tuple[tuple[Assertion, ...], ...] = ()
+    """Claims that did not stand, as data."""
 
 
 async def investigate(
@@ -75,10 +77,13 @@ async def investigate(
         )
         records = await open_records(bench)
         budget = Budget(settings.model, ModelLimits.of(settings.model))
+        refused: list[tuple[Assertion, ...]] = []
         try:
             draft, ended = await _draft(settings, records, budget, progress)
             use = budget.use(ended)
-            drafted = report_of(draft, _ground(bench), bench.case.alert, records.redactor, use.name)
+            ground = _ground(bench)
+            said = said_in(draft, ground, records.redactor)
+            drafted, refused = report_of(draft, said, ground, use.name), said.refused_claims
         except FaultlineError as error:
             drafted, use = None, budget.use(str(error))
         # A server may answer anything; the incident still gets its report.
@@ -87,7 +92,7 @@ async def investigate(
             drafted, use = None, budget.use(why)
         investigated = await _settled(bench, drafted, use)
         await records.close()
-        return investigated
+        return replace(investigated, refused=tuple(refused))
 
 
 async def _draft(

@@ -1,0 +1,134 @@
+"""Whether a claim is true, read off a case's own tables: no finding and no check of the guard is
+asked, so that the guard can be graded.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.windows import metric_windows
+from analysis.kinds.finding_details import change_named
+from analysis.vocabulary import Assertion, Finding
+from evaluation.labels import CaseLabel
+
+MOVED = 0.02
+"""A smaller move of a level has no direction."""
+HIGH, LOW = 0.9, 0.1
+"""Quantiles of the incident that a rise and a fall are read from: a move may end before the window
+does."""
+_SPACE = re.compile(r"\s+")
+
+
+def is_true(
+    said: Assertion, findings: dict[str, Finding], case: Case, label: CaseLabel | None
+) -> bool | None:
+    """Whether the tables bear the assertion out; None where they do not tell."""
+    known = [findings[one] for one in said.findings if one in findings]
+    if len(known) != len([one for one in said.findings if one != "alert"]):
+        return False
+    match said.relation:
+        case "rose" | "fell":
+            return _moved(known[0], case, up=said.relation == "rose")
+        case "quotes":
+            return _holds(said, known, case)
+        case "calls":
+            return _calls(said.subjects, case)
+        case "changed":
+            return _changed(known[0], case)
+        case "unchanged":
+            return not set(said.subjects) & set(case.changes["service"].to_list())
+        case "unaffected" if said.subjects:
+            return all(_is_calm(one, case) for one in said.subjects)
+        case "began_before":
+            return _before(said, findings, case)
+        case "explained_by" if label is not None and label.subject:
+            return known[1].subject == label.subject or change_named(known[1]) == label.change
+        case _:
+            return None
+
+
+def _series(finding: Finding, case: Case) -> pl.DataFrame:
+    rows = case.metrics.filter(
+        pl.col("service") == finding.subject, pl.col("signal") == finding.signal
+    )
+    return rows.filter(pl.col("value").is_finite())
+
+
+def _moved(finding: Finding, case: Case, *, up: bool) -> bool | None:
+    rows, windows = _series(finding, case), metric_windows(case)
+    before = rows.filter(windows.in_baseline("time"))["value"].median()
+    after = rows.filter(windows.in_search("time"))["value"].quantile(HIGH if up else LOW)
+    if not isinstance(before, float) or after is None:
+        return None
+    slack = MOVED * max(abs(before), abs(after))
+    return after - before > slack if up else before - after > slack
+
+
+def _holds(said: Assertion, known: list[Finding], case: Case) -> bool:
+    words = _plain(said.quote)
+    texts = [case.alert.title, case.alert.summary or ""]
+    if known:
+        subject = known[0].subject
+        texts = case.logs.filter(pl.col("service") == subject)["message"].to_list()
+        changes = case.changes.filter(pl.col("service") == subject)
+        for column in ("title", "diff"):
+            texts += [text for text in changes[column].to_list() if text]
+        texts += [text for text in case.states["value"].to_list() if text]
+    return any(words in _plain(text) for text in texts)
+
+
+def _plain(text: str) -> str:
+    return _SPACE.sub(" ", text).strip().casefold()
+
+
+def _calls(pair: tuple[str, ...], case: Case) -> bool | None:
+    told = case.topology.filter(pl.col("caller") == pair[0], pl.col("callee") == pair[1])
+    if told.height:
+        return True
+    if not case.spans.height:
+        return None
+    spans = case.spans.select("span_id", "parent_id", "service", "trace_id")
+    edges = spans.join(
+        spans, left_on=["trace_id", "parent_id"], right_on=["trace_id", "span_id"], suffix="_of"
+    )
+    found = edges.filter(pl.col("service_of") == pair[0], pl.col("service") == pair[1])
+    return bool(found.height)
+
+
+def _changed(finding: Finding, case: Case) -> bool:
+    return change_named(finding) in case.changes["id"].to_list()
+
+
+def _is_calm(service: str, case: Case) -> bool:
+    """Whether the middle of each of its series stayed between the baseline's lowest and highest."""
+    windows = metric_windows(case)
+    rows = case.metrics.filter(pl.col("service") == service, pl.col("value").is_finite())
+    key = ["signal", "labels"]
+    before = rows.filter(windows.in_baseline("time")).group_by(key)
+    after = rows.filter(windows.in_search("time")).group_by(key)
+    both = before.agg(low=pl.col("value").min(), high=pl.col("value").max()).join(
+        after.agg(middle=pl.col("value").median()), on=key, nulls_equal=True
+    )
+    left = both.filter((pl.col("middle") < pl.col("low")) | (pl.col("middle") > pl.col("high")))
+    return bool(rows.height) and not left.height
+
+
+def _before(said: Assertion, findings: dict[str, Finding], case: Case) -> bool | None:
+    times = [_first(one, findings, case) for one in said.findings]
+    if len(times) != 2 or times[0] is None or times[1] is None:
+        return None
+    return times[0] < times[1]
+
+
+def _first(one: str, findings: dict[str, Finding], case: Case) -> datetime | None:
+    """When a change went live, or the alert fired: other beginnings are estimates of code."""
+    if one == "alert":
+        return case.alert.started_at
+    change = change_named(findings[one])
+    rows = case.changes.filter(pl.col("id") == change)
+    time = rows["time"].min() if change else None
+    return time if isinstance(time, datetime) else None

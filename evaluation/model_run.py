@@ -1,0 +1,226 @@
+"""`faultline eval CASES --model`: the model investigates labelled cases with its tools, one after
+the other, as it would in an incident.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.case.folder import json_bytes, read_case
+from analysis.errors import FaultlineError, SettingsError
+from analysis.vocabulary import Assertion, Diagnosis, Section
+from analysis.wording.phrases import plain
+from bot.answer.replay import replay
+from bot.investigation.model.investigating import Investigated, investigate
+from bot.settings import Settings
+from evaluation.claim_truth import is_true
+from evaluation.labels import CaseLabel, read_label
+from evaluation.running import NOTHING_TO_GRADE, UNLABELLED, case_folders
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """One case. What the label does not tell is None."""
+
+    case: str
+    right_before: bool | None = None
+    """Whether code's first cause was the truth before the model looked."""
+    right_after: bool | None = None
+    """And after the evidence that the model asked for."""
+    opinion: str | None = None
+    """The subject of the second opinion."""
+    opinion_right: bool | None = None
+    by_model: bool = False
+    ended: str = ""
+    claims: int = 0
+    """Claims as evidence that stand."""
+    inferences: int = 0
+    refused: tuple[str, ...] = ()
+    refused_true: int = 0
+    """Refused although the case's tables bear them out."""
+    accepted_false: int = 0
+    """Standing although the tables contradict them."""
+    rounds: int = 0
+    tool_calls: int = 0
+    tokens: int | None = None
+    cost_usd: float | None = None
+    seconds: float = 0.0
+    problem: str | None = None
+
+
+def run_model(cases: Path, settings: Settings, *, json_: bool) -> None:
+    """Let the model investigate the cases, and print what came of it. Raises SettingsError without
+    a model."""
+    if settings.model.name is None:
+        raise SettingsError("model.name", "is not set, so there is no model to evaluate")
+    runs = asyncio.run(run_all(case_folders(cases), settings))
+    if json_:
+        document = {"model": settings.model.name, **figures(runs)}
+        sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    else:
+        _print(runs, settings.model.name)
+
+
+async def run_all(folders: Sequence[Path], settings: Settings) -> list[ModelRun]:
+    """Each case, in their order; `problem` says why one was not run or not graded."""
+    return [await _run(folder, settings) for folder in folders]
+
+
+async def _run(folder: Path, settings: Settings) -> ModelRun:
+    try:
+        label = read_label(folder)
+        with tempfile.TemporaryDirectory(prefix="faultline-eval-") as scratch:
+            case = Path(scratch) / "case"
+            before = await asyncio.to_thread(_prepared, folder, case)
+            began = time.perf_counter()
+            found = await investigate(case, settings)
+            seconds = time.perf_counter() - began
+            return _graded(folder, label, before, found, seconds)
+    except FaultlineError as error:
+        return ModelRun(folder.name, problem=plain(str(error), 200))
+
+
+def _prepared(folder: Path, case: Path) -> Diagnosis:
+    """The case without its label, with what code decides of it."""
+    case.mkdir()
+    for item in folder.iterdir():
+        if item.name not in ("label.json", "findings.json", "report.json"):
+            (case / item.name).symlink_to(item.resolve(), target_is_directory=item.is_dir())
+    diagnosis = replay(case).diagnosis
+    (case / "findings.json").write_bytes(json_bytes(diagnosis))
+    return diagnosis
+
+
+def _graded(
+    folder: Path, label: CaseLabel | None, before: Diagnosis, found: Investigated, seconds: float
+) -> ModelRun:
+    report, use = found.report, found.report.model_use
+    opinion = report.second_opinion
+    truth = label.subject if label else None
+    shown = [c for c in report.claims if c.asserted]
+    case = read_case(folder)
+    findings = {f.id: f for f in (*before.findings, *found.diagnosis.findings)}
+
+    def verdicts(claims: Iterable[Sequence[Assertion]]) -> list[bool]:
+        """Of claims whose every part the tables decide."""
+        decided = [[is_true(part, findings, case, label) for part in claim] for claim in claims]
+        return [all(parts) for parts in decided if parts and None not in parts]
+
+    return ModelRun(
+        folder.name,
+        right_before=_is_first(truth, before),
+        right_after=_is_first(truth, found.diagnosis),
+        opinion=opinion.subject if opinion else None,
+        opinion_right=opinion.subject == truth if opinion and truth else None,
+        by_model=use is not None and report.written_by == use.name,
+        ended=use.ended if use else "",
+        claims=len(shown),
+        inferences=sum(c.section is Section.INFERRED for c in report.claims),
+        refused=report.dropped,
+        refused_true=sum(verdicts(found.refused)),
+        accepted_false=verdicts(c.asserted for c in shown).count(False),
+        rounds=use.rounds if use else 0,
+        tool_calls=use.tool_calls if use else 0,
+        tokens=_tokens(use.input_tokens, use.output_tokens) if use else None,
+        cost_usd=use.cost_usd if use else None,
+        seconds=seconds,
+        problem=_why_not_graded(label),
+    )
+
+
+def _is_first(truth: str | None, diagnosis: Diagnosis) -> bool | None:
+    if truth is None:
+        return None
+    first = min(diagnosis.causes, key=lambda one: one.rank, default=None)
+    return first is not None and first.subject == truth
+
+
+def _tokens(sent: int | None, said: int | None) -> int | None:
+    return None if sent is None or said is None else sent + said
+
+
+def _why_not_graded(label: CaseLabel | None) -> str | None:
+    if label is None:
+        return UNLABELLED
+    return None if label.gradable else NOTHING_TO_GRADE
+
+
+def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
+    """Sums over all cases, and each case."""
+    graded = [one for one in runs if one.right_before is not None]
+    opinions = [one for one in graded if one.opinion is not None]
+    agreeing = [one for one in graded if one.opinion is None and one.by_model]
+    costs = [one.cost_usd for one in runs if one.cost_usd is not None]
+    tokens = [one.tokens for one in runs if one.tokens is not None]
+    return {
+        "graded": len(graded),
+        "first_right_before": sum(bool(one.right_before) for one in graded),
+        "first_right_after": sum(bool(one.right_after) for one in graded),
+        "second_opinions": len(opinions),
+        "second_opinions_right": sum(bool(one.opinion_right) for one in opinions),
+        "first_right_where_it_dissents": sum(bool(one.right_after) for one in opinions),
+        "agrees": len(agreeing),
+        "first_right_where_it_agrees": sum(bool(one.right_after) for one in agreeing),
+        "claims": sum(one.claims for one in runs),
+        "inferences": sum(one.inferences for one in runs),
+        "refused": sum(len(one.refused) for one in runs),
+        "refused_although_true": sum(one.refused_true for one in runs),
+        "accepted_although_false": sum(one.accepted_false for one in runs),
+        "by_model": sum(one.by_model for one in runs),
+        "tool_calls": sum(one.tool_calls for one in runs),
+        "tokens": sum(tokens) if tokens else None,
+        "cost_usd": round(sum(costs), 6) if costs else None,
+        "seconds_median": round(statistics.median([one.seconds for one in runs]), 2)
+        if runs
+        else None,
+        "cases": [asdict(one) for one in runs],
+    }
+
+
+def _print(runs: Sequence[ModelRun], name: str) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for one in runs:
+        for told in _case_lines(one):
+            console.print(told)
+    f = figures(runs)
+    cost = "not known" if f["cost_usd"] is None else f"${f['cost_usd']:.4f}"
+    tokens = "not counted" if f["tokens"] is None else f"{f['tokens']:,}"
+    for line in (
+        f"{plain(name, 60)}: first cause right in {f['first_right_before']} of {f['graded']} "
+        f"before, {f['first_right_after']} after",
+        f"second opinions: {f['second_opinions']}, right {f['second_opinions_right']}; there code "
+        f"was right in {f['first_right_where_it_dissents']}, and in "
+        f"{f['first_right_where_it_agrees']} of {f['agrees']} where the model agreed",
+        f"claims: {f['claims']} stand ({f['accepted_although_false']} false), {f['refused']} "
+        f"refused ({f['refused_although_true']} true), {f['inferences']} inferences",
+        f"{f['tool_calls']} tool calls, tokens {tokens}, cost {cost}, "
+        f"{f['seconds_median']} s a case in the middle",
+    ):
+        console.print(Text(line))
+
+
+def _case_lines(one: ModelRun) -> Iterator[Text]:
+    facts = [f"{one.claims} claims", f"{len(one.refused)} refused", f"{one.seconds:.1f} s"]
+    if one.opinion:
+        right = {True: " (right)", False: " (wrong)", None: ""}[one.opinion_right]
+        facts.append(f"would blame {plain(one.opinion, 40)}{right}")
+    if not one.by_model:
+        facts.append(f"built-in writer: {plain(one.ended, 80)}")
+    sign = {True: "right", False: "wrong", None: "-"}[one.right_after]
+    yield Text(f"{sign:>5}  {plain(one.case, 40)}  {', '.join(facts)}")
+    if one.problem:
+        yield Text(f"       {plain(one.problem, 140)}", style="dim")
+    for reason in one.refused[:3]:
+        yield Text(f"       refused: {plain(reason, 130)}", style="yellow")
