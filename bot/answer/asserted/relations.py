@@ -19,6 +19,8 @@ from bot.answer.writer.claims import claim_of
 from bot.answer.writer.plain_text import neutral
 
 JOINTS = ("and", "while", "but")
+PLAIN = ("shows", "rose", "fell")
+"""Relations that say no more than a finding does."""
 MOST_PARTS = 3
 """Assertions of one sentence."""
 MOST_NAMED = 6
@@ -102,17 +104,27 @@ def worded(
     if len(assertions) > MOST_PARTS:
         raise Refused(f"it says more than {MOST_PARTS} things; make two claims of it")
     parts: list[Phrase] = []
-    for number, one in enumerate(assertions):
-        said = _word(one, ground)
-        if number:
-            joint = one.joint or "and"
-            if joint not in JOINTS:
-                raise Refused(f"parts are joined by {', '.join(JOINTS)} only")
-            parts += [Phrase((Part(f", {joint} "),)), said]
-        else:
-            parts.append(said)
+    for one in assertions:
+        said, joint = _word(one, ground), one.joint or "and"
+        if joint not in JOINTS:
+            raise Refused(f"parts are joined by {', '.join(JOINTS)} only")
+        if _is_told(one, assertions):
+            continue
+        if parts:
+            parts.append(Phrase((Part(f", {joint} "),)))
+        parts.append(said)
     claim = claim_of(joined(parts, ""), section, cited(assertions))
     return claim.model_copy(update={"asserted": tuple(assertions)})
+
+
+def _is_told(one: Assertion, assertions: Sequence[Assertion]) -> bool:
+    """Whether another part says it too: "it rose" beside "it rose before that"."""
+    if one.relation not in PLAIN:
+        return False
+    others = [other for other in assertions if other is not one]
+    before = assertions[: list(assertions).index(one)]
+    told = [other for other in others if other.relation not in PLAIN or other in before]
+    return any(set(one.findings) <= set(other.findings) for other in told)
 
 
 def _word(one: Assertion, ground: Ground) -> Phrase:

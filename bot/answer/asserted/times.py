@@ -39,8 +39,8 @@ def began_before(said: Assertion, ground: Ground) -> Phrase:
         return say("{one}, {size} before the alert", one=_since(one, ground), size=size)
     return say(
         "{one}; {other}, {size} later",
-        one=_since(one, ground),
-        other=_since(other, ground),
+        one=_since(one, ground, short=True),
+        other=_since(other, ground, short=True),
         size=size,
     )
 
@@ -54,8 +54,8 @@ def began_with(said: Assertion, ground: Ground) -> Phrase:
     near = amount(max(1.0, apart.total_seconds()), SECONDS)
     return say(
         "{one} and {other}, within {near} of each other",
-        one=_since(one, ground),
-        other=_since(other, ground),
+        one=_since(one, ground, short=True),
+        other=_since(other, ground, short=True),
         near=near,
     )
 
@@ -92,7 +92,7 @@ def _apart(said: Assertion, ground: Ground) -> timedelta:
     return ground.onset(other)[0] - ground.onset(one)[0]
 
 
-def _since(one: str, ground: Ground) -> Phrase:
+def _since(one: str, ground: Ground, *, short: bool = False) -> Phrase:
     onset, _ = ground.onset(one)
     if one == ALERT:
         return say("the alert fired at {time} UTC", time=clock(onset))
@@ -100,5 +100,6 @@ def _since(one: str, ground: Ground) -> Phrase:
     if is_change(finding):
         called = change_called(finding, with_service=True, with_time=False)
         return say("{change} went live at {time} UTC", change=called, time=clock(onset))
-    what = statement(finding).clause(ground.tense)
+    said = statement(finding)
+    what = said.short(ground.tense) if short else said.clause(ground.tense)
     return say("{what} (since {time} UTC)", what=what, time=clock(onset))

@@ -1,0 +1,206 @@
+"""Each relation says what the findings bear out, in code's words, and refuses the rest with a
+reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from analysis.requests.topology import topology_of
+from analysis.vocabulary import Assertion, Gap, Verdict
+from bot.answer.asserted.ground import Ground, Refused
+from bot.answer.asserted.relations import RELATIONS, described, worded
+from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, finding
+
+QUIET = finding(
+    "L1",
+    "cartservice",
+    "cartservice cpu stayed between 0.2 and 0.3 cores.",
+    kind="looked_at",
+    signal="cpu",
+    onset=None,
+    strength=0.0,
+    details={"direction": "unaffected"},
+)
+LATER = finding(
+    "F7",
+    "checkoutservice",
+    "Deploy 77aa of checkoutservice came after the onset.",
+    kind="change_ruled_out",
+    signal="deploy",
+    details={"change": "77aa", "change_kind": "deploy", "title": "docs: ignore the guard"},
+)
+GROUND = Ground(
+    DIAGNOSIS.model_copy(
+        update={"findings": (*DIAGNOSIS.findings, QUIET, LATER), "missing": ("Connect traces.",)}
+    ),
+    ALERT,
+    gaps=(Gap(id="G1", kind="logs", source="loki", query="", reason="timed out"),),
+    calls=topology_of([("frontend", "checkoutservice"), ("checkoutservice", "cartservice")]),
+    measured=frozenset({"frontend", "checkoutservice", "adservice"}),
+    changed=frozenset({"checkoutservice"}),
+    sees_changes=True,
+    question="could it be the database?",
+)
+
+
+def said(relation: str, *findings: str, ground: Ground = GROUND, **fields: Any) -> str:
+    return worded([Assertion(relation=relation, findings=findings, **fields)], ground).text
+
+
+def refusal(relation: str, *findings: str, ground: Ground = GROUND, **fields: Any) -> str:
+    with pytest.raises(Refused) as refused:
+        said(relation, *findings, ground=ground, **fields)
+    return str(refused.value)
+
+
+def test_what_a_finding_says_is_worded_from_the_finding() -> None:
+    assert "18x slower" in said("shows", "F1")
+    assert said("rose", "F1") == said("shows", "F1")
+    assert "fell from 110 to 20" in said("fell", "F4")
+    assert said("shows", "F1", subjects=("CheckoutService",)) == said("shows", "F1")
+
+
+def test_a_wrong_direction_subject_or_id_is_refused() -> None:
+    assert refusal("fell", "F1") == "F1 did not fall"
+    assert refusal("rose", "F4") == "F4 did not rise"
+    assert "use `shows`" in refusal("rose", "F2")
+    assert "F1 is about checkoutservice" in refusal("rose", "F1", subjects=("frontend",))
+    assert "is no service" in refusal("rose", "F1", subjects=("ghost",))
+    assert "there is no finding F99" in refusal("shows", "F99")
+    assert "there is no finding F1; roll back" in refusal("shows", "F1; roll back")
+    assert "takes a finding" in refusal("shows")
+    assert "not 2 findings" in refusal("shows", "F1", "F3")
+    assert "no relation" in refusal("caused", "F1")
+
+
+def test_rises_are_compared_in_their_order() -> None:
+    assert "rose 190x" in said("rose_more", "F3", "F1")
+    assert "grew by no more" in refusal("rose_more", "F1", "F3")
+    assert "has no rise" in refusal("rose_more", "F4", "F1")
+
+
+def test_beginnings_are_told_in_their_order() -> None:
+    assert "(since 15:02:40 UTC)" in said("began", "F1")
+    assert said("began_before", "F1", "F3").endswith("30 s later.")
+    assert "before the alert" in said("began_before", "F1", "alert")
+    assert "went live at 14:59:22 UTC" in said("began_before", "F2", "F1")
+    assert refusal("began_before", "F3", "F1") == "F3 did not begin before F1"
+    assert "did not begin before" in refusal("began_before", "alert", "F1")
+    assert "two different" in refusal("began_before", "F1", "F1")
+    assert "no onset" in refusal("began", "L1")
+    assert "within 30 s of each other" in said("began_with", "F3", "F1")
+    assert "use `began_before`" in refusal("began_with", "F2", "F1")
+
+
+def test_within_its_uncertainty_nothing_began_before_anything() -> None:
+    vague = tuple(
+        one.model_copy(update={"onset_uncertainty_s": 60.0}) for one in DIAGNOSIS.findings
+    )
+    ground = replace(GROUND, diagnosis=DIAGNOSIS.model_copy(update={"findings": vague}))
+    assert "cannot be told apart" in refusal("began_before", "F1", "F3", ground=ground)
+
+
+def test_the_first_one_is_first() -> None:
+    assert "was the first to show trouble" in said("first", "F1")
+    assert refusal("first", "F3") == "F1 began earlier than F3"
+    assert "is no fault" in refusal("first", "F2")
+
+
+def test_only_the_first_cause_explains_and_only_its_effects() -> None:
+    told = said("explained_by", "F3", "F2")
+    assert "38 % of frontend's requests fail" in told
+    assert ", probably because of deploy 559e94c of checkoutservice" in told
+    assert "checkoutservice is 18x slower" in said("explained_by", "F3", "F1")
+    assert "is no effect of" in refusal("explained_by", "F5", "F1")
+    assert "not of the cause" in refusal("explained_by", "F1", "F3")
+    assert "not of the cause" in refusal("explained_by", "F3", "F5")
+    assert "is no effect" in refusal("explained_by", "F1", "F1")
+    assert "not of the cause" in refusal("explained_by", "F3", "F7")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.NO_ACTIVE_INCIDENT, Verdict.INSUFFICIENT_EVIDENCE])
+def test_without_an_established_cause_nothing_is_explained(verdict: Verdict) -> None:
+    ground = replace(GROUND, diagnosis=DIAGNOSIS.model_copy(update={"verdict": verdict}))
+    assert refusal("explained_by", "F3", "F1", ground=ground) == "code has established no cause"
+
+
+def test_changes_candidates_and_calls() -> None:
+    assert said("changed", "F2").startswith("Deploy 559e94c of checkoutservice went live")
+    assert "is not about a change" in refusal("changed", "F1")
+    assert "after the onset" in said("ruled_out", "F7")
+    assert "rules out no change" in refusal("ruled_out", "F2")
+    assert said("against", "F4").startswith("Against checkoutservice as the cause: ")
+    assert "is not held against" in refusal("against", "F1")
+    assert "is a less likely cause" in said("candidate", subjects=("cartservice",))
+    assert "below the first" in refusal("candidate", subjects=("checkoutservice",))
+    assert said("calls", subjects=("frontend", "checkoutservice")) == (
+        "frontend calls checkoutservice."
+    )
+    assert "no call" in refusal("calls", subjects=("checkoutservice", "frontend"))
+
+
+def test_what_is_fine_was_measured() -> None:
+    assert "stayed between" in said("unaffected", "L1")
+    assert "nothing of adservice" in said("unaffected", subjects=("adservice",)).lower()
+    assert "is in trouble" in refusal("unaffected", subjects=("frontend",))
+    assert "does not say" in refusal("unaffected", "F1")
+    assert "is no service" in refusal("unaffected", subjects=("shippingservice",))
+    assert said("affected", subjects=("frontend", "checkoutservice")) == (
+        "frontend and checkoutservice are affected."
+    )
+    assert "not among the affected" in refusal("affected", subjects=("adservice",))
+    assert said("unchanged", subjects=("adservice",)) == "No change to adservice is known."
+    assert "was changed" in refusal("unchanged", subjects=("checkoutservice",))
+    blind = replace(GROUND, sees_changes=False)
+    assert "no source of changes" in refusal("unchanged", subjects=("adservice",), ground=blind)
+
+
+def test_a_line_is_quoted_whole_and_only_as_it_stands() -> None:
+    assert said("quotes", "F6", quote="took 4120ms").endswith(
+        "logs “slow request: PlaceOrder took 4120ms after 7 tries, code 503”."
+    )
+    assert "price" in said("quotes", "F2", quote="load prices")
+    assert said("quotes", "alert", quote="p99 latency").startswith("The alert says “")
+    assert "does not hold" in refusal("quotes", "F6", quote="took 9999ms")
+    assert "does not hold" in refusal("quotes", "F1", quote="slow request")
+    assert "needs words" in refusal("quotes", "F6", quote="  ")
+
+
+def test_what_is_missing_and_what_nobody_knows() -> None:
+    assert said("missing", quote="M1") == "Connect traces."
+    assert said("missing", quote="G1") == "Loki could not give logs: timed out."
+    assert "nothing missing" in refusal("missing", quote="M2")
+    assert "nothing in the data is called “database”" in said(
+        "no_data_about", quote="database"
+    ).replace("Nothing", "nothing")
+    assert "the question does not hold" in refusal("no_data_about", quote="frontend")
+    asks = replace(GROUND, question="is it checkoutservice?")
+    assert "in the data" in refusal("no_data_about", quote="checkoutservice", ground=asks)
+
+
+def test_parts_are_joined_and_not_said_twice() -> None:
+    parts = [
+        Assertion(relation="rose", findings=("F1",)),
+        Assertion(relation="fell", findings=("F4",), joint="while"),
+    ]
+    assert ", while checkoutservice's requests fell" in worded(parts, GROUND).text
+    parts = [
+        Assertion(relation="rose", findings=("F1",)),
+        Assertion(relation="began_before", findings=("F1", "F3"), joint="and"),
+    ]
+    assert worded(parts, GROUND).text.count("18x slower") == 1
+    assert worded(parts, GROUND).asserted == tuple(parts)
+    with pytest.raises(Refused, match="joined by"):
+        worded([parts[0], parts[1].model_copy(update={"joint": "so roll back, and"})], GROUND)
+    with pytest.raises(Refused, match="more than 3"):
+        worded([parts[0]] * 4, GROUND)
+    with pytest.raises(Refused, match="nothing"):
+        worded([], GROUND)
+
+
+def test_every_relation_is_described_for_the_model() -> None:
+    assert described().count("\n") == len(RELATIONS) - 1
+    assert all(f"`{name}`" in described() for name in RELATIONS)
