@@ -5,18 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 
 from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import change_named
+from analysis.kinds.finding_details import ChangeDetails, change_named
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
 from analysis.phrasing.clauses import statement
-from analysis.phrasing.phrase import Phrase, clock, listed, name, say
+from analysis.phrasing.phrase import Phrase, clock, listed, name, quote, say
 from analysis.vocabulary import Assertion, Cause, Finding
+from analysis.wording.amounts import SECONDS, amount
 from bot.answer.asserted.ground import Ground, Refused
 from bot.answer.asserted.measurements import own_finding
 from bot.answer.asserted.times import is_change
 from bot.answer.writer.headline import LIKELY, SURE
 from bot.answer.writer.plain_text import neutral
-from bot.answer.writer.story import change_called
+from bot.answer.writer.story import began, change_called, story_of
 
+AS_LIKELY = 0.05
+"""Confidences so near to each other are shown as equal."""
 SLACK = timedelta(minutes=1)
 """A cause may seem to begin so long after its effect: collection intervals differ."""
 
@@ -47,15 +50,44 @@ def explained_by(said: Assertion, ground: Ground) -> Phrase:
     return say("{what}{because} {why}", what=what, because=_because(cause), why=why)
 
 
+def passed_on(said: Assertion, ground: Ground) -> Phrase:
+    """A caller's fault and that of a service that it calls, which need not be the first cause."""
+    felt, behind = (ground.finding(one) for one in said.findings)
+    for one in (felt, behind):
+        if fault_of(one) is None:
+            raise Refused(f"{one.id} is no fault")
+    caller, callee = neutral(felt.subject, 60), neutral(behind.subject, 60)
+    if behind.subject not in ground.calls.callees(felt.subject):
+        raise Refused(f"no call from {caller} to {callee} is known")
+    return say(
+        "{felt}, and it calls {callee}, where {behind}",
+        felt=statement(felt).clause(ground.tense),
+        callee=name(behind.subject),
+        behind=statement(behind, known=True).clause(ground.tense),
+    )
+
+
 def changed(said: Assertion, ground: Ground) -> Phrase:
-    """A change, and when it went live."""
+    """A change with its title, when it went live, and how far that is from the onset."""
     finding = own_finding(said, ground)
-    if not is_change(finding):
+    details = ChangeDetails.of(finding)
+    if details is None or not is_change(finding):
         raise Refused(f"{finding.id} is not about a change")
-    called = change_called(finding, with_service=True, with_time=False)
     if finding.onset is None:
         raise Refused(f"{finding.id} does not say when it went live")
-    return say("{change} went live at {time} UTC", change=called, time=clock(finding.onset))
+    called = change_called(finding, with_service=True, with_time=False)
+    if details.title and details.title not in details.change:
+        called = say("{change}, {title},", change=called, title=quote(details.title, finding))
+    live = say("{change} went live at {time} UTC", change=called, time=clock(finding.onset))
+    onset = began(ground.diagnosis)
+    if onset is None:
+        return live
+    apart = round((onset - finding.onset).total_seconds())
+    if not apart:
+        return say("{live}, at the onset", live=live)
+    side = "before" if apart > 0 else "after"
+    size = amount(abs(apart), SECONDS)
+    return say("{live}, {size} {side} the onset", live=live, size=size, side=side)
 
 
 def ruled_out(said: Assertion, ground: Ground) -> Phrase:
@@ -63,7 +95,11 @@ def ruled_out(said: Assertion, ground: Ground) -> Phrase:
     finding = own_finding(said, ground)
     if finding.kind != CHANGE_RULED_OUT.name:
         raise Refused(f"{finding.id} rules out no change")
-    return statement(finding).clause(ground.tense)
+    called = change_called(finding, with_service=True, with_time=False)
+    details = ChangeDetails.of(finding)
+    if details is None or not details.reason:
+        return say("{change} was ruled out", change=called)
+    return say("{change} was ruled out: {why}", change=called, why=neutral(details.reason))
 
 
 def against(said: Assertion, ground: Ground) -> Phrase:
@@ -85,9 +121,11 @@ def candidate(said: Assertion, ground: Ground) -> Phrase:
             (ground.findings[one] for one in cause.findings if one in ground.findings), None
         )
         if lead is not None:
+            near = first is not None and first.confidence - cause.confidence < AS_LIKELY
             return say(
-                "{who} is a less likely cause: {what}",
+                "{who} is {likely} cause: {what}",
                 who=name(subject),
+                likely="as likely a" if near else "a less likely",
                 what=statement(lead, known=lead.subject == subject).clause(ground.tense),
             )
     raise Refused(f"{neutral(subject, 60)} is not among the causes below the first")
@@ -131,13 +169,22 @@ def _is_an_effect(effect: Finding, behind: Finding, ground: Ground) -> bool:
     impact, cause = ground.diagnosis.impact, ground.cause
     if effect.id == behind.id or cause is None or fault_of(effect) is None:
         return False
-    felt = effect.id in impact.findings or effect.subject in impact.services
+    affected = (*impact.services, ground.alert.service)
+    felt = effect.id in impact.findings or effect.subject in affected
     if is_change(behind):
         return felt or effect.subject == cause.subject
-    if effect.subject == behind.subject:
-        # Within one service only what is no symptom explains a symptom.
-        return _is_symptom(effect) and not _is_symptom(behind)
-    return felt
+    if effect.subject != behind.subject:
+        return felt
+    # Within one service the finding that leads the cause explains the others.
+    leads = (cause.findings[0], _mechanism(ground))
+    if behind.id in leads:
+        return effect.id not in leads
+    return _is_symptom(effect) and not _is_symptom(behind)
+
+
+def _mechanism(ground: Ground) -> str:
+    found = story_of(ground.diagnosis, ground.alert).mechanism
+    return found.id if found is not None else ""
 
 
 def _is_symptom(finding: Finding) -> bool:

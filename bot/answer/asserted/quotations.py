@@ -16,13 +16,14 @@ from bot.answer.asserted.measurements import own_finding
 from bot.answer.writer.plain_text import neutral
 from bot.answer.writer.quotable import quotable
 
-SOURCES = ("quote", "example", "title", "line", "reason", "operation", "place")
+SOURCES = ("quote", "example", "template", "title", "line", "reason", "operation", "place")
 """Details of findings that hold other people's words."""
 LEAST = 3
 """Letters of a quotation; fewer are found anywhere."""
 SHOWN = 240
 """Characters of a line that are shown; of a longer one the words around the quotation."""
 _SPACE = re.compile(r"\s+")
+_CUT = re.compile(r"…|\.\.\.|<\*>")
 _WORD = re.compile(r"[\w.-]+")
 
 
@@ -78,14 +79,16 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _line_with(words: str, texts: list[str]) -> str:
     """The line that holds the words; of a long one what stands around them. Raises Refused."""
-    wanted = _plain(words)
-    if len(wanted) < LEAST:
+    # Data shows "…" for what varies, or where it was cut.
+    pieces = [piece for part in _CUT.split(words) if (piece := _plain(part))]
+    if sum(map(len, pieces)) < LEAST:
         raise Refused("a quotation needs words of the source in `quote`")
+    wanted = re.compile(".*?".join(re.escape(piece) for piece in pieces))
     for text in texts:
         line = quotable(text)
-        at = _plain(line).find(wanted)
-        if at >= 0:
-            return _around(line, at, len(wanted))
+        found = wanted.search(_plain(line))
+        if found is not None:
+            return _around(line, found.start(), found.end() - found.start())
     raise Refused("the source does not hold these words: quote it exactly as it is shown")
 
 

@@ -44,26 +44,37 @@ SOME = (1, MOST_NAMED)
 RELATIONS: Mapping[str, Relation] = {
     one.name: one
     for one in (
-        Relation("shows", "a finding: what it says", measurements.shows, ONE),
-        Relation("rose", "a finding that went up", measurements.rose, ONE),
-        Relation("fell", "a finding that went down", measurements.fell, ONE),
+        Relation("shows", "a finding: what it says, without its time", measurements.shows, ONE),
+        Relation("rose", "a finding that went up: the same", measurements.rose, ONE),
+        Relation("fell", "a finding that went down: the same", measurements.fell, ONE),
         Relation("rose_more", "two findings: the first grew by more", measurements.rose_more, TWO),
-        Relation("began", "a finding with an onset: what and since when", times.began, ONE),
+        Relation("began", "a finding with an onset: also since when", times.began, ONE),
         Relation(
             "began_before",
-            "two findings, or one and `alert`: the first began earlier",
+            "two findings, or one and `alert`: the first began earlier; says both",
             times.began_before,
             TWO,
         ),
-        Relation("began_with", "two findings that began together", times.began_with, TWO),
+        Relation("began_with", "two that began together; says both", times.began_with, TWO),
         Relation("first", "the finding that began before all others", times.first, ONE),
         Relation(
             "explained_by",
-            "an effect, then the finding of the first cause behind it",
+            "an effect that is felt, then what is behind it of the first cause; says both",
             causes.explained_by,
             TWO,
         ),
-        Relation("changed", "a finding about a change: what went live when", causes.changed, ONE),
+        Relation(
+            "passed_on",
+            "a fault of a caller, then one of a service that it calls; says both",
+            causes.passed_on,
+            TWO,
+        ),
+        Relation(
+            "changed",
+            "a finding about a change: its title and time",
+            causes.changed,
+            ONE,
+        ),
         Relation("ruled_out", "a finding about a change that is none", causes.ruled_out, ONE),
         Relation("against", "a finding that speaks against the first cause", causes.against, ONE),
         Relation(
@@ -78,6 +89,7 @@ RELATIONS: Mapping[str, Relation] = {
             (0, 1),
             (0, MOST_NAMED),
         ),
+        Relation("only", "the one subject in trouble", measurements.only, (0, 0), ONE),
         Relation("unchanged", "subjects without any change", causes.unchanged, (0, 0), SOME),
         Relation(
             "quotes",
@@ -85,7 +97,7 @@ RELATIONS: Mapping[str, Relation] = {
             quotes,
             ONE,
         ),
-        Relation("missing", "in `quote` an id of what is missing: M1, G2", measurements.missing),
+        Relation("missing", "in `quote` the id of what is missing: M1, G2", measurements.missing),
         Relation(
             "no_data_about",
             "in `quote` a word of the question that nothing in the data is called",

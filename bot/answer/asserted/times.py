@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from analysis.analyzers import fault_of
 from analysis.kinds.finding_details import ChangeDetails
@@ -14,6 +15,7 @@ from bot.answer.asserted.ground import ALERT, Ground, Refused
 from bot.answer.asserted.measurements import own_finding
 from bot.answer.writer.story import change_called
 
+MINUTE = timedelta(minutes=1)
 TOGETHER = timedelta(minutes=2)
 """Two scrapes of a minute: what is further apart did not begin together."""
 
@@ -29,11 +31,10 @@ def began_before(said: Assertion, ground: Ground) -> Phrase:
     (one, other), apart = said.findings, _apart(said, ground)
     uncertain = ground.onset(other)[1]
     if apart <= uncertain:
-        raise Refused(
-            f"{one} did not begin before {other}"
-            if apart <= timedelta(0)
-            else f"{one} and {other} cannot be told apart in time: use `began_with`"
-        )
+        if apart <= timedelta(0):
+            raise Refused(f"{one} did not begin before {other}")
+        within = amount(uncertain.total_seconds(), SECONDS)
+        raise Refused(f"{other} is known to within {within} only: leave the order out")
     size = amount(apart.total_seconds(), SECONDS)
     if other == ALERT:
         return say("{one}, {size} before the alert", one=_since(one, ground), size=size)
@@ -47,10 +48,12 @@ def began_before(said: Assertion, ground: Ground) -> Phrase:
 
 def began_with(said: Assertion, ground: Ground) -> Phrase:
     """Two beginnings, as near to each other as they are."""
-    (one, other), apart = said.findings, abs(_apart(said, ground))
+    one, other = said.findings
+    uncertain = max(ground.onset(one)[1], ground.onset(other)[1])
+    apart = abs(_apart(said, ground)) + uncertain
     if apart > TOGETHER:
         size = amount(apart.total_seconds(), SECONDS)
-        raise Refused(f"{one} and {other} are {size} apart: use `began_before`")
+        raise Refused(f"{one} and {other} may be {size} apart")
     near = amount(max(1.0, apart.total_seconds()), SECONDS)
     return say(
         "{one} and {other}, within {near} of each other",
@@ -63,7 +66,7 @@ def began_with(said: Assertion, ground: Ground) -> Phrase:
 def first(said: Assertion, ground: Ground) -> Phrase:
     """The fault that was there before all others."""
     finding = own_finding(said, ground)
-    onset, _ = ground.onset(finding.id)
+    onset, uncertain = ground.onset(finding.id)
     if fault_of(finding) is None:
         raise Refused(f"{finding.id} is no fault, so it is not the first one")
     for other in ground.findings.values():
@@ -71,12 +74,10 @@ def first(said: Assertion, ground: Ground) -> Phrase:
             continue
         if other.onset < onset:
             raise Refused(f"{other.id} began earlier than {finding.id}")
-    return say(
-        "{who} was the first to show trouble: {what} (since {time} UTC)",
-        who=name(finding.subject),
-        what=statement(finding, known=True).clause(ground.tense),
-        time=clock(onset),
-    )
+    what = statement(finding, known=True).clause(ground.tense)
+    since = say("since {time}", time=_told(onset, uncertain, ground))
+    told = in_brackets(what, since)
+    return say("{who} was the first to show trouble: {what}", who=name(finding.subject), what=told)
 
 
 def is_change(finding: Finding) -> bool:
@@ -93,13 +94,34 @@ def _apart(said: Assertion, ground: Ground) -> timedelta:
 
 
 def _since(one: str, ground: Ground, *, short: bool = False) -> Phrase:
-    onset, _ = ground.onset(one)
+    onset, uncertain = ground.onset(one)
+    time = _told(onset, uncertain, ground)
     if one == ALERT:
-        return say("the alert fired at {time} UTC", time=clock(onset))
+        return say("the alert fired at {time}", time=time)
     finding = ground.finding(one)
     if is_change(finding):
         called = change_called(finding, with_service=True, with_time=False)
-        return say("{change} went live at {time} UTC", change=called, time=clock(onset))
+        return say("{change} went live at {time}", change=called, time=time)
     said = statement(finding)
     what = said.short(ground.tense) if short else said.clause(ground.tense)
-    return say("{what} (since {time} UTC)", what=what, time=clock(onset))
+    return in_brackets(what, say("since {time}", time=time))
+
+
+def in_brackets(what: Phrase, more: Phrase) -> Phrase:
+    """The clause with more in brackets: in those that it ends with, where it does."""
+    last = what.parts[-1] if what.parts else None
+    if last is None or not last.text.endswith(")"):
+        return say("{what} ({more})", what=what, more=more)
+    opened = Phrase((*what.parts[:-1], replace(last, text=last.text[:-1])))
+    return say("{what}, {more})", what=opened, more=more)
+
+
+def _told(onset: datetime, uncertain: timedelta, ground: Ground) -> Phrase:
+    """The time with its day, where that is another, and no more exactly than it is known."""
+    day = ""
+    if onset.date() != ground.alert.started_at.date():
+        day = f" on {onset.day} {onset:%b}"
+    if uncertain >= MINUTE:
+        minute = onset.replace(second=0, microsecond=0)
+        return say("about {time} UTC{day}", time=clock(minute), day=day)
+    return say("{time} UTC{day}", time=clock(onset), day=day)

@@ -30,6 +30,8 @@ NAMED = 20
 FOREIGN_DETAILS = ("title", "reason")
 """Details of a finding that help to understand it, that somebody else wrote, and that its sentence
 may lack."""
+WORTH_TELLING_S = 5.0
+"""A smaller uncertainty of an onset is left out."""
 TIME = "%H:%M:%S"
 
 
@@ -138,6 +140,9 @@ def _findings(diagnosis: Diagnosis, most: int) -> Iterator[str]:
 
 def _finding(finding: Finding) -> str:
     onset = f" {finding.onset.strftime(TIME)}" if finding.onset else ""
+    uncertain = finding.onset_uncertainty_s or 0.0
+    if onset and uncertain >= WORTH_TELLING_S:
+        onset += f"±{uncertain:.0f}s"
     sentence = finding.sentence
     about = [] if finding.subject in sentence else [finding.subject]
     # "p99 latency" says what "latency_p99" is called.

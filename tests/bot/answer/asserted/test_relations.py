@@ -83,7 +83,7 @@ def test_rises_are_compared_in_their_order() -> None:
 
 
 def test_beginnings_are_told_in_their_order() -> None:
-    assert "(since 15:02:40 UTC)" in said("began", "F1")
+    assert "3.8 s, since 15:02:40 UTC)" in said("began", "F1")
     assert said("began_before", "F1", "F3").endswith("30 s later.")
     assert "before the alert" in said("began_before", "F1", "alert")
     assert "went live at 14:59:22 UTC" in said("began_before", "F2", "F1")
@@ -92,7 +92,7 @@ def test_beginnings_are_told_in_their_order() -> None:
     assert "two different" in refusal("began_before", "F1", "F1")
     assert "no onset" in refusal("began", "L1")
     assert "within 30 s of each other" in said("began_with", "F3", "F1")
-    assert "use `began_before`" in refusal("began_with", "F2", "F1")
+    assert "may be 3.3 min apart" in refusal("began_with", "F2", "F1")
 
 
 def test_within_its_uncertainty_nothing_began_before_anything() -> None:
@@ -100,7 +100,7 @@ def test_within_its_uncertainty_nothing_began_before_anything() -> None:
         one.model_copy(update={"onset_uncertainty_s": 60.0}) for one in DIAGNOSIS.findings
     )
     ground = replace(GROUND, diagnosis=DIAGNOSIS.model_copy(update={"findings": vague}))
-    assert "cannot be told apart" in refusal("began_before", "F1", "F3", ground=ground)
+    assert "within 60 s only" in refusal("began_before", "F1", "F3", ground=ground)
 
 
 def test_the_first_one_is_first() -> None:
@@ -128,9 +128,12 @@ def test_without_an_established_cause_nothing_is_explained(verdict: Verdict) -> 
 
 
 def test_changes_candidates_and_calls() -> None:
-    assert said("changed", "F2").startswith("Deploy 559e94c of checkoutservice went live")
+    assert said("changed", "F2") == (
+        "Deploy 559e94c of checkoutservice, “feat: load prices per line item”, went live at "
+        "14:59:22 UTC, 3.3 min before the onset."
+    )
     assert "is not about a change" in refusal("changed", "F1")
-    assert "after the onset" in said("ruled_out", "F7")
+    assert said("ruled_out", "F7") == "Deploy 77aa of checkoutservice was ruled out."
     assert "rules out no change" in refusal("ruled_out", "F2")
     assert said("against", "F4").startswith("Against checkoutservice as the cause: ")
     assert "is not held against" in refusal("against", "F1")
@@ -140,6 +143,32 @@ def test_changes_candidates_and_calls() -> None:
         "frontend calls checkoutservice."
     )
     assert "no call" in refusal("calls", subjects=("checkoutservice", "frontend"))
+
+
+def test_a_fault_is_passed_on_along_a_call() -> None:
+    told = said("passed_on", "F3", "F1")
+    assert ", and it calls checkoutservice, where it is 18x slower" in told
+    assert "no call from checkoutservice to frontend" in refusal("passed_on", "F1", "F3")
+    assert "F2 is no fault" in refusal("passed_on", "F3", "F2")
+
+
+def test_nothing_else_and_no_verdict_is_claimed_without_need() -> None:
+    alone = GROUND.diagnosis.model_copy(
+        update={
+            "findings": DIAGNOSIS.findings[:1],
+            "impact": DIAGNOSIS.impact.model_copy(update={"services": ("checkoutservice",)}),
+        }
+    )
+    ground = replace(GROUND, diagnosis=alone)
+    told = said("only", subjects=("checkoutservice",), ground=ground)
+    assert told == "Nothing but checkoutservice shows trouble."
+    assert "is in trouble too" in refusal("only", subjects=("checkoutservice",))
+    assert "is not in trouble" in refusal("only", subjects=("adservice",), ground=ground)
+    assert "headline" in refusal("decided")
+    quiet = DIAGNOSIS.model_copy(update={"verdict": Verdict.NO_ACTIVE_INCIDENT})
+    assert said("decided", ground=replace(GROUND, diagnosis=quiet)) == (
+        "There is no active incident."
+    )
 
 
 def test_what_is_fine_was_measured() -> None:
