@@ -97,6 +97,7 @@ RELATIONS: Mapping[str, Relation] = {
             quotes,
             ONE,
         ),
+        Relation("decided", "nothing: it is over, none, or open", measurements.decided),
         Relation("missing", "in `quote` the id of what is missing: M1, G2", measurements.missing),
         Relation(
             "no_data_about",
