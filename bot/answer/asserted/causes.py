@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import ChangeDetails, change_named
+from analysis.kinds.finding_details import ChangeDetails, LogLineDetails, change_named
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
 from analysis.phrasing.clauses import statement
 from analysis.phrasing.phrase import Phrase, clock, listed, name, quote, say
@@ -16,31 +16,28 @@ from bot.answer.asserted.measurements import own_finding
 from bot.answer.asserted.times import is_change
 from bot.answer.writer.headline import LIKELY, SURE
 from bot.answer.writer.plain_text import neutral
-from bot.answer.writer.story import began, change_called, story_of
+from bot.answer.writer.story import began, change_called, story_of, tells_nothing
 
 AS_LIKELY = 0.05
 """Confidences so near to each other are shown as equal."""
-SLACK = timedelta(minutes=1)
-"""A cause may seem to begin so long after its effect: collection intervals differ."""
+OLD = timedelta(hours=1)
+"""What was there so long before the cause is another matter's."""
+LEAST_CONFIDENCE = 0.05
+"""A less likely cause is none that a reader should think about."""
 
 
 def explained_by(said: Assertion, ground: Ground) -> Phrase:
     """An effect because of the first cause, as sure as code is."""
     effect, behind = (ground.finding(one) for one in said.findings)
-    cause = ground.cause
+    cause, story = ground.cause, story_of(ground.diagnosis, ground.alert)
     if cause is None or not ground.blames:
         raise Refused("code has established no cause")
-    if not _is_of(behind, cause, ground):
-        raise Refused(
-            f"{behind.id} is not of the cause that code ranked first "
-            f"({neutral(cause.subject, 60)}): that is an inference or a second opinion"
-        )
-    if not _is_an_effect(effect, behind, ground):
-        raise Refused(f"{effect.id} is no effect of {behind.id}")
-    if effect.onset is not None and behind.onset is not None:
-        slack = SLACK + timedelta(seconds=behind.onset_uncertainty_s or 0.0)
-        if behind.onset - slack > effect.onset:
-            raise Refused(f"{behind.id} began after {effect.id}")
+    if not ground.is_blamed_change(behind) and behind != (story.mechanism or _lead(cause, ground)):
+        raise Refused(f"{behind.id} is not what code blames: infer it, or give a second opinion")
+    if not _is_an_effect(effect, behind, ground) and effect != story.effect:
+        raise Refused(f"{effect.id} is no effect of {behind.id} that code has found")
+    if effect != story.effect:
+        _in_order(effect, behind)
     what = statement(effect).clause(ground.tense)
     if is_change(behind):
         why = say("of {it}", it=change_called(behind, with_service=True))
@@ -73,12 +70,18 @@ def changed(said: Assertion, ground: Ground) -> Phrase:
     details = ChangeDetails.of(finding)
     if details is None or not is_change(finding):
         raise Refused(f"{finding.id} is not about a change")
+    if finding.kind == CHANGE_RULED_OUT.name:
+        return ruled_out(said, ground)
     if finding.onset is None:
         raise Refused(f"{finding.id} does not say when it went live")
     called = change_called(finding, with_service=True, with_time=False)
     if details.title and details.title not in details.change:
-        called = say("{change}, {title},", change=called, title=quote(details.title, finding))
-    live = say("{change} went live at {time} UTC", change=called, time=clock(finding.onset))
+        called = say("{change}, {title}", change=called, title=quote(details.title, finding))
+    if ground.blames and not ground.is_blamed_change(finding):
+        called = say("another change, {change}", change=called)
+    comma = "," if "," in str(called) else ""
+    time = clock(finding.onset)
+    live = say("{change}{comma} went live at {time} UTC", change=called, comma=comma, time=time)
     onset = began(ground.diagnosis)
     if onset is None:
         return live
@@ -95,8 +98,7 @@ def ruled_out(said: Assertion, ground: Ground) -> Phrase:
     finding = own_finding(said, ground)
     if finding.kind != CHANGE_RULED_OUT.name:
         raise Refused(f"{finding.id} rules out no change")
-    called = change_called(finding, with_service=True, with_time=False)
-    details = ChangeDetails.of(finding)
+    called, details = change_called(finding, with_service=True), ChangeDetails.of(finding)
     if details is None or not details.reason:
         return say("{change} was ruled out", change=called)
     return say("{change} was ruled out: {why}", change=called, why=neutral(details.reason))
@@ -114,13 +116,15 @@ def against(said: Assertion, ground: Ground) -> Phrase:
 def candidate(said: Assertion, ground: Ground) -> Phrase:
     """A cause that code ranked below the first."""
     subject, first = ground.subject(said.subjects[0]), ground.cause
+    if not ground.blames:
+        raise Refused("code has established no cause, so there is none below it")
     for cause in sorted(ground.diagnosis.causes, key=lambda one: one.rank):
-        if cause is first or cause.subject != subject:
+        if cause is first or cause.subject != subject or cause.confidence < LEAST_CONFIDENCE:
             continue
         lead = next(
             (ground.findings[one] for one in cause.findings if one in ground.findings), None
         )
-        if lead is not None:
+        if lead is not None and not tells_nothing(lead):
             near = first is not None and first.confidence - cause.confidence < AS_LIKELY
             return say(
                 "{who} is {likely} cause: {what}",
@@ -146,6 +150,8 @@ def unchanged(said: Assertion, ground: Ground) -> Phrase:
     names = [ground.subject(one) for one in said.subjects]
     blamed = {one.subject for one in ground.findings.values() if change_named(one)}
     for one in names:
+        if one not in ground.calls.services | ground.measured or "/" in one:
+            raise Refused(f"whether {neutral(one, 60)} was changed is not known")
         if one in ground.changed or one in blamed:
             raise Refused(f"{neutral(one, 60)} was changed")
     return say("no change to {names} is known", names=listed([name(one) for one in names], 6))
@@ -157,34 +163,34 @@ def _because(cause: Cause) -> str:
     return ", probably because" if cause.confidence >= LIKELY else ", possibly because"
 
 
-def _is_of(finding: Finding, cause: Cause, ground: Ground) -> bool:
-    """Whether the finding shows what the first cause is, and is no mere symptom of another."""
-    if ground.is_blamed_change(finding):
-        return True
-    return finding.id in cause.findings and finding.subject == cause.subject
+def _lead(cause: Cause, ground: Ground) -> Finding | None:
+    """The finding that leads the first cause, where it says more than that something fails."""
+    found = ground.findings.get(cause.findings[0]) if cause.findings else None
+    return None if found is None or _is_symptom(found) or tells_nothing(found) else found
 
 
 def _is_an_effect(effect: Finding, behind: Finding, ground: Ground) -> bool:
-    """Whether it is a fault that the first cause brings about, as code has it."""
+    """Whether somebody affected feels it: a symptom, or in one service whatever the cause leads
+    to."""
     impact, cause = ground.diagnosis.impact, ground.cause
     if effect.id == behind.id or cause is None or fault_of(effect) is None:
         return False
-    affected = (*impact.services, ground.alert.service)
-    felt = effect.id in impact.findings or effect.subject in affected
-    if is_change(behind):
-        return felt or effect.subject == cause.subject
-    if effect.subject != behind.subject:
-        return felt
-    # Within one service the finding that leads the cause explains the others.
-    leads = (cause.findings[0], _mechanism(ground))
-    if behind.id in leads:
-        return effect.id not in leads
-    return _is_symptom(effect) and not _is_symptom(behind)
+    if effect.subject == cause.subject == behind.subject:
+        return not is_change(effect) and not tells_nothing(effect)
+    affected = (*impact.services, ground.alert.service, cause.subject)
+    felt = _is_symptom(effect) or LogLineDetails.of(effect) is not None
+    return felt and not tells_nothing(effect) and effect.subject in affected
 
 
-def _mechanism(ground: Ground) -> str:
-    found = story_of(ground.diagnosis, ground.alert).mechanism
-    return found.id if found is not None else ""
+def _in_order(effect: Finding, behind: Finding) -> None:
+    """Raises Refused where the cause began after its effect, or where that cannot be known."""
+    if effect.onset is None or behind.onset is None:
+        raise Refused(f"{effect.id} or {behind.id} has no onset, so their order is not known")
+    earliest = behind.onset - timedelta(seconds=behind.onset_uncertainty_s or 0.0)
+    if earliest > effect.onset:
+        raise Refused(f"{behind.id} began after {effect.id}")
+    if behind.onset - effect.onset > OLD:
+        raise Refused(f"{effect.id} is older than this incident")
 
 
 def _is_symptom(finding: Finding) -> bool:

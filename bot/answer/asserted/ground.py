@@ -9,15 +9,22 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
+import polars as pl
+
 from analysis.analyzers import fault_of
 from analysis.case.folder import Case
+from analysis.case.windows import metric_windows
 from analysis.kinds.finding_details import change_named
+from analysis.kinds.signals import SignalClass, classify
 from analysis.phrasing.statement import Tense
 from analysis.requests.topology import Topology, read_topology, topology_of
 from analysis.vocabulary import Alert, Assertion, Cause, Diagnosis, Finding, Gap, Verdict
+from analysis.wording.names import change_name, subject_name
 from bot.answer.writer.earlier import is_memory
 from bot.answer.writer.plain_text import neutral
 
+FELT = frozenset({SignalClass.ERRORS, SignalClass.LATENCY, SignalClass.AVAILABILITY})
+"""What callers of a service feel."""
 ALERT = "alert"
 """Stands for the alert where a finding's id is expected."""
 
@@ -35,7 +42,7 @@ class Ground:
     gaps: Sequence[Gap] = ()
     calls: Topology = field(default_factory=lambda: topology_of(()))
     measured: frozenset[str] = frozenset()
-    """Services with metrics in the window of the incident."""
+    """Services whose errors or latency were measured in the incident and before it."""
     changed: frozenset[str] = frozenset()
     """Services with a change in the windows that were looked at."""
     sees_changes: bool = False
@@ -73,6 +80,15 @@ class Ground:
         names |= {finding.subject for finding in self.findings.values()}
         return {name.casefold(): name for name in sorted(names) if name}
 
+    @cached_property
+    def named_in_words(self) -> frozenset[str]:
+        """Names in lower case whose digits are no figures: subjects, as people call them too, and
+        changes."""
+        names = {subject_name(one).casefold() for one in self.subjects.values()}
+        changes = {change for one in self.diagnosis.findings if (change := change_named(one))}
+        shown = {change_name(one).casefold() for one in changes}
+        return frozenset(names | set(self.subjects) | {c.casefold() for c in changes} | shown)
+
     def finding(self, one: str) -> Finding:
         """The finding of this id. Raises Refused."""
         found = self.findings.get(one)
@@ -96,6 +112,15 @@ class Ground:
             raise Refused(f"{one} has no onset")
         return finding.onset, timedelta(seconds=finding.onset_uncertainty_s or 0.0)
 
+    def moved(self, subject: str) -> str:
+        """The id of a finding that says so of any of its signals, or of a part of it; empty where
+        none does."""
+        for one in self.findings.values():
+            own = one.subject == subject or one.subject.startswith((f"{subject}/", f"{subject} "))
+            if own and change_named(one) is None and one.details.direction != "unaffected":
+                return one.id
+        return ""
+
     def is_in_trouble(self, subject: str) -> bool:
         """Whether anything bad was found of it, or code counts it among the affected."""
         accused = {cause.subject for cause in self.diagnosis.causes[:1]}
@@ -111,26 +136,34 @@ class Ground:
 
 def ground_of(case: Case, diagnosis: Diagnosis, question: str = "") -> Ground:
     """The ground of an incident whose case is at hand."""
-    window = case.scope.incident
-    metrics = case.metrics
-    recent = metrics.filter((metrics["time"] >= window.start) & (metrics["time"] <= window.end))
+    asked = any(item.kind == "changes" for item in case.evidence)
     return Ground(
         diagnosis=diagnosis,
         alert=case.alert,
         gaps=case.gaps,
         calls=read_topology(case),
-        measured=frozenset(_names(recent["service"].unique().to_list())),
-        changed=frozenset(_names(case.changes["service"].unique().to_list())),
-        sees_changes=any(item.kind == "changes" for item in case.evidence),
+        measured=_measured(case),
+        changed=frozenset(name for name in case.changes["service"].unique().to_list() if name),
+        sees_changes=asked and all(gap.kind != "changes" for gap in case.gaps),
         question=question,
     )
+
+
+def _measured(case: Case) -> frozenset[str]:
+    windows = metric_windows(case)
+    rows = case.metrics.filter(pl.col("value").is_finite())
+    keys = rows.select("service", "signal").unique()
+    telling = {signal for signal in keys["signal"].unique() if classify(signal) in FELT}
+    rows = rows.filter(pl.col("signal").is_in(telling))
+    sides = [
+        rows.filter(inside).select("service", "signal").unique()
+        for inside in (windows.in_baseline("time"), windows.in_search("time"))
+    ]
+    both = sides[0].join(sides[1], on=["service", "signal"])
+    return frozenset(name for name in both["service"].unique().to_list() if name)
 
 
 def cited(assertions: Iterable[Assertion]) -> tuple[str, ...]:
     """Every finding that they name, each once, without the alert."""
     ids = [one for assertion in assertions for one in assertion.findings if one != ALERT]
     return tuple(dict.fromkeys(ids))
-
-
-def _names(given: Iterable[str | None]) -> Iterable[str]:
-    return (name for name in given if name)

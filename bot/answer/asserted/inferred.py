@@ -4,29 +4,31 @@ neither notify anybody nor render.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from analysis.phrasing.phrase import name, say
 from analysis.secrets.redaction import masked
-from analysis.vocabulary import Claim, SecondOpinion, Section
+from analysis.vocabulary import Claim, SecondOpinion, Section, Verdict
 from bot.answer.asserted.ground import Ground, Refused
 from bot.answer.writer.plain_text import clipped, neutral, rendered_part
 
 CLAIM_LIMIT = 700
 INFERENCE_LIMIT = 300
 MOST_REASONS = 6
+_FIGURE = re.compile(r"(?<![a-z])\d|\b(?:f|l)\d")
 SECOND_OPINION = "A second opinion: it may rather be"
 
 
 def inference(text: str, because: Sequence[str], ground: Ground) -> Claim:
     """What the model concludes from findings. Raises Refused."""
     ids = _reasons(because, ground)
-    return Claim(text=_own_words(text), findings=ids, section=Section.INFERRED)
+    return Claim(text=_own_words(text, ground), findings=ids, section=Section.INFERRED)
 
 
-def question_to_a_person(text: str) -> Claim:
+def question_to_a_person(text: str, ground: Ground) -> Claim:
     """What the model would ask somebody who knows. Raises Refused."""
-    asked = f"Question: {_own_words(text)}"
+    asked = f"Question: {_own_words(text, ground)}"
     return Claim(text=asked, findings=(), section=Section.INFERRED)
 
 
@@ -34,12 +36,14 @@ def second_opinion(
     subject: str, because: Sequence[str], text: str, ground: Ground
 ) -> tuple[SecondOpinion, Claim]:
     """Another cause with its reasons. Raises Refused where it is the first one, or unknown."""
+    if ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        raise Refused("there is no active incident that could have another cause")
     named, cause = ground.subject(subject), ground.cause
     if cause is not None and named == cause.subject:
         raise Refused("that is the cause that code ranked first")
     ids = _reasons(because, ground)
     rank = next((one.rank for one in ground.diagnosis.causes if one.subject == named), None)
-    words = _own_words(text)
+    words = _own_words(text, ground)
     where = f", candidate {rank} of code" if rank else ""
     lead = say("{rather} {who}{where}", rather=SECOND_OPINION, who=name(named), where=where)
     claim = Claim(text=f"{lead}: {words}", findings=ids, section=Section.SECOND_OPINION)
@@ -69,10 +73,16 @@ def fault_of_text(text: str, limit: int, links: Collection[str] = ()) -> str | N
     return "it holds a secret" if masked(text) != text else None
 
 
-def _own_words(text: str) -> str:
+def _own_words(text: str, ground: Ground) -> str:
+    """Raises Refused where it could be taken for evidence: figures are code's alone."""
     fault = fault_of_text(text, INFERENCE_LIMIT)
     if fault:
         raise Refused(fault)
+    rest = text.casefold()
+    for one in sorted(ground.named_in_words, key=len, reverse=True):
+        rest = rest.replace(one, " ")
+    if _FIGURE.search(rest):
+        raise Refused("it holds a figure: cite the finding that has it")
     return clipped(neutral(text), INFERENCE_LIMIT)
 
 

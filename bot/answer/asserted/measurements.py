@@ -8,15 +8,12 @@ from collections.abc import Mapping
 from analysis.analyzers import fault_of
 from analysis.case.observations import KIND as OBSERVATION
 from analysis.kinds.finding_details import LineDetails, SignatureDetails
-from analysis.kinds.finding_kinds import ALERT_IN_RANGE
+from analysis.kinds.finding_kinds import ALERT_IN_RANGE, LOG_NEW, LOG_SURGE, LOG_VANISHED
 from analysis.phrasing.clauses import statement
 from analysis.phrasing.log_message import message_of
-from analysis.phrasing.metric_forms import signal_said
-from analysis.phrasing.phrase import Phrase, figure, listed, name, quote, say
-from analysis.phrasing.statement import possessive
+from analysis.phrasing.phrase import Phrase, listed, name, quote, say
+from analysis.phrasing.statement import Tense
 from analysis.vocabulary import Assertion, Finding, Verdict
-from analysis.wording.amounts import times
-from analysis.wording.names import subject_name
 from bot.answer.asserted.ground import Ground, Refused
 from bot.answer.writer.claims import continued
 from bot.answer.writer.plain_text import neutral
@@ -27,6 +24,7 @@ _VERDICTS: Mapping[Verdict, str] = {
     Verdict.INSUFFICIENT_EVIDENCE: "the evidence does not tell the cause",
 }
 UP, DOWN, STEADY = "up", "down", "unaffected"
+_DIRECTIONS = {UP: UP, DOWN: DOWN, STEADY: STEADY, "rose": UP, "fell": DOWN}
 _CLAUSE = re.compile(r": |(?<=\w)\. ")
 STEADY_SHARE = 0.02
 """A smaller move between two levels has no direction."""
@@ -51,29 +49,21 @@ def fell(said: Assertion, ground: Ground) -> Phrase:
     return _moved(said, ground, DOWN, "fall")
 
 
-def rose_more(said: Assertion, ground: Ground) -> Phrase:
-    """Two rises beside each other, the larger first."""
-    more, less = (ground.finding(one) for one in said.findings)
-    for one in (more, less):
-        if direction(one) != UP or "ratio" not in one.numbers:
-            raise Refused(f"{one.id} has no rise that can be compared as a multiple")
-    if more.numbers["ratio"] <= less.numbers["ratio"]:
-        raise Refused(f"{more.id} grew by no more than {less.id}")
-    return say("{more}, {less} {times}", more=_growth(more), less=_whose(less), times=_times(less))
-
-
 def affected(said: Assertion, ground: Ground) -> Phrase:
-    """Who feels it."""
+    """Who feels it, or felt it."""
+    if ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        raise Refused("nobody is affected: there is no active incident")
     names = [ground.subject(one) for one in said.subjects]
     for one in names:
         if one not in ground.diagnosis.impact.services:
             raise Refused(f"{neutral(one, 60)} is not among the affected")
-    verb = "is" if len(names) == 1 else "are"
+    now, single = ground.tense is Tense.NOW, len(names) == 1
+    verb = ("is" if single else "are") if now else ("was" if single else "were")
     return say("{names} {verb} affected", names=listed([name(one) for one in names], 6), verb=verb)
 
 
 def unaffected(said: Assertion, ground: Ground) -> Phrase:
-    """A signal that did not move, or services of which nothing moved."""
+    """A signal that did not move, or services whose requests did as before."""
     if said.findings:
         finding = own_finding(said, ground)
         steady = finding.kind == OBSERVATION and direction(finding) == STEADY
@@ -84,13 +74,15 @@ def unaffected(said: Assertion, ground: Ground) -> Phrase:
         raise Refused("unaffected takes subjects, or a finding")
     names = [ground.subject(one) for one in said.subjects]
     for one in names:
+        moved = ground.moved(one)
+        if moved:
+            raise Refused(f"{moved} says that something of {neutral(one, 60)} moved")
         if ground.is_in_trouble(one):
             raise Refused(f"{neutral(one, 60)} is in trouble")
         if one not in ground.measured:
-            raise Refused(f"nothing was measured of {neutral(one, 60)}")
-    return say(
-        "nothing of {names} left its usual range", names=listed([name(one) for one in names], 6)
-    )
+            raise Refused(f"neither errors nor latency of {neutral(one, 60)} were measured")
+    shown = listed([name(one) for one in names], 6)
+    return say("errors and latency of {names} stayed as usual", names=shown)
 
 
 def only(said: Assertion, ground: Ground) -> Phrase:
@@ -124,7 +116,7 @@ def missing(said: Assertion, ground: Ground) -> Phrase:
     for gap in ground.gaps:
         if asked == gap.id:
             return say(
-                "{source} could not give {kind}: {why}",
+                "what is missing from {source}'s {kind}: {why}",
                 source=neutral(gap.source, 60),
                 kind=neutral(gap.kind, 40),
                 why=neutral(gap.reason, 200).rstrip("."),
@@ -150,8 +142,13 @@ def own_finding(said: Assertion, ground: Ground) -> Finding:
 def direction(finding: Finding) -> str | None:
     """`up`, `down` or `unaffected`; None where the finding tells no direction."""
     given = finding.details.direction
-    if given in (UP, DOWN, STEADY):
-        return given
+    if given is not None:
+        return _DIRECTIONS.get(given)
+    if finding.kind in (LOG_NEW.name, LOG_SURGE.name, LOG_VANISHED.name):
+        return DOWN if finding.kind == LOG_VANISHED.name else UP
+    if LineDetails.of(finding) is not None:
+        # Two windows of other lengths hold other counts.
+        return None
     before, after = _levels(finding)
     if before is None or after is None:
         return None
@@ -163,8 +160,6 @@ def direction(finding: Finding) -> str | None:
 def _levels(finding: Finding) -> tuple[float | None, float | None]:
     """Before and in the incident, by the names that analyzers give them."""
     numbers = finding.numbers
-    if LineDetails.of(finding) is not None and "lines" in numbers:
-        return numbers.get("baseline_lines", 0.0), numbers["lines"]
     for key, before in numbers.items():
         unit = key.removeprefix("baseline")
         if unit != key and f"incident{unit}" in numbers:
@@ -180,16 +175,3 @@ def _moved(said: Assertion, ground: Ground, way: str, verb: str) -> Phrase:
     if found != way:
         raise Refused(f"{finding.id} did not {verb}")
     return statement(finding).clause(ground.tense)
-
-
-def _growth(finding: Finding) -> Phrase:
-    return say("{whose} rose {times}", whose=_whose(finding), times=_times(finding))
-
-
-def _whose(finding: Finding) -> Phrase:
-    who = possessive(subject_name(finding.subject))
-    return say("{who} {signal}", who=who, signal=signal_said(finding))
-
-
-def _times(finding: Finding) -> Phrase:
-    return Phrase((figure(finding, "ratio", times(finding.numbers["ratio"])),))

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from analysis.analyzers import fault_of
 from analysis.kinds.finding_details import ChangeDetails
 from analysis.phrasing.clauses import statement
-from analysis.phrasing.phrase import Phrase, clock, name, say
+from analysis.phrasing.phrase import Phrase, clock, say
 from analysis.vocabulary import Assertion, Finding
 from analysis.wording.amounts import SECONDS, amount
 from bot.answer.asserted.ground import ALERT, Ground, Refused
 from bot.answer.asserted.measurements import own_finding
 from bot.answer.writer.story import change_called
 
+SECOND = timedelta(seconds=1)
+"""Less is the order in which a request's spans begin, and no order of faults."""
 MINUTE = timedelta(minutes=1)
 TOGETHER = timedelta(minutes=2)
 """Two scrapes of a minute: what is further apart did not begin together."""
@@ -29,7 +30,7 @@ def began(said: Assertion, ground: Ground) -> Phrase:
 def began_before(said: Assertion, ground: Ground) -> Phrase:
     """Two beginnings in their order."""
     (one, other), apart = said.findings, _apart(said, ground)
-    uncertain = ground.onset(other)[1]
+    uncertain = max(ground.onset(other)[1], SECOND)
     if apart <= uncertain:
         if apart <= timedelta(0):
             raise Refused(f"{one} did not begin before {other}")
@@ -63,23 +64,6 @@ def began_with(said: Assertion, ground: Ground) -> Phrase:
     )
 
 
-def first(said: Assertion, ground: Ground) -> Phrase:
-    """The fault that was there before all others."""
-    finding = own_finding(said, ground)
-    onset, uncertain = ground.onset(finding.id)
-    if fault_of(finding) is None:
-        raise Refused(f"{finding.id} is no fault, so it is not the first one")
-    for other in ground.findings.values():
-        if fault_of(other) is None or other.onset is None or other.id == finding.id:
-            continue
-        if other.onset < onset:
-            raise Refused(f"{other.id} began earlier than {finding.id}")
-    what = statement(finding, known=True).clause(ground.tense)
-    since = say("since {time}", time=_told(onset, uncertain, ground))
-    told = in_brackets(what, since)
-    return say("{who} was the first to show trouble: {what}", who=name(finding.subject), what=told)
-
-
 def is_change(finding: Finding) -> bool:
     """Whether it is about a change that went live."""
     details = ChangeDetails.of(finding)
@@ -100,6 +84,8 @@ def _since(one: str, ground: Ground, *, short: bool = False) -> Phrase:
         return say("the alert fired at {time}", time=time)
     finding = ground.finding(one)
     if is_change(finding):
+        if not ground.is_blamed_change(finding):
+            raise Refused(f"{one} is not the change that code blames: use `changed` or `ruled_out`")
         called = change_called(finding, with_service=True, with_time=False)
         return say("{change} went live at {time}", change=called, time=time)
     said = statement(finding)

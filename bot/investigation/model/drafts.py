@@ -143,7 +143,7 @@ def said_in(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) -> S
         _opinion(draft.second_opinion, said, ground, redactor)
         if draft.question:
             asked = _line(draft.question, redactor)
-            _try(said, "the question", partial(inferred.question_to_a_person, asked))
+            _try(said, "the question", partial(inferred.question_to_a_person, asked, ground))
     return said
 
 
