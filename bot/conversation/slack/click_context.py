@@ -58,9 +58,8 @@ PEOPLE = "people"
 OPENED_ALREADY = "exchanged_trigger_id"
 """Slack told of one click more than once."""
 TOO_LATE = {
-    "expired_trigger_id": "Slack lets a form be opened for 3 seconds after a click, and that time "
-    "was over.",
-    "invalid_trigger_id": "Slack did not take the click.",
+    "expired_trigger_id": "Slack only lets us open a form within 3 seconds of a click.",
+    "invalid_trigger_id": "Slack rejected the click.",
 }
 FAILURES = (SlackClientError, aiohttp.ClientError, TimeoutError)
 
