@@ -37,7 +37,7 @@ TOLD = (
     (
         "pretrain-ranker",
         "step time above objective",
-        "rank 2 holds up every step: its data loading reads a remote shard",
+        "rank 2 delays every step: its data loading reads a remote shard",
     ),
     ("cart", "cart 5xx above 1 %", "cart waits for inventory, whose certificate has expired"),
 )

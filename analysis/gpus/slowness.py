@@ -51,7 +51,7 @@ FIXES = {
     "thermal": "Check the cooling of {host}: fans, airflow, heat sinks, the coolant; drain it if "
     "it stays hot.",
     "power brake": "Check the power supplies and the power distribution of {host}: the board was "
-    "told to slow down.",
+    "made to slow down.",
     "hardware slowdown": "Run dcgmi diag -r 3 on {host}; check its power and cooling.",
     "power cap": "Compare the GPU's power limit on {host} with the others': nvidia-smi -q -d "
     "POWER.",

@@ -172,7 +172,7 @@ SLOW = CauseKind(
     predicts={
         "spans": "its own time rises, and no call below it does",
         "metrics": "its latency rises before that of its callers",
-        "logs": "it logs slow calls or waits of its own, before its callers do",
+        "logs": "its own slow calls or waits appear in its logs before its callers log any",
     },
 )
 FAILING = CauseKind(

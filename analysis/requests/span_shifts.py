@@ -107,7 +107,7 @@ def _latencies(
         yield _latency_finding(
             OWN_TIME,
             service,
-            f"{plain(service)} spends {_ms(row['us'])} ms of its own in {plain(operation, 60)}",
+            f"{plain(service)} itself spends {_ms(row['us'])} ms in {plain(operation, 60)}",
             row,
             evidence,
             {"table": "spans", "service": service, "operation": operation},

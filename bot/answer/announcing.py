@@ -1,7 +1,7 @@
 """First messages, posted as soon as an alert is accepted: they do not wait until a worker has a
 place free.
 
-One event loop in the worker, in a thread of its own. Each channel has one post on its way at a
+One event loop in the worker, in its own thread. Each channel has one post on its way at a
 time, so that a channel which its vendor limits, or which does not answer, keeps no other waiting.
 Several workers may do so at once: each investigation is claimed in the store. What could not be
 announced is left to the investigation's own step, as is what was claimed by a worker that died.

@@ -1,5 +1,5 @@
-"""Ids that stay: a diagnosis made again with more evidence numbers its findings anew, a
-conversation cites the old.
+"""Ids that stay: a diagnosis made again with more evidence gives its findings new numbers,
+while a conversation cites the old ones.
 
 A finding keeps the id it had where it says the same, or where it alone is about the same thing;
 others get new ids.

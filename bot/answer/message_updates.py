@@ -40,7 +40,7 @@ class Enqueue(Protocol):
 
 
 class MessageUpdates(BackgroundLoop):
-    """Looks at the store every few moments, in a thread of its own."""
+    """Polls the store every few moments, in its own thread."""
 
     expected_errors = ENGINE_ERRORS
 

@@ -1,4 +1,4 @@
-"""How an investigation ended, and the reply targets that are told."""
+"""How an investigation ended, and the reply targets that are notified."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ReplyTarget(Protocol):
 
 @runtime_checkable
 class PostsDigests(Protocol):
-    """A reply target with channels, which are told after quiet hours what came in them."""
+    """A reply target whose channels get a digest after quiet hours."""
 
     @property
     def name(self) -> str:

@@ -1,5 +1,5 @@
-"""Answers about the cause: what it is, why, what speaks against it, the other suspects, and what to
-do next."""
+"""Answers about the cause: what it is, why, the evidence against it, the other suspects, and what
+to do next."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def why(answered: AnsweredCase) -> AnswerText:
 
 
 def against(answered: AnsweredCase) -> AnswerText:
-    """What speaks against the first cause, how sure it is, and what would change it."""
+    """The evidence against the first cause, how sure it is, and what would change it."""
     first, view = answered.first, answered.view
     if first is None:
         return AnswerText(lead=f"{NO_CAUSE[view.verdict]}.", lines=tuple(_missing(answered)))
@@ -75,11 +75,10 @@ def against(answered: AnsweredCase) -> AnswerText:
         lines.append(answered.said(view.to_tell_apart, bold="Would tell"))
     lines += _missing(answered)[:2]
     said = (
-        "Nothing that was measured speaks against it"
+        "No evidence against it was found"
         if not counter
-        else f"{len(counter)} findings speak against it"
+        else f"{counted(len(counter), 'finding')} against it"
     )
-    said = said.replace("1 findings speak", "1 finding speaks")
     return AnswerText(
         lead=f"{percent(first.confidence)} for {first.subject}. {said}.", lines=tuple(lines)
     )

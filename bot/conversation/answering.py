@@ -86,7 +86,7 @@ FREE_WORDS = frozenset(
 )
 """Requests that may hold any words: a cause, a team, what a log line says."""
 BEYOND = frozenset({RequestKind.UNKNOWN, RequestKind.SUBJECT, RequestKind.LOGS, RequestKind.SLOW})
-"""Requests for which a longer time is looked up; of the others the case's own time is told."""
+"""Requests for which a longer time is looked up; the others are about the case's own time."""
 OPEN = frozenset({RequestKind.UNKNOWN, RequestKind.SUBJECT, RequestKind.SLOW})
 """Requests that no command answers as they are meant: "could it be the database?"."""
 MANY_STRANGE = 2

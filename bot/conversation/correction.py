@@ -105,7 +105,7 @@ class _Weighing:
         return f"{recorded} I blame {plain(subject_name(first.subject), 60)} ({sure})."
 
     def lines(self) -> tuple[AnswerLine, ...]:
-        """What speaks for it, then what speaks against it."""
+        """The evidence for it, then the evidence against it."""
         told: list[AnswerLine] = []
         against: list[AnswerLine] = []
         for finding in self._about():

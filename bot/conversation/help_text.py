@@ -5,10 +5,10 @@ from __future__ import annotations
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 CAN_ANSWER = (
-    "why · what speaks against it · what changed · who is affected · since when · is it still "
-    "happening · graph the error rate · what was p99 before · compare with yesterday · who is on "
-    "call · show logs of a service · other suspects · what next · draft a status update · write a "
-    "postmortem"
+    "why · what is the evidence against it · what changed · who is affected · since when · is it "
+    "still happening · graph the error rate · what was p99 before · compare with yesterday · who "
+    "is on call · show logs of a service · other suspects · what next · draft a status update · "
+    "write a postmortem"
 )
 HELP = AnswerText(
     lead="I investigate alerts and answer questions about what I found. I change nothing.",

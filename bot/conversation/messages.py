@@ -30,8 +30,8 @@ LINE = 420
 LEAD = 600
 CODE = 2_400
 LIMITS = ((MAX_LINES, LINE, CODE), (8, 300, 1_200), (5, 220, 600), (3, 160, 0), (1, 120, 0))
-"""Lines, characters of one, and characters of log lines, in the order in which they are given up
-until it fits."""
+"""Lines, characters of one, and characters of log lines. They are tried in this order until the
+message fits."""
 IMAGE_ALT = 300
 _HALF_ESCAPE = re.compile(r"&[a-z]*\Z")
 

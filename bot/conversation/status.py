@@ -1,5 +1,5 @@
 """`status`: what is running, what waits, whether the sources answer, and the last answers that may
-be told here."""
+be shown here."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ log = logging.getLogger("faultline.conversation")
 
 
 class Tried(TypedDict):
-    """What became of a try; `again` says whether a later one may succeed."""
+    """Result of one attempt; `again` is whether to retry."""
 
     again: bool
     why: str

@@ -14,8 +14,8 @@ MAX_ROWS = 10
 
 @dataclass(frozen=True)
 class EarlierRow:
-    """One earlier investigation: when, its alert, the cause it named, and whether that shows
-    again."""
+    """One earlier investigation: when, its alert, the cause it named, and whether this alert
+    has it too."""
 
     id: str
     when: str

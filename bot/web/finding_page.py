@@ -1,4 +1,4 @@
-"""One finding on a page of its own: its chart, its log lines or a request's spans, its evidence,
+"""The page of one finding: its chart, its log lines or a request's spans, its evidence,
 what it counts for."""
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 DEADLINE_S = 120.0
 MAX_WAITING = 8
-"""So many people wait for their page at most; the next is told to come back."""
+"""People who may wait for their page. The next one is asked to come back."""
 
 
 class HeavyWork:

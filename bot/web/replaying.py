@@ -61,7 +61,7 @@ class ReplayComparison:
 
 
 def analyse_again(folder: Path) -> Fresh:
-    """The answer of the present code. Imports late: it runs in a process of its own. Raises
+    """The answer of the present code. Imports late: it runs in a separate process. Raises
     EvidenceError."""
     from bot.answer.replay import replay
 

@@ -24,7 +24,7 @@ from bot.web.timeline import Change
 
 MAX_POINTS = 2000
 MAX_LINES = 8
-"""At most so many curves in one chart; the rest is left out and said so."""
+"""Curves in one chart. The chart says how many more there are."""
 BUCKETS = 240
 NS = 1e9
 

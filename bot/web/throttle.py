@@ -1,4 +1,4 @@
-"""How often somebody may try to get in: so many failures from one address, and so many in all.
+"""Limits failed logins, for each address and for all addresses together.
 
 In memory of one process: with several, each has its own count.
 """

@@ -43,7 +43,7 @@ STEPS_S = (
     604800,
 )
 TICKS = 5
-"""At most so many ticks: more do not fit a phone."""
+"""Ticks at most. More do not fit a phone."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class TraceReport:
 
 
 def trace_report(folder: Path) -> TraceReport:
-    """Analyse the traces of a case. Imports late: it runs in a process of its own. Raises
+    """Analyse the traces of a case. Imports late: it runs in a separate process. Raises
     FaultlineError."""
     from trace_report.analysis_run import Wanted, run_job
     from trace_report.job_report import report_of

@@ -114,8 +114,7 @@ def problems_of(file: str, text: str) -> Iterator[Problem]:
     yield from banned_phrases(file, text)
     if file.endswith(".md"):
         yield from long_sentences(file, text)
-        if not is_listed(file, CONFIGURATION["semicolons"]["allowed"]):
-            yield from semicolons(file, text)
+        yield from semicolons(file, text)
 
 
 def files() -> list[str]:

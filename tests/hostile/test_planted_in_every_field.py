@@ -38,8 +38,8 @@ def test_the_incident_itself_is_understood(harmless: Replayed) -> None:
 
 
 def test_every_field_is_read(tmp_path: Path) -> None:
-    """What is planted in a field stands in the case as it is analysed: no field is tried in
-    vain."""
+    """What is planted in a field stands in the case as it is analysed: every
+    field tried is one that is read."""
     marks = {field: f"mark{n:03d}mark" for n, field in enumerate(FIELDS)}
     case = incident(tmp_path / "case", lambda field: marks[field])
     tables = [getattr(case, name).write_json() for name in SCHEMAS]

@@ -178,7 +178,7 @@ SLOW_RANK = Diagnosis(
             change="cfg-4127",
             confidence=0.95,
             onset=NIGHT,
-            summary="rank 2 holds up 8 of 8 steps: the other ranks wait 78 ms of each 103 ms step "
+            summary="rank 2 delays 8 of 8 steps: the other ranks wait 78 ms of each 103 ms step "
             "for it; its data "
             "loading takes 86 ms where the others take 1.3 ms (65x). Config cfg-4127 of "
             "pretrain-ranker, "
@@ -202,7 +202,7 @@ SLOW_RANK = Diagnosis(
         _finding(
             "F2",
             "rank 2",
-            "rank 2 holds up 8 of 8 steps: the other ranks wait 78 ms of each 103 ms step for it; "
+            "rank 2 delays 8 of 8 steps: the other ranks wait 78 ms of each 103 ms step for it; "
             "its data loading "
             "takes 86 ms where the others take 1.3 ms (65x).",
             onset=None,
@@ -279,7 +279,7 @@ QUIET = Diagnosis(
         _finding(
             "F2",
             "pretrain-ranker",
-            "nothing wrong: 8 steps of 33 ms on 4 ranks; no rank holds up the others "
+            "nothing wrong: 8 steps of 33 ms on 4 ranks; no rank delays the others "
             "persistently, the most is rank 2 "
             "with 25 % of the time, in 1 step",
             onset=None,

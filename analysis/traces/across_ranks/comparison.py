@@ -139,7 +139,7 @@ def _collectives(job: Participants, matched: Matched, clocks: Clocks) -> Collect
 def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame) -> WhyNot | None:
     count = len(job.ranks)
     if count < 2:
-        return WhyNot("the trace of one rank alone cannot show which rank holds up the others")
+        return WhyNot("the trace of one rank alone cannot show which rank delays the others")
     if job.world_size and count < PRESENT * job.world_size:
         said = f"traces of {count} of {job.world_size} ranks do not show which rank arrives last"
         return WhyNot(said, {"ranks": float(count), "world_size": float(job.world_size)})

@@ -65,7 +65,7 @@ def health(job: TrainingJob, said: Sequence[JobDiagnosis] = ()) -> tuple[str, di
     if job.count > 1 and job.comparison is not None and job.comparison.why_not is not None:
         why = job.comparison.why_not
         numbers |= {f"compared_{name}": value for name, value in why.numbers.items()}
-        told += f"; which rank holds up the others cannot be told: {why.sentence}"
+        told += f"; it is unknown which rank delays the others: {why.sentence}"
     return told + _blame(job, numbers) + _busy(job, numbers), numbers
 
 
@@ -79,10 +79,10 @@ def _blame(job: TrainingJob, numbers: dict[str, float]) -> str:
         return ""
     worst = max(job.compared.blame.ranks, key=lambda r: r.share)
     if not percent(worst.share):
-        return "; no rank holds up the others"
+        return "; no rank delays the others"
     numbers |= {"rank": float(worst.rank), "blame_percent": percent(worst.share)}
     told = (
-        f"; no rank holds up the others persistently, the most is rank {worst.rank} with "
+        f"; no rank delays the others persistently, the most is rank {worst.rank} with "
         f"{numbers['blame_percent']:g} % of the time"
     )
     if not worst.steps_blamed:

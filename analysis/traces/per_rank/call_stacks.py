@@ -5,7 +5,7 @@ Calls of one thread nest by time. A kernel, copy or fill is a child of the call 
 whatever its stream. Autograd's threads work while another thread waits in `backward()`: their
 outermost calls become children of the innermost call that waits, so that a step's numbers include
 its backward pass. After the call graph of Holistic Trace Analysis (hta/common/trace_call_graph.py);
-where this differs: docs/trace-engine/differences/stacks.md.
+where this differs: docs/trace-engine/differences.md.
 """
 
 from __future__ import annotations

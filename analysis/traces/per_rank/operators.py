@@ -2,7 +2,7 @@
 kernels come.
 
 The table by time is what users of a profiler know as `key_averages()`. The table of delays is HTA's
-`get_aten_op_kernels_and_delay`, right where that is not: docs/trace-engine/differences/stacks.md.
+`get_aten_op_kernels_and_delay`, right where that is not: docs/trace-engine/differences.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sequences of kernels that an operator launches again and again: candidates for fusing.
 
 After HTA's `get_frequent_cuda_kernel_sequences`; where this differs:
-docs/trace-engine/differences/stacks.md.
+docs/trace-engine/differences.md.
 """
 
 from __future__ import annotations

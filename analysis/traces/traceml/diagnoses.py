@@ -129,7 +129,7 @@ def _severity(share: float, steps: int) -> Severity:
 def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
     numbers = Numbers()
     statement = (
-        f"{numbers.ranks([late.rank])} holds up the others by "
+        f"{numbers.ranks([late.rank])} delays the others by "
         f"{numbers.say('wait_ms', short(late.wait_ms))} ms of a "
         f"step of {numbers.say('step_ms', short(late.step_ms))} ms, in "
         f"{numbers.say('steps', session.steps)} steps "

@@ -1,5 +1,5 @@
 """An answered case as every export reads it: what was answered then, or, where the folder holds no
-answer, anew."""
+answer, a new one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AnswerTimes(Frozen):
 @dataclass(frozen=True)
 class TimelineEntry:
     """One row of the timeline. `what` is a word for its kind, `text` foreign where a change or an
-    alert is told."""
+    alert is quoted."""
 
     time: datetime
     what: str

@@ -218,7 +218,7 @@ class _MapMaker:
         """Services on a shortest way from where it began to this one, by calls.
 
         From a callee up to its callers, as faults travel. Down to a callee only for what the answer
-        itself says that the fault reached: another one may be worse for reasons of its own.
+        itself says that the fault reached: another one may be worse for other reasons.
         """
         told = service in (self.view.alert.service, self.told)
         ways = [_shortest(self.graph, first, service, down=told) for first in self.began]

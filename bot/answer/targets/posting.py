@@ -63,7 +63,7 @@ async def post_once(
     """The ref of the one post under `key`, sent now or by anybody before. `find` and `send` may
     raise; call again then.
 
-    Each call is an owner of its own, so that a retry in the same process does not overtake its
+    Each call is a separate owner, so that a retry in the same process does not overtake its
     predecessor's request.
     """
     me = f"{owner}/{secrets.token_hex(4)}"

@@ -58,9 +58,8 @@ PEOPLE = "people"
 OPENED_ALREADY = "exchanged_trigger_id"
 """Slack told of one click more than once."""
 TOO_LATE = {
-    "expired_trigger_id": "Slack lets a form be opened for 3 seconds after a click, and that time "
-    "was over.",
-    "invalid_trigger_id": "Slack did not take the click.",
+    "expired_trigger_id": "Slack only lets us open a form within 3 seconds of a click.",
+    "invalid_trigger_id": "Slack rejected the click.",
 }
 FAILURES = (SlackClientError, aiohttp.ClientError, TimeoutError)
 
@@ -159,7 +158,7 @@ class ClickContext:
             )
 
     async def open(self, click: Interaction, view: Block) -> str | None:
-        """Open a modal; its id, or None when it was too late for that, which the person is told."""
+        """Open a modal; its id, or None when it was too late, which the person sees."""
         try:
             opened = await self.client.views_open(trigger_id=click.trigger_id, view=view)
         except FAILURES as error:
@@ -242,7 +241,7 @@ class ClickContext:
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
-    # The edge of a click: nobody waits for it, so it is told here.
+    # The edge of a click: nobody waits for it, so it is logged here.
     except Exception as error:  # noqa: BLE001
         log.error(
             "slack: a click came to nothing (%s)",

@@ -1,6 +1,6 @@
 """The modal behind `Evidence`: findings for and against each cause with links and log templates,
-then the others, then what could not be had. Pure; in pages, because a modal holds 100 blocks and
-250 kB.
+then the others, then what could not be collected. Pure; in pages, because a modal holds 100
+blocks and 250 kB.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _entries(answered: EvidenceShown, page_url: str) -> Iterator[_Entry]:
     for gap in answered.gaps[:MAX_FINDINGS]:
         where = one_line(f"{gap.source} {gap.kind}", 60)
         yield _Entry(
-            "Could not be had",
+            "Could not be collected",
             rich(section(bold(where), text(f"  {one_line(gap.reason, SENTENCE)}"))),
         )
 

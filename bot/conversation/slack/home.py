@@ -30,8 +30,8 @@ CHECK_EVERY_S = 600.0
 """The parts are asked whether they work at most this often, however many people look."""
 MAX_PEOPLE = 1_000
 MUTES_AMONG = 200
-"""With several workspaces, a mute is shown in those that were told of its alert among so many of
-their newest investigations."""
+"""With several workspaces, a mute is shown in those that got its alert among this many of their
+newest investigations."""
 
 AllChecks = Callable[[Settings], Awaitable[Sequence[Check]]]
 
@@ -84,7 +84,7 @@ class HomeTab:
             )
 
     async def _check(self) -> bool:
-        """Whether the parts were checked anew."""
+        """Whether the parts were checked again."""
         async with self._checking:
             if time.monotonic() < self._check_after:
                 return False
@@ -115,7 +115,7 @@ class HomeTab:
         )
 
     def _mutes(self, now: datetime) -> list[Mute]:
-        """The mutes of alerts that this workspace is told of."""
+        """The mutes of alerts that come to this workspace."""
         context = self._context
         active = context.mutes.active(now)
         if not context.has_others:

@@ -11,8 +11,8 @@ from rapidfuzz.distance import OSA
 MAX_TEXT = 2_000
 MAX_WORDS = 200
 SHORT, LONG = 4, 8
-"""Words of fewer letters are never taken for a misspelt other one; from so many on two wrong
-letters are forgiven."""
+"""Words with fewer than SHORT letters are never taken for a misspelt other word. From LONG letters
+on, two wrong ones are forgiven."""
 LONGEST = 40
 _WORD = re.compile(r"[a-z0-9_]+(?:[-./:][a-z0-9_]+)*")
 _NOT = r"\b(is|are|was|were|do|does|did|has|have|could|would|should)n'?t\b"

@@ -2,7 +2,7 @@
 
 The browser keeps one random secret in a cookie; `state`, `nonce` and the PKCE verifier are derived
 from it, so that an answer fits no other browser, no other attempt, and nothing is kept here. Each
-attempt has a cookie of its own: five links opened at once are five logins side by side.
+attempt has its own cookie: five links opened at once are five logins side by side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 LASTS_S = 600
 MAX_ATTEMPTS = 5
-"""At once in one browser; the oldest is given up for one more."""
+"""At once in one browser; the oldest makes room for one more."""
 MAX_TARGET = 1_000
 
 

@@ -98,8 +98,8 @@ def teams_of(
 
 
 def _is_named(email: str, groups: Collection[str], named: Collection[str]) -> bool:
-    """Whether a list of groups and addresses holds one of somebody's. Groups are told apart by
-    case, addresses are not."""
+    """Whether a list of groups and addresses holds one of somebody's. Groups are compared with
+    case, addresses without."""
     if not set(groups).isdisjoint(named):
         return True
     return bool(email) and email in {name.lower() for name in named}

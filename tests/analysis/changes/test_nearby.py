@@ -131,7 +131,7 @@ def test_a_change_on_the_host_of_a_straggler_is_laid_to_its_rank(tmp_path: Path)
         subject="rank 2",
         strength=0.8,
         onset=START,
-        sentence="rank 2 holds up 9 of 10 steps",
+        sentence="rank 2 delays 9 of 10 steps",
         details={"rank": 2, "host": "node-7", "job": "pretrain"},
     )
     changes = [

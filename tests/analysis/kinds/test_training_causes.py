@@ -105,7 +105,7 @@ def test_a_straggler_s_next_step_is_the_one_that_its_finding_gives() -> None:
         kind="straggler",
         subject="rank 2",
         strength=0.9,
-        sentence="rank 2 holds up 8 of 8 steps",
+        sentence="rank 2 delays 8 of 8 steps",
         numbers={},
         details={
             "job": "pretrain",

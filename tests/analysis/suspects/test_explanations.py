@@ -73,7 +73,7 @@ def straggler(rank: int, strength: float) -> Finding:
         kind="straggler",
         subject=f"rank {rank}",
         strength=strength,
-        sentence=f"rank {rank} holds up 9 of 10 steps",
+        sentence=f"rank {rank} delays 9 of 10 steps",
         details={"rank": rank, "job": "pretrain", "host": "node-7", "blame_share": strength},
     )
 

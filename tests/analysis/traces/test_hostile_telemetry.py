@@ -1,5 +1,5 @@
 """Metrics, logs, stacks, timelines, execution traces and telemetry that were made to mislead or to
-hold up."""
+slow the reader down."""
 
 from __future__ import annotations
 

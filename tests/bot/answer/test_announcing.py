@@ -1,5 +1,5 @@
-"""First messages: posted at once, once, whatever the workers are busy with; one bad channel holds
-up no other."""
+"""First messages: posted at once, once, whatever the workers are busy with; one bad channel
+delays no other."""
 
 from __future__ import annotations
 

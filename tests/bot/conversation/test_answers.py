@@ -30,7 +30,7 @@ def whole(answered: AnsweredCase, question: str) -> str:
 
 ASKED = (
     "why?",
-    "what speaks against it?",
+    "what is the evidence against it?",
     "what changed?",
     "who is affected?",
     "since when?",
@@ -174,7 +174,7 @@ def test_a_rank_is_a_subject(slow_rank: AnsweredCase) -> None:
 def test_where_nothing_is_wrong_nobody_is_blamed(nothing_wrong: AnsweredCase) -> None:
     for question in (
         "why?",
-        "what speaks against it?",
+        "what is the evidence against it?",
         "other suspects?",
         "what changed?",
         "tl;dr",

@@ -49,7 +49,7 @@ def joined_note_text(
 
 
 def marker(investigation_id: str) -> str:
-    """The last line of an investigation's note. Foreign text never holds a line of its own, so it
+    """The last line of an investigation's note. Foreign text never fills a whole line, so it
     cannot forge it."""
     return f"Faultline {investigation_id}"
 

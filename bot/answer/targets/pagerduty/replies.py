@@ -150,8 +150,8 @@ class PagerDutyReplies:
         return note_id
 
     def _key(self, investigation: StoredInvestigation, incident: str, own: str) -> str:
-        """Under which a note is remembered; that on another incident than the investigation's own
-        has a key of its own."""
+        """The key under which a note is remembered. A note on an incident other than the
+        investigation's own has a separate key."""
         key = self._target.post_key(investigation.id)
         return key if incident == own else f"{key}:{incident}"
 

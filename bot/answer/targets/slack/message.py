@@ -1,4 +1,4 @@
-"""What Slack is told: the first message, the final answer, and that there is none.
+"""The messages Slack gets: the first message, the final answer, and that there is none.
 
 Pure. Foreign text goes into `rich_text` elements, in which Slack parses nothing; where mrkdwn
 cannot be avoided (the notification's text, the context line) it is escaped.
@@ -71,8 +71,8 @@ class Detail(NamedTuple):
 
 
 _DETAIL = (Detail(4, 3, 3), Detail(4, 1, 3), Detail(2, 1, 2), Detail(1, 0, 1), Detail(0, 0, 0))
-"""In the order in which lines are given up until a message fits. All of them stand behind the
-button and on the page."""
+"""Lines are dropped in this order until a message fits. The page and the button show all of
+them."""
 RELATED = 5
 """Alerts of a storm that are listed; the others are counted."""
 
@@ -259,8 +259,8 @@ def _answer(answer: AnswerLines, dot: str, detail: Detail) -> Block:
 
 
 class _Screen:
-    """Paragraphs and lists one below the other. What follows a list begins a line of its own, and
-    what follows a paragraph does not."""
+    """Paragraphs and lists one below the other. What follows a list begins a new line, and what
+    follows a paragraph does not."""
 
     def __init__(self, first: list[Block]) -> None:
         self._parts: list[Block] = []

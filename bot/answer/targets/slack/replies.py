@@ -57,7 +57,7 @@ more, for the answer comes."""
 DIGEST = "digest"
 """Under this key the store keeps the digest of quiet hours."""
 EDITS_AT_ONCE = 3
-"""Somebody may click while we edit: then the message is edited again, so many times at most."""
+"""Somebody may click while we edit. The message is then edited again, at most this often."""
 IMAGE_WAITS_S = (0.5, 1.0, 2.0, 4.0)
 """Slack works on an uploaded file for about a second before a block may show it
 (slackapi/python-slack-sdk#1521)."""
@@ -231,7 +231,7 @@ class SlackReplies:
                 await self._digest(SlackPlace(digest.channel), key, investigations)
             # Else its channel is one of another target, by which its quiet hours went.
             return
-        # Quiet hours follow one workspace's channel; this workspace has channels of its own.
+        # Quiet hours follow one workspace's channel; this workspace has its own channels.
         channels: defaultdict[SlackPlace, list[StoredInvestigation]] = defaultdict(list)
         for one in investigations:
             place = place_for(one, self._settings)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class SlackTarget(ReplyTargetType[SlackSettings]):
     """One message in the alert's own thread, else in its service's channel, else in the usual.
 
-    Of several workspaces each is a target, with an app, a token and channels of its own.
+    Of several workspaces each is a target, with its own app, token and channels.
     """
 
     name = "slack"
@@ -69,7 +69,7 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
         if slack.bot_token is None:
             return
         if slack.app_token is None and not slack.signing_secrets:
-            said = "Slack gets answers, but its events and buttons are refused: there is no way in"
+            said = "Slack gets answers, but its events and buttons are refused"
             todo = f"set {self.variable('signing_secrets')}, or an app_token for Socket Mode"
             yield TargetProblem("wrong", f"{said}{self._where}", todo)
         named = slack.channel is not None

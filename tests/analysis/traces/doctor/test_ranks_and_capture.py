@@ -32,7 +32,7 @@ def test_a_healthy_job_gets_one_sentence_with_its_numbers(tmp_path: Path) -> Non
     found = job_from(tmp_path, job())
     assert diagnose(found) == []
     assert nothing_wrong(found) == (
-        "nothing wrong: 8 steps of 10 ms on 4 ranks; no rank holds up the others"
+        "nothing wrong: 8 steps of 10 ms on 4 ranks; no rank delays the others"
     )
 
 

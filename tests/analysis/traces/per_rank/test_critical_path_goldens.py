@@ -1,6 +1,6 @@
 """Beside HTA: with its model our path is its path, time by time and event by event; each difference
 is one switch or one list of names, set back here and described in
-docs/trace-engine/differences/critical-path.md."""
+docs/trace-engine/differences.md."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_evidence_opens_a_modal_with_findings_links_and_what_could_not_be_had(ro
     ann = room.person()
     assert ann.click(message, "faultline_evidence").status_code == 200
     view = eventually(lambda: room.slack.seen.opened_by(ann.id), "a modal")[0]
-    eventually(lambda: "Could not be had" in shown(view.view), "the evidence")
+    eventually(lambda: "Could not be collected" in shown(view.view), "the evidence")
     said = shown(view.view)
     assert "For payments" in said
     assert "Against payments" in said

@@ -63,7 +63,7 @@ def test_commands_are_recognised_with_typing_errors(text: str, command: Command 
         ("why this cause?", RequestKind.WHY),
         ("How do you know?", RequestKind.WHY),
         ("what evidence is there", RequestKind.WHY),
-        ("what speaks against it?", RequestKind.AGAINST),
+        ("what is the evidence against it?", RequestKind.AGAINST),
         ("are you sure?", RequestKind.AGAINST),
         ("what changed?", RequestKind.CHANGES),
         ("which depolys?", RequestKind.CHANGES),
