@@ -48,7 +48,7 @@ def explained_by(said: Assertion, ground: Ground) -> Phrase:
 
 
 def passed_on(said: Assertion, ground: Ground) -> Phrase:
-    """A caller's fault and that of a service that it calls, which need not be the first cause."""
+    """A caller's fault and that of a service that it calls, which may not be the first cause."""
     felt, behind = (ground.finding(one) for one in said.findings)
     for one in (felt, behind):
         if fault_of(one) is None:
