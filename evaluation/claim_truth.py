@@ -31,13 +31,13 @@ def is_true(
     if len(known) != len([one for one in said.findings if one != "alert"]):
         return False
     match said.relation:
-        case "rose" | "fell":
+        case "rose" | "fell" if known and known[0].signal:
             return _moved(known[0], case, up=said.relation == "rose")
         case "quotes":
             return _holds(said, known, case)
-        case "calls":
+        case "calls" if len(said.subjects) == 2:
             return _calls(said.subjects, case)
-        case "changed":
+        case "changed" if known:
             return _changed(known[0], case)
         case "unchanged":
             return not set(said.subjects) & set(case.changes["service"].to_list())
@@ -45,7 +45,7 @@ def is_true(
             return all(_is_calm(one, case) for one in said.subjects)
         case "began_before":
             return _before(said, findings, case)
-        case "explained_by" if label is not None and label.subject:
+        case "explained_by" if label is not None and label.subject and len(known) == 2:
             return known[1].subject == label.subject or change_named(known[1]) == label.change
         case _:
             return None
@@ -129,6 +129,7 @@ def _first(one: str, findings: dict[str, Finding], case: Case) -> datetime | Non
     if one == "alert":
         return case.alert.started_at
     change = change_named(findings[one])
-    rows = case.changes.filter(pl.col("id") == change)
-    time = rows["time"].min() if change else None
+    if change is None:
+        return None
+    time = case.changes.filter(pl.col("id") == change)["time"].min()
     return time if isinstance(time, datetime) else None

@@ -74,7 +74,7 @@ RELATIONS: Mapping[str, Relation] = {
             ONE,
         ),
         Relation("ruled_out", "a finding about a change that is none", causes.ruled_out, ONE),
-        Relation("against", "a finding that is evidence against the first cause", causes.against, ONE),
+        Relation("against", "a finding against the first cause", causes.against, ONE),
         Relation(
             "candidate", "a subject of the causes below the first", causes.candidate, (0, 0), ONE
         ),

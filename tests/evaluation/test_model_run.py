@@ -1,0 +1,89 @@
+"""`eval --model` with scripted models over HTTP: the whole loop, and what is printed of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.errors import SettingsError
+from bot.settings import Settings
+from bot.settings.model import ModelSettings
+from evaluation.model_run import run_model
+from tests.bot.answer.writer.openai_server import fails, serving
+from tests.evaluation.scripted_models import SCRIPTED
+from tests.evaluation.test_running import labelled_case
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    labelled_case(tmp_path / "shop-1", subject="checkout")
+    labelled_case(tmp_path / "shop-2", subject="nowhere")
+    labelled_case(tmp_path / "shop-3")
+    (tmp_path / "shop-4").mkdir()
+    return tmp_path
+
+
+def printed(cases: Path, capsys: pytest.CaptureFixture[str], name: str) -> dict[str, Any]:
+    with serving(SCRIPTED[name]) as server:
+        settings = Settings(model=ModelSettings(name=name, base_url=server.url))
+        run_model(cases, settings, json_=True)
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_an_honest_model_is_graded(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(cases, capsys, "honest")
+    assert found["graded"] == 2
+    assert found["first_right_before"] == found["first_right_after"] == 1
+    assert found["by_model"] == 3
+    assert found["claims"] >= 6
+    assert found["refused"] == found["accepted_although_false"] == found["second_opinions"] == 0
+    assert found["cases"][3]["problem"]
+
+
+def test_a_careless_model_mends_what_was_refused(
+    cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = printed(cases, capsys, "careless")
+    assert found["by_model"] == 3
+    assert found["refused"] == found["accepted_although_false"] == 0
+
+
+def test_nothing_of_a_hostile_model_stands(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(cases, capsys, "hostile")
+    assert found["claims"] == found["inferences"] == found["second_opinions"] == 0
+    assert found["accepted_although_false"] == 0
+    assert found["refused"] >= 3 * 7
+
+
+@pytest.mark.parametrize("name", ["silent", "looping"])
+def test_a_model_that_does_not_work_costs_no_answer(
+    cases: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    found = printed(cases, capsys, name)
+    assert found["first_right_after"] == 1
+    assert found["by_model"] == (3 if name == "looping" else 0)
+
+
+def test_the_terminal_tells_the_sums(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(SCRIPTED["expert"]) as server:
+        settings = Settings(model=ModelSettings(name="expert", base_url=server.url))
+        run_model(cases, settings, json_=False)
+    out = capsys.readouterr().out
+    assert "expert: first cause right in 1 of 2 before, 1 after" in out
+    assert "second opinions: 0" in out
+
+
+def test_a_server_that_fails_is_named(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(fails(401, "no")) as server:
+        settings = Settings(model=ModelSettings(name="m", base_url=server.url))
+        run_model(cases, settings, json_=False)
+    assert "built-in writer" in capsys.readouterr().out
+
+
+def test_without_a_model_there_is_nothing_to_evaluate(cases: Path) -> None:
+    with pytest.raises(SettingsError, match=r"model\.name"):
+        run_model(cases, Settings(), json_=False)
