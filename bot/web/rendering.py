@@ -19,7 +19,7 @@ from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.store import Store, StoredInvestigation
 from bot.web import text
-from bot.web.answer_state import state_view
+from bot.web.answer_state import stored_state, told
 from bot.web.visitor import csrf_of, visibility_of, visitor_of
 
 CasePath = Callable[[str], Awaitable[Path | None]]
@@ -64,7 +64,8 @@ def template_environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     env.globals["static"] = static
-    env.globals["state_of"] = state_view
+    env.globals["state_of"] = stored_state
+    env.filters["told"] = told
     for name in FILTERS:
         env.filters[name] = getattr(text, name)
     return env
