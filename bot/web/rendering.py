@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
 from analysis.errors import FaultlineError
+from bot.policy.people import person
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.store import Store, StoredInvestigation
@@ -66,6 +67,7 @@ def template_environment() -> jinja2.Environment:
     env.globals["static"] = static
     env.globals["state_of"] = stored_state
     env.filters["told"] = told
+    env.filters["person"] = person
     for name in FILTERS:
         env.filters[name] = getattr(text, name)
     return env
