@@ -80,6 +80,8 @@ class Site:
         self.settings = settings
         self.store = store
         self.case_path = case_path
+        self.takes_questions = False
+        """Whether investigations' pages have a field for questions."""
         self.templates = Jinja2Templates(env=template_environment())
 
     def page(self, request: Request, name: str, *, status: int = 200, **context: Any) -> Response:
@@ -88,6 +90,7 @@ class Site:
             "visitor": visitor_of(request),
             "csrf": csrf_of(request),
             "origin": self.settings.server.public_url,
+            "takes_questions": self.takes_questions,
         }
         return self.templates.TemplateResponse(request, name, given | context, status)
 
