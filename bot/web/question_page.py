@@ -133,4 +133,4 @@ class QuestionPage:
             links.append((title, url if path == url else f"{home}{path}"))
         command = _COMMAND.match(line.text)
         shell = command[0] if command else ""
-        return LinkedLine(line.bold, shell, line.text[len(shell) :], tuple(links))
+        return LinkedLine(line.bold, shell, line.text[len(shell) :].lstrip("; "), tuple(links))
