@@ -9,7 +9,7 @@ lines are left out of the sentence and stay in `numbers`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -23,6 +23,7 @@ from analysis.metrics.recovery import KIND as RECOVERED
 from analysis.metrics.usual_moves import CLEAR, usual_moves
 from analysis.ranking.error_budget import error_budget
 from analysis.ranking.training_impact import TrainingImpact, training_impact
+from analysis.requests.span_shifts import SlowerVisits, slower_visits
 from analysis.requests.topology import Topology
 from analysis.suspects.explanations import rank_names
 from analysis.vocabulary import Cause, Finding, Impact
@@ -50,6 +51,9 @@ def assess_impact(
     callers."""
     noticed = _noticed(case, findings)
     training = training_impact(case, findings)
+    slowed = _slowed_callers(case, topology, causes)
+    if not noticed and slowed and training is None:
+        return _on_slowed(case, slowed, topology)
     if not noticed:
         return _on_nobody(findings, training)
     lead = _lead(case, noticed, topology, causes)
@@ -58,6 +62,7 @@ def assess_impact(
     for service in services:
         if service != lead.subject:
             cited.append(_strongest(noticed, service))
+    services = sorted({*services, *slowed})
     since = _since([finding for finding in noticed if finding.subject in services], lead)
     parts = [_Part(lead.sentence.rstrip("."), lead.numbers, (lead.id,))]
     parts += _came_back(findings, lead)
@@ -65,7 +70,8 @@ def assess_impact(
     if training is not None:
         parts.append(_of_training(training))
     else:
-        parts += _reach(cited, topology, causes)
+        others = [service for service in services if service != lead.subject]
+        parts += _reach([lead.subject, *others], topology, causes)
     return _impact(parts, since, services, tuple(finding.id for finding in cited))
 
 
@@ -118,6 +124,36 @@ def _impact(
         numbers=numbers,
         findings=tuple(dict.fromkeys(ids)),
     )
+
+
+def _slowed_callers(
+    case: Case, topology: Topology, causes: Sequence[Cause]
+) -> dict[str, SlowerVisits]:
+    """The services above the first cause in which requests take longer. Of a caller that waits for
+    it there is no finding where only spans were recorded: findings about those tell what a service
+    spends itself."""
+    if not causes or causes[0].subject not in topology.services:
+        return {}
+    culprit = causes[0].subject
+    above = topology.upstream(culprit)
+    slower = slower_visits(case)
+    return {name: slower[name] for name in slower if name in above and name != culprit}
+
+
+def _on_slowed(case: Case, slowed: Mapping[str, SlowerVisits], topology: Topology) -> Impact:
+    """Nothing was measured but spans: what requests take where users notice it."""
+    alerting = case.alert.service
+    lead = min(slowed, key=lambda name: (name != alerting, _place(name, topology, slowed), name))
+    visits = slowed[lead]
+    text = (
+        f"Requests take {number(visits.incident_ms)} ms in {plain(lead, 60)}, "
+        f"{number(visits.baseline_ms)} ms in the baseline"
+    )
+    numbers = {"incident_ms": visits.incident_ms, "baseline_ms": visits.baseline_ms}
+    others = [name for name in sorted(slowed) if name != lead]
+    parts = [_Part(text, numbers), *_reach([lead, *others], topology, ())]
+    since = min((one.onset for one in slowed.values() if one.onset), default=None)
+    return _impact(parts, since, sorted(slowed))
 
 
 def _on_nobody(findings: Sequence[Finding], training: TrainingImpact | None) -> Impact:
@@ -198,12 +234,9 @@ def _of_training(training: TrainingImpact) -> _Part:
     return _Part(training.sentence, training.numbers, (training.finding.id,))
 
 
-def _reach(
-    cited: Sequence[Finding], topology: Topology, causes: Sequence[Cause]
-) -> Iterator[_Part]:
+def _reach(shown: Sequence[str], topology: Topology, causes: Sequence[Cause]) -> Iterator[_Part]:
     """How many of the first cause's callers show symptoms, else how many other services; the first
-    by name."""
-    shown = [finding.subject for finding in cited]
+    by name. `shown` begins with the service that leads."""
     others = shown[1:]
     numbers = {"other_services": float(len(others))} if others else {}
     culprit = causes[0].subject if causes else ""
@@ -259,7 +292,7 @@ def _nearness_to_alert(case: Case, finding: Finding) -> int:
     return 2 if finding.signal == case.alert.signal else 1
 
 
-def _place(subject: str, topology: Topology, above: Mapping[str, int]) -> int:
+def _place(subject: str, topology: Topology, above: Container[str]) -> int:
     """How near to the user the subject is, the nearest first."""
     is_entry = bool(topology.callees(subject)) and not topology.callers(subject)
     if subject in above:

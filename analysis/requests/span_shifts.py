@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -84,6 +85,33 @@ ANALYZER = Analyzer(
         CALLEE_MISSING,
     ),
 )
+
+
+@dataclass(frozen=True)
+class SlowerVisits:
+    """How much longer requests take in a service, whoever is to blame: medians in ms of the
+    operation that lost most."""
+
+    baseline_ms: float
+    incident_ms: float
+    onset: datetime | None
+
+
+def slower_visits(case: Case) -> dict[str, SlowerVisits]:
+    """The services in which requests take longer as a whole, their waits for others included."""
+    if not case.spans.height:
+        return {}
+    visits = visits_of(case).filter("entry").with_columns(pl.col("duration_us").alias("us"))
+    moved = _compared(_in_windows(visits, span_windows(case), "start"), ["service", "operation"])
+    found: dict[str, SlowerVisits] = {}
+    for row in sorted(moved.iter_rows(named=True), key=_delay, reverse=True):
+        before, after = rounded(row["us_before"] / 1000), rounded(row["us"] / 1000)
+        onset = row["onset"]
+        found.setdefault(
+            row["service"],
+            SlowerVisits(before, after, onset if isinstance(onset, datetime) else None),
+        )
+    return found
 
 
 def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:

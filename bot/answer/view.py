@@ -50,14 +50,19 @@ VERDICT_LABELS: Mapping[Verdict, str] = {
     Verdict.INSUFFICIENT_EVIDENCE: "Not enough evidence",
 }
 
+LOCATED = "Located"
+"""The state of an answer that knows where the trouble is, and not why."""
+
 
 def percent(share: float) -> str:
     """`86 %`; certainty is never claimed."""
     return f"{min(99, max(0, round(100 * share)))} %"
 
 
-def state_label(verdict: Verdict, confidence: float) -> str:
-    """The verdict in words that follow the confidence."""
+def state_label(verdict: Verdict, confidence: float, *, explained: bool = True) -> str:
+    """The verdict in words that follow the confidence, and what is known."""
+    if verdict is Verdict.CAUSE_FOUND and not explained:
+        return LOCATED
     if verdict is not Verdict.CAUSE_FOUND or confidence >= FOUND:
         return VERDICT_LABELS[verdict]
     return "Likely cause" if confidence >= MEDIUM else "Possible cause"
@@ -66,6 +71,11 @@ def state_label(verdict: Verdict, confidence: float) -> str:
 def sure_word(confidence: float) -> str:
     """`Very likely`; of an answer that blames something."""
     return next(word for least, word in HOW_SURE if confidence >= least)
+
+
+def located_words(confidence: float, subject: str) -> str:
+    """`95 % sure that it is payments`; of an answer that knows only the place."""
+    return f"{percent(confidence)} sure that it is {subject_name(subject)}"
 
 
 @dataclass(frozen=True)
@@ -145,9 +155,7 @@ class AnswerView:
     @property
     def state_label(self) -> str:
         """The verdict in words that follow the confidence."""
-        if self.verdict is Verdict.CAUSE_FOUND and not self.explained:
-            return "Located"
-        return state_label(self.verdict, self.confidence)
+        return state_label(self.verdict, self.confidence, explained=self.explained)
 
     @property
     def how_sure(self) -> str:
@@ -155,7 +163,7 @@ class AnswerView:
         if not self.established or self.cause is None:
             return ""
         if not self.explained:
-            return f"{percent(self.confidence)} sure that it is {subject_name(self.cause.subject)}"
+            return located_words(self.confidence, self.cause.subject)
         return f"{sure_word(self.confidence)} ({percent(self.confidence)})"
 
     def section(self, section: Section) -> tuple[Claim, ...]:

@@ -38,6 +38,7 @@ from bot.intake.questions.follow_up_scope import (
     days_ago,
     window_of,
 )
+from bot.intake.questions.other_languages import in_english
 from bot.intake.questions.request_kind import AskedRequest, RequestKind, examples, understand
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.intake.questions.subjects import METRIC_WORDS, Subject, asks_about, subject_of
@@ -123,13 +124,29 @@ def answer_from_case(
     answered: AnsweredCase, question: str, catalogue: tuple[str, ...] = (), *, for_us: bool = True
 ) -> Reply:
     """The answer. `catalogue` names services beyond the case's own; `for_us`: it was addressed to
-    us."""
-    asked = _Asked(answered, question, catalogue, for_us=for_us)
+    us. A question in another language gets the answer to the English one, where its key words
+    tell which that is."""
+    reply = _answer(_Asked(answered, question, catalogue, for_us=for_us))
+    english = None if reply.useful or not for_us else in_english(question)
+    if english is None:
+        return reply
+    service = _Asked(answered, question, catalogue, for_us=for_us).services[:1]
+    named = " ".join([english.rstrip("?"), *service])
+    for said in (f"{named}?", english):
+        told = _answer(_Asked(answered, said, catalogue, for_us=for_us))
+        if told.useful:
+            more = (f"I took this for: {said}", *told.text.more)
+            return replace(told, text=told.text.model_copy(update={"more": more}))
+    return reply
+
+
+def _answer(asked: _Asked) -> Reply:
     reply = asked.reply()
     strange = asked.strange()
     reply = replace(reply, exact=reply.kind in FREE_WORDS or _is_exact(reply, strange))
     if len(strange) < MANY_STRANGE or reply.kind in FREE_WORDS or not reply.useful:
         return reply
+    answered = asked.answered
     if 2 * len(strange) > asked.request.telling():
         return _reply(answered, not_understood(answered), RequestKind.UNKNOWN, useful=False)
     taken = f"I took this for: {examples().get(reply.kind, reply.kind.value)}"

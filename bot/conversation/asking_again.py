@@ -71,7 +71,8 @@ def still(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) 
 
     async def look(connectors: Sequence[Connector]) -> Looked:
         now = answered.now
-        reading = await read_again(connectors, answered, Window(start=now - RECENT, end=now))
+        recent = Window(start=now - RECENT, end=now)
+        reading = await read_again(connectors, answered, recent, wanted)
         values = _last_values(reading, wanted)
         if not values:
             return Looked(_could_not_ask(answered, reading))
@@ -92,19 +93,29 @@ def compare(
     async def look(connectors: Sequence[Connector]) -> Looked:
         reading = _held(answered, then, wanted)
         if reading is None:
-            reading = await read_again(connectors, answered, then)
+            reading = await read_again(connectors, answered, then, wanted)
         return _beside(answered, reading, then, days, wanted)
 
     return look
 
 
 async def read_again(
-    connectors: Sequence[Connector], answered: AnsweredCase, window: Window
+    connectors: Sequence[Connector],
+    answered: AnsweredCase,
+    window: Window,
+    wanted: Sequence[CaseSeries],
 ) -> FreshReading:
-    """Ask every source of metrics for a window. What fails is said, never raised."""
+    """Ask every source of metrics for a window, of the services of the wanted series alone. What
+    fails is said, never raised."""
     able = [one for one in connectors if METRICS.name in one.kinds]
     scope = answered.case.scope.model_copy(
-        update={"incident": window, "baseline": (), "baseline_logs": None, "baseline_spans": None}
+        update={
+            "incident": window,
+            "baseline": (),
+            "baseline_logs": None,
+            "baseline_spans": None,
+            "services": _services(answered, wanted),
+        }
     )
     with tempfile.TemporaryDirectory(prefix="faultline-again-") as scratch:
         request = Request(answered.case.alert, scope, Path(scratch))
@@ -124,6 +135,16 @@ async def read_again(
             refused.append(f"{connector.name}: {(reasons or ['no points for that time'])[0]}")
     rows = pl.concat(tables, how="diagonal_relaxed") if tables else answered.case.metrics.clear()
     return FreshReading(rows, tuple(sources), tuple(refused))
+
+
+def _services(answered: AnsweredCase, wanted: Sequence[CaseSeries]) -> tuple[str, ...]:
+    """Whom to ask about, as the scope names them: all where it does not name each of them, as a
+    source may call a service by another name than the scope."""
+    alert, services = answered.case.alert, answered.case.scope.services
+    named = {one.service for one in wanted} - {alert.service}
+    if not wanted or not named.issubset(services):
+        return services
+    return tuple(name for name in services if name in named or name == alert.service)
 
 
 def _points(collected: Collected, window: Window) -> pl.DataFrame:

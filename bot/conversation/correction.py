@@ -17,6 +17,7 @@ from bot.conversation.answered_case import AnsweredCase
 from bot.intake.questions.request_kind import understand
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.intake.questions.subjects import METRIC_WORDS, Subject, subject_of
+from bot.policy.people import without_mentions
 
 MAX_CAUSE = 200
 MOST = 4
@@ -53,6 +54,7 @@ class Correction:
 
 def correction_in(text: str) -> Correction:
     """What a text that judges the answer says."""
+    text = without_mentions(text)
     found = _CAUSE.search(text) or _BROKE.search(text) or _THEN.search(text)
     cause, named = "", False
     if found is not None:

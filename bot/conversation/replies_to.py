@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from analysis.errors import FaultlineError
-from analysis.wording.phrases import plain
+from analysis.wording.phrases import capitalised, plain
 from bot.answer.exports.formats import export
 from bot.answer.lines import at, span_of
 from bot.answer.outcome import Answer, Outcome
@@ -38,6 +38,7 @@ from bot.intake.questions.first_contact import tells_of_trouble
 from bot.intake.questions.follow_up_scope import window_of
 from bot.intake.questions.slack_question import AnswerText
 from bot.investigation.worker_context import WorkerContext
+from bot.policy.people import person
 from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question
 from bot.store.follow_ups import FollowUps, FollowUpScope
@@ -221,7 +222,7 @@ class Replies:
         )
         said = "right" if given.right else "wrong"
         told = f": the cause was {given.cause}" if given.cause else ""
-        what = f"{question.who} said that the answer is {said}{told}"
+        what = f"{capitalised(person(question.who))} said that the answer is {said}{told}"
         await in_store(
             partial(store.add_progress, key=f"{PEOPLE}:{question.id}"), about.id, PEOPLE, what
         )

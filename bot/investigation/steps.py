@@ -26,7 +26,7 @@ from analysis.case.runbooks import RUNBOOKS_FILE
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.traces.job.trace_versions import TRACES
-from analysis.vocabulary import Alert, EvidenceKind, Scope
+from analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope
 from bot.answer.exports.answered import ANSWERED_FILE, answer_times
 from bot.answer.guidance import with_guidance
 from bot.answer.outcome import Answer, Outcome, ReplyTarget
@@ -53,6 +53,7 @@ from bot.runtime.threads import in_store, in_thread
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
 from bot.store.follow_ups import FollowUps, follow_up_scope
+from bot.store.memory import storable
 from bot.store.store import StoredInvestigation
 from connectors.abilities import KnowsAlerts, KnowsRules
 from connectors.instances import likely_senders, vendor_of, worth_asking
@@ -63,6 +64,8 @@ CHART = "charts/decisive.png"
 TAKEN_UP = "worker"
 HANDED_OVER = "handover"
 ENDED = ("done", "failed")
+MAX_CULPRIT = 300
+"""Characters of a name as lists show it."""
 RECOVERIES = 25
 """How often an investigation is taken up again after its worker ended, before it counts as what
 ends the workers. Counted here: the engine forgets its own count when work is put back on the queue.
@@ -329,6 +332,7 @@ class InvestigationSteps:
     async def finish(self, investigation_id: str, analyzed: Analyzed, headline: str) -> str:
         """The answer stands; what the connectors' parts held is in the case now."""
         await self._say(investigation_id, "done", headline)
+        culprit, explained = await self._blamed(investigation_id)
         await in_store(
             self.context.store.finish,
             investigation_id,
@@ -336,6 +340,8 @@ class InvestigationSteps:
             verdict=analyzed["verdict"],
             confidence=analyzed["confidence"],
             headline=headline,
+            culprit=culprit,
+            explained=explained,
         )
         self._resumed.discard(investigation_id)
         investigation = await self._investigation(investigation_id)
@@ -358,6 +364,20 @@ class InvestigationSteps:
         ) as error:  # the answer was given; parts that stay only take room
             log.warning("cannot delete parts of %s: %s", investigation_id, type(error).__name__)
         return "done"
+
+    async def _blamed(self, investigation_id: str) -> tuple[str | None, bool | None]:
+        """What the answer blames, and whether it says why; None where there is no diagnosis."""
+        names = ("alert.json", "findings.json")
+        alert, findings = [
+            await in_thread(self.context.cases.get, investigation_id, name) for name in names
+        ]
+        if alert is None or findings is None:
+            return None, None
+        said = answer_view(
+            Alert.model_validate_json(alert), Diagnosis.model_validate_json(findings), None
+        )
+        culprit = said.cause.subject if said.cause and said.established else None
+        return (storable(culprit, MAX_CULPRIT) if culprit else None), said.explained
 
     async def _with_callees(
         self, investigation: StoredInvestigation, alert: Alert, scope: Scope

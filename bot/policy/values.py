@@ -98,6 +98,10 @@ class StoredInvestigation:
     verdict: str | None
     confidence: float | None
     headline: str | None
+    culprit: str | None = None
+    """The subject that the answer blames, as it is named there."""
+    explained: bool | None = None
+    """Whether the answer says why it is in trouble, not only where; unknown of older answers."""
     related: tuple[GroupedAlert, ...] = ()
     """Alerts of the same incident that joined it, in the order in which they came."""
     quiet_until: datetime | None = None

@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from analysis.errors import FaultlineError, SettingsError
+from bot.conversation.on_page import PageAnswers
 from bot.intake.accepting import IntakeLimits, store_accept, store_first_time
 from bot.intake.alert_sources import alert_sources, labels_by_path
 from bot.intake.questions.message_router import MessageRouter
@@ -98,7 +99,9 @@ def build_app(
         message_router=message_router,
         first_time=store_first_time(store),
     )
-    pages = page_routes(settings, store, case_path, readiness, credentials, sources)
+    pages = page_routes(
+        settings, store, case_path, readiness, credentials, sources, PageAnswers(settings)
+    )
     keep = store_keep(ReportedChanges(store.engine))
     limits = IntakeLimits(max_body_bytes=settings.server.max_body_bytes)
     intake += reported_change_routes(settings, keep, limits)

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from bot.policy.people import without_mentions
 from bot.store.labels import COUNTED, newest_ids
 from bot.store.listing import as_given, text_of
 from bot.store.models import InvestigationRow, LabelRow
@@ -77,6 +78,6 @@ def _judged(
         confidence or 0.0,
         headline or "",
         right,
-        cause,
+        without_mentions(cause),
         judged_at,
     )

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Engine, Select, func, select
 from sqlalchemy.orm import Session
 
 from analysis.case.earlier import RecordLevel, level_of
+from bot.policy.people import without_mentions
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, LabelRow
 from bot.store.visibility import ALL, Visibility
@@ -72,7 +73,7 @@ class Labels:
         given = AnswerLabel(
             investigation_id,
             right,
-            storable(cause.strip(), MAX_CAUSE),
+            storable(without_mentions(cause).strip(), MAX_CAUSE),
             storable(who.strip(), MAX_WHO),
             now or datetime.now(UTC),
         )
@@ -176,4 +177,5 @@ def newest_ids() -> Select[int]:
 
 
 def _label(row: LabelRow) -> AnswerLabel:
-    return AnswerLabel(row.investigation_id, row.right, row.cause, row.who, row.at)
+    cause = without_mentions(row.cause)
+    return AnswerLabel(row.investigation_id, row.right, cause, row.who, row.at)

@@ -73,7 +73,8 @@ class InvestigationRow(Base):
     `revision` counts changes its message must show, `notified_revision` those it was
     edited for; `wants_run` asks for one more run, and `runs` counts those. `team` and
     `priority` order what waits (`dispatched_at` is null) for a worker; `announced_at` is set once
-    its first message was posted, or left to its workflow.
+    its first message was posted, or left to its workflow. `culprit` and `explained` are those
+    of the answer, for lists that do not read its case.
     """
 
     __tablename__ = "investigations"
@@ -117,6 +118,8 @@ class InvestigationRow(Base):
     verdict: Mapped[str | None]
     confidence: Mapped[float | None]
     headline: Mapped[str | None] = mapped_column(Text)
+    culprit: Mapped[str | None] = mapped_column(Text)
+    explained: Mapped[bool | None]
     automatic: Mapped[bool] = mapped_column(default=True)
     channel: Mapped[str] = mapped_column(default="")
     quiet_until: Mapped[datetime | None]

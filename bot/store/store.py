@@ -191,6 +191,8 @@ class Store:
         verdict: str | None,
         confidence: float | None,
         headline: str,
+        culprit: str | None = None,
+        explained: bool | None = None,
     ) -> None:
         """The workflow has ended with an answer, or with the reason why there is none."""
         with self._write() as session:
@@ -199,6 +201,8 @@ class Store:
             row.verdict = verdict
             row.confidence = confidence
             row.headline = headline
+            row.culprit = culprit
+            row.explained = explained
             # The answer says what joined so far.
             row.notified_revision = row.revision
             row.finished_at = row.finished_at or datetime.now(UTC)
@@ -320,6 +324,8 @@ def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> 
         verdict=row.verdict,
         confidence=row.confidence,
         headline=row.headline,
+        culprit=row.culprit,
+        explained=row.explained,
         related=related,
         quiet_until=row.quiet_until,
         rate_limited=row.surplus,

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from analysis.vocabulary import Verdict
-from bot.answer.view import VERDICT_LABELS, state_label, sure_word
+from analysis.wording.names import subject_name
+from bot.answer.view import LOCATED, VERDICT_LABELS, located_words, state_label, sure_word
+from bot.store.store import StoredInvestigation
 
 Look = Literal["on", "open", "off", "busy", "failed"]
 
@@ -20,6 +22,8 @@ _LOOKS: Mapping[Verdict, Look] = {
     Verdict.NO_ACTIVE_INCIDENT: "off",
 }
 _BLAMES = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+SEEN = 60
+"""Characters of a line that a list shows at a width of 1,000 pixels."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +43,40 @@ RUNNING = StateView("Investigating", "busy", meaning="Collecting and comparing e
 FAILED = StateView("Failed", "failed")
 
 
-def state_view(status: str, verdict: str | None, confidence: float | None) -> StateView:
+def state_view(
+    status: str,
+    verdict: str | None,
+    confidence: float | None,
+    *,
+    culprit: str | None = None,
+    explained: bool | None = None,
+) -> StateView:
     """The state of an investigation, by what the store knows of it."""
     if status == "failed":
         return FAILED
     if verdict is not None:
-        return _answered(verdict, confidence)
+        return _answered(verdict, confidence, culprit or "", explained is not False)
     if status == "running":
         return RUNNING
     return ACCEPTED if status == "accepted" else FAILED
+
+
+def stored_state(one: StoredInvestigation) -> StateView:
+    """The same as the answer's own page says, without reading its case."""
+    return state_view(
+        one.status, one.verdict, one.confidence, culprit=one.culprit, explained=one.explained
+    )
+
+
+def told(one: StoredInvestigation) -> str:
+    """What a list says of it: what is to blame comes first, as the end of a line may be cut."""
+    if one.status == "failed":
+        return one.alert.title
+    headline = one.headline or one.alert.title
+    if not one.culprit:
+        return headline
+    name = subject_name(one.culprit)
+    return headline if name in headline[:SEEN] else f"{name}: {headline}"
 
 
 def queued_view(ahead: int) -> StateView:
@@ -56,15 +85,20 @@ def queued_view(ahead: int) -> StateView:
     return StateView("Queued", "busy", meaning=f"Accepted; about {ahead} {waits} before it.")
 
 
-def _answered(stored: str, confidence: float | None) -> StateView:
+def _answered(stored: str, confidence: float | None, culprit: str, explained: bool) -> StateView:
     if stored not in VERDICTS:
         # An older or newer version of this program wrote it.
         return StateView(stored.replace("_", " "), "open")
     verdict = Verdict(stored)
     if confidence is None:
         return StateView(VERDICTS[stored], _LOOKS[verdict])
-    label = state_label(verdict, confidence)
+    label = state_label(verdict, confidence, explained=explained)
+    if verdict not in _BLAMES:
+        return StateView(label, _LOOKS[verdict])
+    if not explained and culprit:
+        # A place is no cause: it looks like what is open.
+        look: Look = "open" if label == LOCATED else _LOOKS[verdict]
+        return StateView(label, look, sure=located_words(confidence, culprit))
     # "Likely cause" and "Possible cause" say how sure they are themselves.
-    says_it = label != VERDICTS[stored]
-    sure = sure_word(confidence) if verdict in _BLAMES and not says_it else ""
+    sure = sure_word(confidence) if label == VERDICTS[stored] else ""
     return StateView(label, _LOOKS[verdict], sure)

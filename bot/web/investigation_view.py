@@ -28,7 +28,7 @@ from analysis.vocabulary import (
 from bot.answer.lines import INFERRED, NO_STEP, SECOND_OPINION
 from bot.answer.view import AnswerView, answer_view
 from bot.store.store import Progress, StoredInvestigation
-from bot.web.answer_state import StateView, queued_view, state_view
+from bot.web.answer_state import StateView, queued_view, state_view, stored_state
 from bot.web.cited_claims import CitedClaim, NextStep, cited_claims, next_steps
 from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from bot.web.evidence_groups import EvidenceGroup, evidence_groups, known_ids, summary_of
@@ -150,7 +150,7 @@ def build_view(
     that is known; `ahead` how many wait before it."""
     stored = investigation
     failed = stored.status == "failed"
-    state = state_view(stored.status, stored.verdict, stored.confidence)
+    state = stored_state(stored)
     view = InvestigationView(
         investigation=stored,
         alert=stored.alert,
@@ -234,7 +234,13 @@ def _with_diagnosis(
     for cause in said.causes:
         causes.append(CauseView(cause, said.known(cause.findings), said.known(cause.contradicting)))
     failed = view.investigation.status == "failed"
-    state = state_view(view.investigation.status, said.verdict.value, said.confidence)
+    state = state_view(
+        view.investigation.status,
+        said.verdict.value,
+        said.confidence,
+        culprit=said.cause.subject if said.cause else None,
+        explained=said.explained,
+    )
     # An answer without report and without a cause has no headline but the stored one.
     headline = said.headline if report or said.causes else view.headline
     return replace(

@@ -46,6 +46,7 @@ from bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
 from bot.web.labelled_cases import add_labelled
 from bot.web.list_page import ListPage
 from bot.web.login import login_routes
+from bot.web.question_page import AnswerQuestion, QuestionPage
 from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
@@ -61,16 +62,24 @@ def page_routes(
     readiness: Readiness | None = None,
     credentials: Credentials | None = None,
     sources: Sequence[AlertSource] | None = None,
+    answer: AnswerQuestion | None = None,
 ) -> list[BaseRoute]:
     """All pages. They end with a catch-all that answers 404, so they belong behind every other
-    route. `sources` are the alert sources they explain; unset: all."""
+    route. `sources` are the alert sources they explain; unset: all. `answer` answers questions;
+    without it the pages offer none."""
     pages = Pages(settings, store, case_path, readiness or Readiness(store))
+    pages.site.takes_questions = answer is not None
     access = AccessControl(settings, store.engine, pages.site.problem)
     everyone = access.open_to_all()
     guarded = access.open_to("viewer")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record, again = RecordPages(pages.site, credentials), AgainPages(pages.site)
     one = "/investigations/{id}"
+    asking = []
+    if answer is not None:
+        ask = QuestionPage(pages.site, answer).ask
+        rules = access.open_to("viewer", "asked")
+        asking.append(Route(one + "/question", ask, methods=["POST"], middleware=rules))
     return [
         Route("/healthz", pages.healthz, middleware=everyone),
         Route("/readyz", pages.readyz, middleware=everyone),
@@ -113,6 +122,7 @@ def page_routes(
         Route(
             one + "/trace-report", again.trace_report, middleware=access.open_to("viewer", "looked")
         ),
+        *asking,
         Route(one + "/events", pages.events, middleware=guarded),
         Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
         Route(one + "/case.zip", pages.case_zip, middleware=access.open_to("viewer", "downloaded")),

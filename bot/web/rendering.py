@@ -15,11 +15,12 @@ from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
 from analysis.errors import FaultlineError
+from bot.policy.people import person
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.store import Store, StoredInvestigation
 from bot.web import text
-from bot.web.answer_state import state_view
+from bot.web.answer_state import stored_state, told
 from bot.web.visitor import csrf_of, visibility_of, visitor_of
 
 CasePath = Callable[[str], Awaitable[Path | None]]
@@ -64,7 +65,9 @@ def template_environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     env.globals["static"] = static
-    env.globals["state_of"] = state_view
+    env.globals["state_of"] = stored_state
+    env.filters["told"] = told
+    env.filters["person"] = person
     for name in FILTERS:
         env.filters[name] = getattr(text, name)
     return env
@@ -77,6 +80,8 @@ class Site:
         self.settings = settings
         self.store = store
         self.case_path = case_path
+        self.takes_questions = False
+        """Whether investigations' pages have a field for questions."""
         self.templates = Jinja2Templates(env=template_environment())
 
     def page(self, request: Request, name: str, *, status: int = 200, **context: Any) -> Response:
@@ -85,6 +90,7 @@ class Site:
             "visitor": visitor_of(request),
             "csrf": csrf_of(request),
             "origin": self.settings.server.public_url,
+            "takes_questions": self.takes_questions,
         }
         return self.templates.TemplateResponse(request, name, given | context, status)
 

@@ -289,6 +289,21 @@ def test_an_alert_is_enriched_with_the_body_but_keeps_its_identity(server: Local
     assert richer.links[0].url == f"https://acme.pagerduty.com/incidents/{INCIDENT}"
 
 
+@pytest.mark.parametrize(
+    "known",
+    [
+        f"https://acme.pagerduty.com/incidents/{INCIDENT}",
+        f"https://acme.eu.pagerduty.com/incidents/{INCIDENT}",
+        f"http://127.0.0.1:9999/incidents/{INCIDENT}/?from=slack",
+    ],
+)
+def test_an_alert_has_one_link_to_its_incident(server: LocalServer, known: str) -> None:
+    serve_incident(server)
+    link = Link(title="PagerDuty incident", url=known)
+    alert = Alert(source="pagerduty", id=INCIDENT, title="Slow", started_at=ALERT_AT, links=(link,))
+    assert asyncio.run(connector(server).enrich(alert)).links == (link,)
+
+
 @pytest.mark.parametrize("theirs", [SERVICE, "checkout SERVICE"])
 def test_the_catalogue_may_give_pagerdutys_id_or_name_of_a_service(
     server: LocalServer, theirs: str

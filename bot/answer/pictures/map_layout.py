@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from bot.answer.pictures.map_alignment import BESIDE, Span, aligned, kept_within
+from bot.answer.pictures.map_lanes import BoxRow, Point, ways_past
+from bot.answer.pictures.map_lines import PlacedBox, PlacedBoxes, PlacedLine, Ways, placed_lines
 from bot.answer.pictures.map_order import MapOrder, Place, ordered
-from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
+from bot.answer.pictures.service_map import IncidentMap, MapBox
 from bot.answer.pictures.svg import wrapped
 
 WIDE = 500
@@ -27,6 +28,8 @@ WIDEST_BOX, NARROWEST_BOX = 160.0, 98.0
 """In the narrowest one "nothing found" has room."""
 COLUMN_GAP, ROW_GAP = 34.0, 32.0
 """From one rank to the next at least, where the lines run."""
+LANE = 18.0
+"""Between two boxes of a row that lines of other rows pass."""
 BEND = -4.0
 """The room of a line that passes a rank, beside the space that every place has around it: of that a
 line needs less than a box."""
@@ -36,43 +39,10 @@ INSIDE = 5.0
 """Between a box's edge and its words."""
 NAME, STATE = 13.0, 12.0
 """Sizes of the type, as in pictures.css."""
-PORT = 9.0
-"""Between the ends of two lines at one side of a box."""
 ARROW_WEIGHT = 300.0
 """How much more than a call an arrow pulls its two boxes into one line."""
 
-Side = Literal["left", "right", "top", "bottom"]
-Point = tuple[float, float]
-Bends = dict[int, tuple[Point, Point]]
-"""Where a line enters the rank of a bend and where it leaves it again, going from caller to
-callee."""
-
-
-@dataclass(frozen=True)
-class PlacedBox:
-    """A box; x and y are its upper left corner. `name` has one line or two."""
-
-    box: MapBox
-    name: tuple[str, ...]
-    x: float
-    y: float
-    width: float
-    height: float
-
-    @property
-    def middle(self) -> Point:
-        """Its centre."""
-        return self.x + self.width / 2, self.y + self.height / 2
-
-
-@dataclass(frozen=True)
-class PlacedLine:
-    """A line from one box to another by way of its bends. `across` says that it runs from left to
-    right, or back, rather than up or down."""
-
-    of: MapCall | FaultArrow
-    points: tuple[Point, ...]
-    across: bool
+Pair = tuple[Point, Point]
 
 
 @dataclass(frozen=True)
@@ -94,15 +64,15 @@ def laid_out(incident: IncidentMap, width: int) -> MapLayout:
     across = width >= WIDE and 1 < count <= MOST_COLUMNS and order.longest <= MOST_IN_A_COLUMN
     weights = _weights(incident, order)
     if across:
-        placed, bends = _columns(incident, order, weights, width)
+        placed = _columns(incident, order, weights, width)
     else:
-        placed, bends = _rows(incident, order, weights, width)
-    lines = _lines(incident, order, placed, bends, across)
-    height = max(one.y + one.height for one in placed.values())
+        placed = _rows(incident, order, weights, width)
+    lines = placed_lines(incident, placed, across)
+    height = max(one.y + one.height for one in placed.boxes.values())
     for line in lines:
         height = max([height, *(y for _, y in line.points)])
     height += MARGIN
-    return MapLayout(width, height, tuple(placed.values()), tuple(lines))
+    return MapLayout(width, height, tuple(placed.boxes.values()), tuple(lines))
 
 
 def _from_users_on(incident: IncidentMap) -> list[str]:
@@ -127,7 +97,7 @@ def _columns(
     order: MapOrder,
     weights: Mapping[tuple[Place, Place], float],
     width: int,
-) -> tuple[dict[str, PlacedBox], Bends]:
+) -> PlacedBoxes:
     """One column for each rank, spread over the width."""
     count = len(order.ranks)
     room = width - 2 * MARGIN
@@ -142,7 +112,7 @@ def _columns(
 
     spans = aligned(order.ranks, tall, weights)
     top = min(span.centre - max(0.0, span.size) / 2 for span in spans.values()) - MARGIN
-    bends: Bends = {}
+    bends: dict[int, Pair] = {}
     for number, rank in enumerate(order.ranks):
         for place in rank:
             x, y = left + number * step, spans[place].centre - top
@@ -150,7 +120,14 @@ def _columns(
                 boxes[place] = replace(boxes[place], x=x, y=y - tall(place) / 2)
             else:
                 bends[place] = (x, y), (x + wide, y)
-    return boxes, bends
+    return PlacedBoxes(boxes, _by_bends(order, bends), {})
+
+
+def _by_bends(order: MapOrder, bends: Mapping[int, Pair]) -> Ways:
+    ways = {}
+    for pair, numbers in order.bends.items():
+        ways[pair] = tuple(point for number in numbers for point in bends[number])
+    return ways
 
 
 def _rows(
@@ -158,12 +135,13 @@ def _rows(
     order: MapOrder,
     weights: Mapping[tuple[Place, Place], float],
     width: int,
-) -> tuple[dict[str, PlacedBox], Bends]:
-    """One row for each rank, or several where it is too long: then lines have no bends."""
+) -> PlacedBoxes:
+    """One row for each rank, or several where it is too long: then lines pass them in lanes."""
     room = width - 2 * MARGIN
-    fit = max(1, int((room + BESIDE) // (NARROWEST_BOX + BESIDE)))
+    fit = max(1, int((room + LANE) // (NARROWEST_BOX + LANE)))
     longest = max(_length(rank) for rank in order.ranks)
-    if longest <= room:
+    fits = longest <= room
+    if fits:
         sizes = _sizes(order.ranks, room)
         spans = aligned(order.ranks, lambda place: sizes[place], weights)
         spans = kept_within(order.ranks, spans, MARGIN, width - MARGIN)
@@ -176,10 +154,12 @@ def _rows(
         rows = [[name for name in row if name] for row in broken.rows]
         breaks = set(broken.ends)
     boxes = {box.service: _sized(box, spans[box.service].size) for box in incident.boxes}
-    bends: Bends = {}
+    bends: dict[int, Pair] = {}
+    placed: list[BoxRow] = []
     y = MARGIN
     for number, row in enumerate(rows):
-        tall = max((boxes[p].height for p in row if isinstance(p, str)), default=0.0)
+        names = tuple(place for place in row if isinstance(place, str))
+        tall = max((boxes[name].height for name in names), default=0.0)
         for place in row:
             if isinstance(place, str):
                 x = spans[place].centre - spans[place].size / 2
@@ -188,8 +168,17 @@ def _rows(
             else:
                 x = spans[place].centre
                 bends[place] = (x, y), (x, y + tall)
-        y += tall + (ROW_GAP if number in breaks else BESIDE)
-    return boxes, bends
+        placed.append(BoxRow(names, y, y + tall))
+        y += tall + (ROW_GAP if number in breaks else LANE)
+    if fits:
+        ways = _by_bends(order, bends)
+    else:
+        pairs = [(call.caller, call.callee) for call in incident.calls]
+        named = {name: spans[name] for name in boxes}
+        ways = ways_past(placed, named, pairs, MARGIN, width - MARGIN)
+    return PlacedBoxes(
+        boxes, ways, {name: (row.top, row.bottom) for row in placed for name in row.names}
+    )
 
 
 def _sizes(ranks: Sequence[Sequence[Place]], room: float) -> Mapping[Place, float]:
@@ -251,11 +240,11 @@ def _in_rows(broken: _BrokenRows, width: float) -> dict[Place, Span]:
     spans: dict[Place, Span] = {}
     for row in broken.rows:
         count = broken.fit if broken.reserved else len(row)
-        wide = min(WIDEST_BOX, (width - 2 * MARGIN - BESIDE * (count - 1)) / count)
-        left = (width - count * (wide + BESIDE) + BESIDE) / 2
+        wide = min(WIDEST_BOX, (width - 2 * MARGIN - LANE * (count - 1)) / count)
+        left = (width - count * (wide + LANE) + LANE) / 2
         for number, place in enumerate(row):
             if place:
-                spans[place] = Span(left + number * (wide + BESIDE) + wide / 2, wide)
+                spans[place] = Span(left + number * (wide + LANE) + wide / 2, wide)
     return spans
 
 
@@ -265,114 +254,3 @@ def _sized(box: MapBox, wide: float) -> PlacedBox:
     lines = len(name) + 1 + bool(box.place)
     tall = lines * LINE + PADDING + (22 if box.change else 0)
     return PlacedBox(box, name, 0.0, 0.0, wide, tall)
-
-
-def _lines(
-    incident: IncidentMap,
-    order: MapOrder,
-    placed: Mapping[str, PlacedBox],
-    bends: Bends,
-    across: bool,
-) -> list[PlacedLine]:
-    """Calls first and arrows after them, so that these are drawn on top."""
-    carried = {frozenset((arrow.start, arrow.end)) for arrow in incident.arrows}
-    drawn: list[tuple[MapCall | FaultArrow, str, str]] = []
-    for call in incident.calls:
-        pair = frozenset((call.caller, call.callee))
-        if pair not in carried:
-            drawn.append((call, call.caller, call.callee))
-            # Two services that call each other have one line.
-            carried.add(pair)
-    for arrow in incident.arrows:
-        drawn.append((arrow, arrow.start, arrow.end))
-    ways = [_way(one, placed, order, bends, across) for one in drawn]
-    arrows = {n for n, (of, *_) in enumerate(drawn) if isinstance(of, FaultArrow)}
-    ports = _ports(ways, placed, arrows)
-    lines = []
-    for number, (of, *_) in enumerate(drawn):
-        way = ways[number]
-        points = (ports[number, 0], *way.bends, ports[number, 1])
-        lines.append(PlacedLine(of, points, way.across))
-    return lines
-
-
-@dataclass(frozen=True)
-class _Way:
-    """A line before its ends have their places along the sides of the boxes."""
-
-    start: str
-    end: str
-    leaves: Side
-    arrives: Side
-    bends: tuple[Point, ...]
-
-    @property
-    def across(self) -> bool:
-        return self.leaves in ("left", "right")
-
-
-def _way(
-    one: tuple[MapCall | FaultArrow, str, str],
-    placed: Mapping[str, PlacedBox],
-    order: MapOrder,
-    bends: Bends,
-    across: bool,
-) -> _Way:
-    """From the side of one box that faces the other to the side that faces it."""
-    _, start, end = one
-    forth = order.bends.get((start, end), ())
-    back = order.bends.get((end, start), ())
-    on_the_way: list[Point] = []
-    for bend in forth:
-        on_the_way += bends.get(bend, ())
-    for bend in reversed(back):
-        on_the_way += reversed(bends.get(bend, ()))
-    a, b = placed[start], placed[end]
-    (sx, sy), (ex, ey) = a.middle, b.middle
-    beside = abs(sx - ex) >= (a.width + b.width) / 2
-    apart = abs(sy - ey) >= (a.height + b.height) / 2
-    if beside if across else not apart:
-        sides: tuple[Side, Side] = ("right", "left") if ex > sx else ("left", "right")
-    else:
-        sides = ("bottom", "top") if ey > sy else ("top", "bottom")
-    return _Way(start, end, *sides, tuple(on_the_way))
-
-
-def _ports(
-    ways: Sequence[_Way], placed: Mapping[str, PlacedBox], arrows: set[int]
-) -> dict[tuple[int, int], Point]:
-    """Where each line leaves (0) and arrives (1): side by side, in the order in which the lines
-    come. An arrow that is alone at its side has the middle, and so runs straight."""
-    sides: dict[tuple[str, Side], list[tuple[float, int, int]]] = {}
-    for number, way in enumerate(ways):
-        after = way.bends[0] if way.bends else placed[way.end].middle
-        before = way.bends[-1] if way.bends else placed[way.start].middle
-        axis = 1 if way.across else 0
-        sides.setdefault((way.start, way.leaves), []).append((after[axis], number, 0))
-        sides.setdefault((way.end, way.arrives), []).append((before[axis], number, 1))
-    ports: dict[tuple[int, int], Point] = {}
-    for (service, side), unsorted in sides.items():
-        box = placed[service]
-        ends = sorted(unsorted)
-        middle = (len(ends) - 1) / 2
-        own = [place for place, (_, number, _) in enumerate(ends) if number in arrows]
-        if len(own) == 1:
-            middle = own[0]
-        room = (box.height if side in ("left", "right") else box.width) / 2 - 10
-        step = min(PORT, room / max(1.0, middle, len(ends) - 1 - middle))
-        for place, (_, number, which) in enumerate(ends):
-            ports[number, which] = _port(box, side, (place - middle) * step)
-    return ports
-
-
-def _port(box: PlacedBox, side: Side, off: float) -> Point:
-    x, y = box.middle
-    match side:
-        case "left":
-            return box.x, y + off
-        case "right":
-            return box.x + box.width, y + off
-        case "top":
-            return x + off, box.y
-        case "bottom":
-            return x + off, box.y + box.height

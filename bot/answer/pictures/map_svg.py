@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from bot.answer.pictures.map_lanes import Point
 from bot.answer.pictures.map_layout import (
     INSIDE,
     LINE,
     STATE,
-    PlacedBox,
-    PlacedLine,
-    Point,
     laid_out,
 )
+from bot.answer.pictures.map_lines import PlacedBox, PlacedLine
 from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapCall
 from bot.answer.pictures.svg import element, escaped, fitted, picture, text, words_width
 

@@ -29,6 +29,7 @@ from bot.answer.targets.slack.blocks import (
 from bot.answer.targets.slack.buttons import until_words
 from bot.answer.targets.slack.message import DOTS
 from bot.answer.view import VERDICT_LABELS
+from bot.policy.people import person
 from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
 from bot.store.store import StoredInvestigation
@@ -140,9 +141,8 @@ def _one(home: Home, investigation: StoredInvestigation) -> Block:
         about.append(percent(investigation.confidence))
     judged = home.labels.get(investigation.id)
     if judged is not None:
-        about.append(
-            f"{'right' if judged.right else 'wrong'}, said {one_line(judged.who, 60) or 'somebody'}"
-        )
+        who = one_line(person(judged.who), 60) or "somebody"
+        about.append(f"{'right' if judged.right else 'wrong'}, said {who}")
     if investigation.related:
         about.append(f"{len(investigation.related) + 1} alerts")
     return section(*elements, text(f"  {' · '.join(about)}"))

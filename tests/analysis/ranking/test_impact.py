@@ -13,7 +13,7 @@ from analysis.ranking.impact import TWO_LINES, assess_impact
 from analysis.ranking.training_impact import training_impact
 from analysis.requests.topology import read_topology
 from analysis.vocabulary import Alert, Cause, Finding, Impact
-from tests.analysis.cases import START, failing, logs, series, write_case
+from tests.analysis.cases import START, failing, logs, series, spans, write_case
 
 ALERT = {"service": "web", "signal": "error_ratio"}
 
@@ -270,3 +270,25 @@ def test_a_loss_of_a_fiftieth_of_the_speed_is_told(
     straggler = hang(**numbers).model_copy(update={"kind": "straggler"})
     case = write_case(tmp_path, alert={"service": "llm", "labels": {"job_name": "llm"}})
     assert (training_impact(case, [straggler]) is not None) is is_told
+
+
+def test_a_caller_that_only_its_spans_show_waiting_is_affected(tmp_path: Path) -> None:
+    rows = spans(-30, 40, 60, 50, tag="a") + spans(0, 40, 460, 450, tag="b")
+    slow = write_case(tmp_path / "slow", alert=ALERT, spans=rows)
+    found = impact_of(slow, "api")
+    assert found.services == ("web",)
+    assert found.sentence == "Requests take 460 ms in web, 60 ms in the baseline."
+    assert found.since is not None
+    # A caller that does not wait for what became slow is not affected.
+    rows = spans(-30, 40, 60, 50, tag="a") + spans(0, 40, 61, 51, tag="b")
+    assert impact_of(write_case(tmp_path / "calm", alert=ALERT, spans=rows), "api").services == ()
+
+
+def test_callers_in_spans_are_counted_with_those_that_metrics_show(tmp_path: Path) -> None:
+    rows = spans(-30, 40, 60, 50, tag="a") + spans(0, 40, 460, 450, tag="b")
+    metrics = series("shop", "error_ratio", 0.0, 0.3)
+    calls = [{"caller": "web", "callee": "api"}, {"caller": "shop", "callee": "api"}]
+    case = write_case(tmp_path, alert=ALERT, spans=rows, metrics=metrics, topology=calls)
+    found = impact_of(case, "api")
+    assert found.services == ("shop", "web")
+    assert "both services that call api show symptoms (shop, web)" in found.sentence

@@ -225,3 +225,23 @@ def test_a_hostile_question_changes_no_word_of_the_answer(shop: AnsweredCase) ->
     assert "<!channel>" not in whole(shop, planted)
     odd = whole(shop, "what about <!here>|evil\u202e`x`?")
     assert "<!here>" not in odd
+
+
+@pytest.mark.parametrize(
+    ("question", "same"),
+    [
+        ("Warum ist checkout langsam?", "why checkout?"),
+        ("¿Qué cambió?", "what changed?"),
+        ("depuis quand ?", "since when?"),
+        ("下一步怎么办?", "what next?"),
+    ],
+)
+def test_another_language_gets_the_english_answer(
+    shop: AnsweredCase, question: str, same: str
+) -> None:
+    told, english = answer_from_case(shop, question), answer_from_case(shop, same)
+    assert english.useful
+    assert (told.text.lead, told.text.lines) == (english.text.lead, english.text.lines)
+    assert told.text.more[0] == f"I took this for: {same}"
+    # In a thread nobody who did not mention us hears from us for it.
+    assert not answer_from_case(shop, question, for_us=False).useful

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import write_json
+from analysis.case.folder import read_case, write_json
 from analysis.vocabulary import Alert
 from bot.conversation.answered_case import AnsweredCase
 from bot.conversation.answering import answer_from_case
@@ -83,6 +85,20 @@ def test_whether_it_still_happens_is_asked_now(case: Path, connector: Prometheus
     later = _asked(answered(case, now=FIXED + timedelta(hours=1)), "still broken?", connector)
     assert later.startswith("Back to normal: error rate of checkout is 1 % now")
     assert f"I asked prometheus at {FIXED + timedelta(hours=1):%H:%M}" in later
+
+
+def test_only_the_services_of_the_answer_are_asked_about(
+    case: Path, connector: PrometheusConnector, server: LocalServer, tmp_path: Path
+) -> None:
+    shutil.copytree(case, tmp_path / "wide")
+    scope = read_case(case).scope.model_copy(update={"services": ("checkout", "cart", "search")})
+    write_json(tmp_path / "wide/scope.json", scope)
+    before = len(server.asked)
+    said = _asked(answered(tmp_path / "wide", now=FIXED), "still broken?", connector)
+    assert "error rate of checkout" in said
+    asked = str([one.query for one in server.asked[before:]])
+    assert "checkout" in asked
+    assert not re.search("cart|search", asked)
 
 
 def test_yesterday_is_asked_for_the_same_time_of_day(

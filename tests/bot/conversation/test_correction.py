@@ -19,6 +19,7 @@ from bot.conversation.correction import Correction, correction_in, weighed
         ("thats not it", False, ""),
         ("you were right, thanks!", True, ""),
         ("i agree", True, ""),
+        ("no, it was the deploy of <@U0ADA>", False, "the deploy of a person"),
     ],
 )
 def test_the_cause_is_kept_in_the_persons_words(text: str, right: bool, cause: str) -> None:

@@ -454,6 +454,8 @@ def test_a_correction_is_kept_shown_under_the_answer_and_weighed(
     assert label is not None
     assert (label.right, label.cause, label.who) == (False, "the payments deploy", "U0ADA")
     assert len(Labels(talk.store.engine).all()) == 1
+    people = [line.text for line in talk.store.progress(investigation) if line.stage == "people"]
+    assert people == ["A person said that the answer is wrong: the cause was the payments deploy"]
     assert "I blame orders-db (95 %)" in talk.said(question)
     shown = [json.dumps(m.blocks) for m in talk.slack.posts if m.metadata is not None]
     assert any("*Wrong*, said <@U0ADA>" in one and "the payments deploy" in one for one in shown)

@@ -17,10 +17,11 @@ import pytest
 from dbos import DBOS
 from sqlalchemy import event
 
-from analysis.case.folder import read_case
+from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Alert
 from bot.answer.outcome import Outcome
+from bot.answer.view import answer_view
 from bot.investigation.steps import RECOVERIES, InvestigationSteps
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
@@ -163,6 +164,27 @@ def test_workers_that_stopped_in_order_do_not_count_against_an_investigation(
     asyncio.run(story())
     stages = [line.stage for line in context.store.progress(investigation)]
     assert (stages.count("worker"), stages.count("handover")) == (RECOVERIES + 5, RECOVERIES + 5)
+
+
+def test_lists_know_what_the_answer_blames_and_whether_it_says_why(context: WorkerContext) -> None:
+    async def story() -> None:
+        steps = InvestigationSteps(context)
+        opened = await steps.open(investigation)
+        await steps.collect(investigation, "recorded", opened)
+        await steps.assemble(investigation, opened)
+        analyzed = await steps.analyze(investigation)
+        headline = await steps.write(investigation, opened)
+        await steps.finish(investigation, analyzed, headline)
+
+    investigation = accepted(context)
+    asyncio.run(story())
+    stored = context.store.get(investigation)
+    assert stored is not None
+    with context.cases.checkout(investigation) as folder:
+        alert, diagnosis = read_case(folder).alert, read_diagnosis(folder)
+    said = answer_view(alert, diagnosis, None)
+    assert said.cause is not None
+    assert (stored.culprit, stored.explained) == (said.cause.subject, said.explained)
 
 
 @contextmanager

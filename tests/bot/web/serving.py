@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analysis.vocabulary import Alert
+from bot.conversation.on_page import PageAnswers
 from bot.intake.alert_sources import alert_sources
 from bot.settings import Settings
 from bot.store.store import Store
@@ -106,7 +107,9 @@ def serving(server: Server, directory: Path, settings: Settings | None = None) -
         folder = cases / investigation_id
         return folder if folder.is_dir() else None
 
-    routes = page_routes(settings or Settings(), store, case_path, sources=known_sources())
+    known = settings or Settings()
+    answer = PageAnswers(known)
+    routes = page_routes(known, store, case_path, sources=known_sources(), answer=answer)
     server.app = Starlette(routes=routes)
     try:
         yield Site(server.url, store, cases)

@@ -4,19 +4,21 @@ line of each folded section."""
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from analysis.vocabulary import Claim, Diagnosis, Finding, Gap, Verdict
 from bot.answer.view import AnswerView, answer_view
-from bot.store.store import Progress
-from bot.web.answer_state import state_view
+from bot.store.store import Progress, StoredInvestigation
+from bot.web.answer_state import state_view, stored_state, told
 from bot.web.cited_claims import cited_claims, next_steps
 from bot.web.evidence_groups import FULL, evidence_groups, summary_of
 from bot.web.fold_lines import LONGEST, decided_line, gaps_line
 from bot.web.progress_steps import progress_steps
 from bot.web.text import age, kept_together
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, EVIDENCE, FINDINGS, REPORT
+from tests.bot.web.serving import Site
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -49,6 +51,36 @@ def test_a_state_in_words(
 ) -> None:
     state = state_view(status, verdict, confidence)
     assert (state.label, state.look, state.sure) == (label, look, sure)
+
+
+def a_stored(site: Site, **answer: Any) -> StoredInvestigation:
+    one = site.investigate(ALERT)
+    site.store.finish(one, "done", **answer)
+    found = site.store.get(one)
+    assert found is not None
+    return found
+
+
+def test_a_list_says_first_what_is_to_blame(site: Site) -> None:
+    victim = "checkout is 3x slower (p95 0.084 s to 0.25 s), and its callers wait, because x"
+    given = {"verdict": "cause_found", "confidence": 0.95, "culprit": "payment"}
+    assert told(a_stored(site, headline=victim, **given)) == f"payment: {victim}"
+    for headline in ("payment v412 slowed checkout", "Deploy v412 of payment slowed checkout"):
+        assert told(a_stored(site, headline=headline, **given)) == headline
+    nobody = {"verdict": "no_active_incident", "confidence": 0.9, "culprit": None}
+    assert told(a_stored(site, headline=victim, **nobody)) == victim
+
+
+def test_a_place_without_a_reason_is_located_in_the_list_as_well(site: Site) -> None:
+    given = {"verdict": "cause_found", "confidence": 0.95, "headline": "x", "culprit": "payment"}
+    state = stored_state(a_stored(site, explained=False, **given))
+    assert (state.label, state.look) == ("Located", "open")
+    assert state.sure == "95 % sure that it is payment"
+    assert stored_state(a_stored(site, explained=None, **given)).label == "Cause found"
+    given |= {"verdict": "recovered"}
+    over = stored_state(a_stored(site, explained=False, **given))
+    assert (over.label, over.look) == ("Recovered", "off")
+    assert over.sure == "95 % sure that it is payment"
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
+from bot.answer.view import answer_view
 from bot.store.labels import Labels
 from bot.web.list_page import LISTED, chips, read_filter
-from tests.bot.web.sample_case import ALERT
+from tests.bot.web.sample_case import ALERT, DIAGNOSIS, REPORT, write_sample_case
 from tests.bot.web.serving import Site
 
 
@@ -79,6 +80,37 @@ def test_nothing_found_is_not_told_as_nothing_alerted(site: Site, browser: httpx
     page = browser.get("/?service=nobody").text
     assert "Nothing matches" in page
     assert "Nothing has alerted yet" not in page
+
+
+def test_the_list_says_the_same_state_as_the_answers_own_page(
+    site: Site, browser: httpx.Client
+) -> None:
+    only_slow = DIAGNOSIS.causes[0].model_copy(
+        update={"subject": "checkout", "change": None, "findings": ("F2",), "contradicting": ()}
+    )
+    located = DIAGNOSIS.model_copy(update={"causes": (only_slow,), "confidence": 0.95})
+    for diagnosis in (located, DIAGNOSIS):
+        id_ = site.investigate(ALERT.model_copy(update={"title": str(diagnosis.confidence)}))
+        write_sample_case(site.cases / id_, diagnosis=diagnosis)
+        said = answer_view(ALERT, diagnosis, REPORT)
+        site.store.finish(
+            id_,
+            "done",
+            verdict=diagnosis.verdict.value,
+            confidence=diagnosis.confidence,
+            headline=REPORT.headline,
+            culprit=diagnosis.causes[0].subject,
+            explained=said.explained,
+        )
+        page = browser.get(f"/investigations/{id_}").text
+        assert f'">{said.state_label}</span>' in page
+        of_list = browser.get("/").text
+        row = of_list[of_list.index(f'<li id="i-{id_}"') :].partition("</li>")[0]
+        assert f'">{said.state_label}</span>' in row
+        if not said.explained:
+            assert f"<b>{said.how_sure}</b>" in page
+            assert f"<span>{said.how_sure}</span>" in row
+    assert said.state_label != "Located"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from analysis.vocabulary import Diagnosis, Impact, Report, Verdict
 from bot.intake.sources.alertmanager import read_alertmanager
 from bot.settings import Settings
 from bot.settings.settings import settings_of
+from bot.store.labels import Labels
 from connectors.pagerduty.settings import PagerDutySettings
 from tests.bot.web.sample_case import ALERT, FINDINGS, REPORT, write_sample_case
 from tests.bot.web.serving import Server, Site, serving
@@ -61,6 +62,15 @@ def test_the_empty_list_says_of_each_slack_workspace_what_is_to_be_set(
         "FAULTLINE_SLACK__US__BOT_TOKEN",
         "FAULTLINE_SLACK__LAB__SIGNING_SECRETS",
     }
+
+
+def test_feedback_names_nobody_by_an_id(site: Site, browser: httpx.Client, sample: str) -> None:
+    cause = "the deploy of <@U0ADA>"
+    Labels(site.store.engine).write(sample, right=False, who="U0BOB", cause=cause)
+    page = browser.get(f"/investigations/{sample}").text
+    assert "by a person: the deploy of a person" in page
+    assert "The cause was: the deploy of a person" in browser.get("/accuracy").text
+    assert not re.search("U0ADA|U0BOB", page)
 
 
 def test_the_list_shows_the_newest_first_with_verdict_confidence_and_repeats(

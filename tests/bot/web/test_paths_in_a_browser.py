@@ -309,6 +309,34 @@ def test_axe_finds_nothing_and_no_page_is_wider_than_its_screen(
     server.stop()
 
 
+ASK = """(() => {
+  const field = document.getElementById("question");
+  field.value = "roll back payment";
+  field.form.requestSubmit();
+})()"""
+
+
+def test_a_question_is_asked_and_its_command_copied(way: Way, axe_core: str) -> None:
+    async def visit(page: Page) -> None:
+        for width, dark in ((1440, False), (390, True)):
+            added = await page.call("Page.addScriptToEvaluateOnNewDocument", source=axe_core)
+            await page.open(f"{way.site.url}/investigations/{way.traced}", width=width, dark=dark)
+            await page.value(ASK)
+            await page.until("document.querySelector('h1')?.innerText === 'roll back payment'")
+            assert await page.value(VIOLATIONS) == []
+            assert await page.value("document.documentElement.scrollWidth") <= width
+            await page.value(
+                "navigator.clipboard.writeText = async (text) => { window.copied = text; }"
+            )
+            await page.value("document.querySelector('button.copy').click()")
+            await page.until("document.querySelector('[role=status]').innerText === 'Copied'")
+            copied = await page.value("window.copied")
+            assert copied == "kubectl rollout undo deployment/payment"
+            await page.call("Page.removeScriptToEvaluateOnNewDocument", **added)
+
+    way.run(visit)
+
+
 async def check(page: Page, address: str, width: int, *, dark: bool = False) -> None:
     """One page, first folded up to its sections, then unfolded."""
     await page.open(address, width=width, dark=dark)

@@ -9,8 +9,9 @@ import httpx
 import pytest
 from pydantic import SecretStr
 from starlette.applications import Starlette
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 
+from bot.conversation.on_page import PageAnswers
 from bot.settings import ServerSettings, Settings
 from bot.settings.login import LoginSettings
 from bot.web.pages import page_routes
@@ -34,6 +35,7 @@ MAY = {
         ("GET", ONE + "/export/{file}"),
         ("GET", ONE + "/replay"),
         ("POST", ONE + "/replay"),
+        ("POST", ONE + "/question"),
         ("GET", "/account"),
         ("POST", "/logout"),
         ("POST", "/logout/everywhere"),
@@ -66,21 +68,22 @@ def settings_for(role: str) -> Settings:
     )
 
 
-def be(server: Server, site: Site, role: str) -> None:
-    """Serve the same site to token holders of this role."""
-
+def routes_for(role: str, site: Site) -> list[BaseRoute]:
     async def no_case(_id: str) -> Path | None:
         return None
 
-    server.app = Starlette(routes=page_routes(settings_for(role), site.store, no_case))
+    known = settings_for(role)
+    return page_routes(known, site.store, no_case, answer=PageAnswers(known))
+
+
+def be(server: Server, site: Site, role: str) -> None:
+    """Serve the same site to token holders of this role."""
+    server.app = Starlette(routes=routes_for(role, site))
 
 
 def test_every_route_is_in_the_table(site: Site) -> None:
-    async def no_case(_id: str) -> Path | None:
-        return None
-
     known = {(method, path) for method, path, _ in GUARDED} | EVERYBODY
-    for route in page_routes(settings_for("viewer"), site.store, no_case):
+    for route in routes_for("viewer", site):
         if isinstance(route, Mount):
             assert route.path == "/static"
             continue

@@ -5,7 +5,6 @@ A button that cannot do anything is not shown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
@@ -14,8 +13,10 @@ from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import at
 from bot.answer.targets.slack.blocks import Block, actions, button, option, overflow
 from bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
+from bot.policy.people import SLACK_USER
 from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
+from connectors.named_ids import bare_id
 from connectors.plugins import load_object
 
 BUTTONS = (
@@ -36,7 +37,6 @@ MORE = f"{PREFIX}more"
 MAX_BUTTONS = 5
 """More of them in a row wrap on a phone; what is left goes behind the three dots."""
 MAX_CAUSE, MAX_WHO, MAX_REASON = 240, 80, 120
-SLACK_USER = re.compile(r"[UW][A-Z0-9]{2,20}")
 
 
 @cache
@@ -88,7 +88,7 @@ def _judged(label: AnswerLabel) -> str:
     who = escape_mrkdwn(one_line(label.who, MAX_WHO)) or "somebody"
     if SLACK_USER.fullmatch(label.who):
         # Who wrote in the thread is known by id alone; Slack shows the name.
-        who = f"<@{label.who}>"
+        who = f"<@{bare_id(label.who)}>"
     verdict = "*Right*" if label.right else "*Wrong*"
     cause = escape_mrkdwn(one_line(label.cause, MAX_CAUSE))
     told = f": the cause was {cause}" if cause and not label.right else ""

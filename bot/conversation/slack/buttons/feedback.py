@@ -17,6 +17,7 @@ from bot.conversation.slack.forms import (
     wrong_modal,
 )
 from bot.conversation.slack.payloads import Interaction
+from bot.policy.people import without_mentions
 from bot.store.store import StoredInvestigation
 
 
@@ -66,7 +67,7 @@ class WrongButton(ClickableButton):
         )
         said = f"{who} said that the answer is wrong"
         if cause:
-            said += f": the cause was {cause}"
+            said += f": the cause was {without_mentions(cause)}"
         await context.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
 
 

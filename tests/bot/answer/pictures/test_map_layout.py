@@ -12,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.case.calls import KnownCall
-from bot.answer.pictures.map_layout import PlacedBox, laid_out
+from bot.answer.pictures.map_layout import laid_out
+from bot.answer.pictures.map_lines import PlacedBox
 from bot.answer.pictures.map_svg import map_svg
 from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
 
 WIDTHS = (334, 366, 640)
 ROUNDING = 1e-6
 """Of sums of coordinates."""
+STEPS = 24
+"""Points of a curve that are looked at."""
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -39,8 +42,8 @@ def a_map(pairs: set[tuple[int, int]], count: int, chain: int = 2) -> IncidentMa
 
 
 @st.composite
-def maps(draw: st.DrawFn) -> IncidentMap:
-    count = draw(st.integers(1, 60))
+def maps(draw: st.DrawFn, least: int = 1) -> IncidentMap:
+    count = draw(st.integers(least, 60))
     service = st.integers(0, count - 1)
     pairs = draw(st.sets(st.tuples(service, service), max_size=2 * count))
     return a_map({(a, b) for a, b in pairs if a != b}, count)
@@ -91,6 +94,43 @@ def test_no_box_covers_another_and_each_line_ends_at_its_boxes(
         assert at_edge(line.points[0], placed[ends[0]])
         assert at_edge(line.points[-1], placed[ends[1]])
     assert drawn == {frozenset((call.caller, call.callee)) for call in incident.calls}
+
+
+def drawn_points(incident: IncidentMap, width: int) -> list[list[tuple[float, float]]]:
+    """Points along each line as it is drawn, in the order of the layout's lines."""
+    lines = []
+    for path in ET.fromstring(map_svg(incident, width)).iter(f"{SVG}path"):
+        if not path.get("class", "").startswith(("call", "body")):
+            continue
+        numbers = [float(n) for n in re.findall(r"-?[0-9.]+", path.get("d", ""))]
+        corners = list(zip(numbers[::2], numbers[1::2], strict=True))
+        points = corners[:1]
+        for a, b, c, d in zip(*(corners[k::3] for k in range(3)), corners[3::3], strict=False):
+            for step in range(1, STEPS + 1):
+                t = step / STEPS
+                weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
+                xy = [
+                    sum(w * p[k] for w, p in zip(weights, (a, b, c, d), strict=True))
+                    for k in (0, 1)
+                ]
+                points.append((xy[0], xy[1]))
+        lines.append(points)
+    return lines
+
+
+@settings(max_examples=120, deadline=None)
+@given(maps(3), st.sampled_from((334, 640)))
+def test_no_line_passes_behind_a_box_that_is_not_its_end(incident: IncidentMap, width: int) -> None:
+    layout = laid_out(incident, width)
+    for line, points in zip(layout.lines, drawn_points(incident, width), strict=True):
+        of = line.of
+        ends = (of.start, of.end) if isinstance(of, FaultArrow) else (of.caller, of.callee)
+        for one in layout.boxes:
+            if one.box.service not in ends:
+                for x, y in points:
+                    beside = x <= one.x or x >= one.x + one.width
+                    above = y <= one.y or y >= one.y + one.height
+                    assert beside or above, (ends, one.box.service, (x, y))
 
 
 def test_a_small_map_runs_from_left_to_right_or_from_top_to_bottom() -> None:

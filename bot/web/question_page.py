@@ -1,0 +1,136 @@
+"""A question to an answered investigation, asked in a field of its page: the answer is a page of
+its own.
+
+What answers is given by the process that serves the pages (`AnswerQuestion`): this room knows
+nothing of conversations.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from analysis.errors import FaultlineError
+from bot.answer.exports.formats import FORMATS
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from bot.store.store import StoredInvestigation
+from bot.web.addresses import client_address
+from bot.web.rendering import Site
+from bot.web.visitor import visitor_of
+
+AnswerQuestion = Callable[[StoredInvestigation, Path, str], Awaitable[AnswerText]]
+"""Answers a question from the case folder. Raises FaultlineError."""
+
+LONGEST = 500
+"""Characters of a question; a longer one tells a story."""
+PER_WINDOW, WINDOW_S = 30, 300.0
+"""Questions of one visitor: each reads a case, which may take a second of the server's time."""
+MOST_VISITORS = 10_000
+
+_COMMAND = re.compile(r"kubectl [a-z][^;]*")
+"""The one program whose commands answers give."""
+
+
+@dataclass(frozen=True)
+class LinkedLine:
+    """A line of the answer; links lead to this site by path, elsewhere by address."""
+
+    bold: str
+    command: str
+    """What a person may run in a shell; `text` goes on after it."""
+    text: str
+    links: tuple[tuple[str, str], ...]
+
+
+class QuestionRate:
+    """How often each visitor may ask. In memory of one process: with several, each has its own
+    count."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._asked: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def wait_s(self, visitor: str) -> int:
+        """Count a question; 0 where it may be answered, else the seconds until one may be."""
+        now = self._clock()
+        asked = self._asked.setdefault(visitor, deque())
+        self._asked.move_to_end(visitor)
+        if len(self._asked) > MOST_VISITORS:
+            self._asked.popitem(last=False)
+        while asked and now - asked[0] >= WINDOW_S:
+            asked.popleft()
+        if len(asked) >= PER_WINDOW:
+            return int(asked[0] + WINDOW_S - now) + 1
+        asked.append(now)
+        return 0
+
+
+class QuestionPage:
+    """The handler of `/investigations/{id}/question`."""
+
+    def __init__(self, site: Site, answer: AnswerQuestion) -> None:
+        self.site = site
+        self._answer = answer
+        self._rate = QuestionRate()
+
+    async def ask(self, request: Request) -> Response:
+        """Answer one question."""
+        found = await self.site.found(request)
+        if found is None:
+            return self.site.no_such_investigation(request)
+        form = await request.form(max_files=0, max_fields=6, max_part_size=4 * LONGEST)
+        given = form.get("question")
+        question = " ".join(given.split()) if isinstance(given, str) else ""
+        if not question or len(question) > LONGEST:
+            said = f"Ask one question of at most {LONGEST} characters."
+            return self.site.problem(request, 400, "Not asked", said)
+        if found.status != "done":
+            said = "This investigation has no answer that could be asked about."
+            return self.site.problem(request, 409, "Not yet", said)
+        folder, trouble = await self.site.folder(found.id)
+        if folder is None:
+            said = trouble or "There is no case folder."
+            return self.site.problem(request, 404, "No case folder", said)
+        wait = self._rate.wait_s(self._asking(request))
+        if wait:
+            said = f"{PER_WINDOW} questions in {WINDOW_S / 60:.0f} minutes are the limit. "
+            said += f"Ask again in {wait} s."
+            return self.site.problem(request, 429, "Too many questions", said)
+        try:
+            answer = await self._answer(found, folder, question)
+        except (FaultlineError, OSError) as error:
+            said = f"{error}."
+            return self.site.problem(request, 422, "This case cannot be read", said)
+        home = f"/investigations/{found.id}"
+        return self.site.page(
+            request,
+            "question.html",
+            i=found,
+            question=question,
+            answer=answer,
+            lines=[self._linked(line, home) for line in answer.lines],
+            download=FORMATS.get(answer.export or ""),
+        )
+
+    def _asking(self, request: Request) -> str:
+        visitor = visitor_of(request)
+        # All who hold the access token are one visitor by name.
+        address = client_address(request, self.site.settings.server.trusted_proxies)
+        return f"{visitor.who if visitor else ''} {address}"
+
+    def _linked(self, line: AnswerLine, home: str) -> LinkedLine:
+        own = f"{self.site.settings.server.public_url}{home}"
+        links = []
+        for title, url in line.links:
+            path = url.removeprefix(own)
+            links.append((title, url if path == url else f"{home}{path}"))
+        command = _COMMAND.match(line.text)
+        shell = command[0] if command else ""
+        return LinkedLine(line.bold, shell, line.text[len(shell) :].lstrip("; "), tuple(links))
