@@ -57,9 +57,9 @@ FAILS = shift("error_ratio", 0.0, 0.087, **{"class": "errors"})
         ),
         (
             shift("requests_per_sec", 110, 20, **{"class": "traffic"}),
-            "payments' request rate fell from 110/s to 20/s",
-            "payments' request rate fell from 110/s to 20/s",
-            "lowered payments' request rate from 110/s to 20/s",
+            "payments' request rate fell from 110 to 20 requests/s",
+            "payments' request rate fell from 110 to 20 requests/s",
+            "lowered payments' request rate from 110 to 20 requests/s",
         ),
     ],
 )
