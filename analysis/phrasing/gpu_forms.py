@@ -20,7 +20,7 @@ from analysis.phrasing.phrase import (
 )
 from analysis.phrasing.statement import Statement, Verb, Voice
 from analysis.vocabulary import Finding
-from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, amount
+from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, amount, times
 
 MINUTES = Unit("time", 60.0)
 MEGAHERTZ = Unit("number", noun="MHz")
@@ -133,6 +133,11 @@ def cost(finding: Finding) -> Phrase:
             "ranks stops",
             job=job,
         )
+    if fault.name == "dataloader_stall" and {"data_ms", "step_ms"} <= numbers.keys():
+        work = numbers["step_ms"] - numbers["data_ms"]
+        faster = times(numbers["step_ms"] / work) if work > 0 else ""
+        gain = figure(finding, "step_ms", faster)
+        return say("without the wait {job} could train up to {gain} faster", job=job, gain=gain)
     if fault.name == "slow_step" and {"step_ms", "median_step_ms"} <= numbers.keys():
         lost = amount(numbers["step_ms"] - numbers["median_step_ms"], MILLISECONDS)
         lost_part = figure(finding, "step_ms", lost)

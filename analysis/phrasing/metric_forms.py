@@ -257,6 +257,9 @@ def grew_much(finding: Finding) -> bool:
             return True
         if level < LITTLE_USED:
             return False
+    holds = finding.details.signal_class == SignalClass.CONNECTIONS.value
+    if holds and unit == NUMBER and level < HANDFUL:
+        return False
     ratio = _ratio(finding)
     return ratio is None or ratio >= DOUBLED
 

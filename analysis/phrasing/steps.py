@@ -24,6 +24,7 @@ from analysis.phrasing.state_forms import (
     quota_used,
     state_of,
 )
+from analysis.phrasing.statement import possessive
 from analysis.vocabulary import Finding
 from analysis.wording.names import subject_name
 
@@ -32,6 +33,7 @@ _USED: Mapping[SignalClass, str] = {
     SignalClass.MEMORY: "memory",
     SignalClass.DISK: "disk",
 }
+_HELD = "the connections or threads"
 _REDELIVERED = ("poison message", "poison pill", "redelivered")
 """Words with which consumers of a queue say that one message fails again and again."""
 
@@ -47,6 +49,8 @@ def step_about(finding: Finding) -> str | None:
         return _of_a_place(finding, who)
     signature = SignatureDetails.of(finding)
     if signature is not None:
+        if signature.fix is not None and _HELD in signature.fix:
+            return signature.fix.replace(_HELD, f"{possessive(who)} connections or threads")
         said = STEPS_OF_CALLED.get(signature.signature)
         if said is None or not signature.names:
             return None
@@ -191,6 +195,12 @@ def _crash(state: ObjectState, who: str) -> str | None:
     )
 
 
+def _node(state: ObjectState, who: str) -> str | None:
+    if state.kind != "Node":
+        return None
+    return f"Drain {who} (kubectl drain {who}), then look at its kubelet, network and machine."
+
+
 _OF_STATES: Mapping[str, Callable[[ObjectState, str], str | None]] = {
     "reference_missing": _restored,
     "image_unavailable": _image,
@@ -200,4 +210,5 @@ _OF_STATES: Mapping[str, Callable[[ObjectState, str], str | None]] = {
     "traffic_blocked": _policy,
     "crash_loop": _crash,
     "crashed": _crash,
+    "node_not_ready": _node,
 }

@@ -100,6 +100,9 @@ _SHORT: Mapping[str, str] = {
     "forward_ms": "time in the forward pass",
     "backward_ms": "time in the backward pass",
     "optimizer_ms": "time in the optimizer",
+    "hikaricp_connections_active": "connections in use (HikariCP)",
+    "hikaricp_connections_pending": "waits for a connection (HikariCP)",
+    "tomcat_threads_busy_threads": "busy threads (Tomcat)",
     "mfu": "model FLOPs utilization (MFU)",
     "ttft": "time to first token",
 }

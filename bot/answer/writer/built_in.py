@@ -42,7 +42,7 @@ def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> 
         shown = sections.why(story, diagnosis) or _seen(diagnosis)
         claims += sections.without_repeats(shown, headline)
     claims += doubts.unsure(story, diagnosis)
-    claims += doubts.checked(diagnosis)
+    claims += doubts.checked(story, diagnosis)
     return [*claims, *memory_claims(diagnosis)[:MOST_REMEMBERED]][:MAX_CLAIMS]
 
 

@@ -47,7 +47,7 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     return claims[:MOST_AGAINST] + candidate
 
 
-def checked(diagnosis: Diagnosis) -> list[Claim]:
+def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     """Changes that were looked at and do not explain it."""
     changes = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
     if not changes or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
@@ -56,7 +56,9 @@ def checked(diagnosis: Diagnosis) -> list[Claim]:
     for one in changes:
         named.append(change_called(one, with_service=True, with_time=False))
     if len(changes) > NAMED:
-        text = say("{count} other recent changes were ruled out", count=str(len(changes)))
+        other = " other" if story.change is not None else ""
+        count = str(len(changes))
+        text = say("{count}{other} recent changes were ruled out", count=count, other=other)
     else:
         verb = "was" if len(changes) == 1 else "were"
         text = say("{named} {verb} ruled out", named=listed(named), verb=verb)
@@ -166,6 +168,10 @@ def _candidate(story: Story, diagnosis: Diagnosis, known: Mapping[str, Finding])
         return
     lead = next(known[one] for one in second.findings if one in known)
     what = statement(lead, known=True).clause()
+    place, mechanism = PlaceDetails.of(lead), story.mechanism
+    first = PlaceDetails.of(mechanism) if mechanism is not None else None
+    if place is not None and first is not None and place.services == first.services:
+        what = say("the same services do worse there than elsewhere")
     also = "" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "also "
     text = say("It could {also}be {who}: {what}", also=also, who=name(second.subject), what=what)
     yield claim_of(text, Section.UNSURE, second.findings[:CITED])

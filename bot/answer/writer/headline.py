@@ -90,7 +90,7 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
 def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
     felt = story.effect or story.mechanism
     own = felt is not None and change.subject == felt.subject
-    called = change_called(change, with_service=not own)
+    called = change_called(change, with_service=not own, with_time=False)
     if felt is None:
         return [say("{change} is to blame", change=called)]
     said = statement(felt)

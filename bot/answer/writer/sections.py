@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from analysis.analyzers import cause_kinds, fault_of, finding_kind
+from analysis.analyzers import cause_kinds, fault_of, finding_kind, is_training
 from analysis.changes.nearby import NEAR
 from analysis.kinds.fault_kinds import (
     CONNECTIONS,
@@ -109,7 +109,8 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
     if affected is not None:
         claims.append(affected)
     elif cited and _nobody_else(story, diagnosis):
-        text = say("No other service shows symptoms")
+        shows = "showed" if diagnosis.verdict is Verdict.RECOVERED else "shows"
+        text = say("No other service {shows} symptoms", shows=shows)
         claims.append(claim_of(text, Section.HAPPENING, cited[:1]))
     return claims
 
@@ -235,6 +236,8 @@ def _nobody_else(story: Story, diagnosis: Diagnosis) -> bool:
     told = _told(story)
     if story.cause is None or not diagnosis.impact.services:
         return False
+    if story.mechanism is not None and is_training(story.mechanism):
+        return False
     if any(service not in told for service in diagnosis.impact.services):
         return False
     return not any(one.subject not in told and _is_trouble(one) for one in diagnosis.findings)
@@ -277,7 +280,8 @@ def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
         effect = in_brackets(finding)
         who = name(finding.subject)
         named.append(say("{who} ({effect})", who=who, effect=effect) if effect else who)
-    text = say("Also affected: {named}", named=listed(named, most=NAMED))
+    lead = "Affected" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "Also affected"
+    text = say("{lead}: {named}", lead=lead, named=listed(named, most=NAMED))
     ids = tuple(finding.id for finding in found)[:CITED]
     return claim_of(text, Section.HAPPENING, ids)
 
@@ -403,8 +407,10 @@ def _change(change: Finding, onset: datetime | None) -> Phrase:
     """The change with its title, and how long before the onset it came."""
     details = ChangeDetails.of(change)
     title = (details.title or "").strip() if details else ""
-    called = change_called(change, with_service=True, with_time=False)
-    if title and not _TICKET.fullmatch(title):
+    is_told = bool(title) and not _TICKET.fullmatch(title)
+    named = is_told and subject_name(change.subject) in title
+    called = change_called(change, with_service=not named, with_time=False)
+    if is_told:
         called = say("{change}, {title},", change=called, title=quote(title, change))
     if change.onset is None:
         return called
@@ -486,6 +492,7 @@ def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
         return step
     exact = step_about(mechanism)
     general = {kind.next_step for kind in cause_kinds().values()}
+    general.add(mechanism.details.fix or "")
     for fault in _faults_of(cause, diagnosis):
         general |= {fault.step(None), fault.step("down")}
     who = subject_name(cause.subject)

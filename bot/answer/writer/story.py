@@ -225,7 +225,7 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     """The leading finding about the culprit, unless that is the effect: then its strongest that
     says more than a symptom."""
     about = [one for one in cited if one.subject == cause.subject and _may_explain(one)]
-    about = [one for one in about if not is_down(one)]
+    about = [one for one in about if not is_down(one) and not is_small_rise(one)]
     if not about:
         return None
     lead = about[0]

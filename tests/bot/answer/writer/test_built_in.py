@@ -19,7 +19,7 @@ from tests.bot.answer.writer.diagnoses import (
 
 def test_the_headline_says_what_is_wrong_because_of_what() -> None:
     assert word(DIAGNOSIS, ALERT, GAPS).headline == (
-        "Deploy 559e94c of checkoutservice (14:59:22 UTC) probably made 38 % of frontend's "
+        "Deploy 559e94c of checkoutservice probably made 38 % of frontend's "
         "requests fail (0.2 % before): checkoutservice is 18x slower."
     )
 
