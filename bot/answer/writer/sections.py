@@ -62,7 +62,15 @@ from analysis.wording.phrases import capitalised, counted
 from bot.answer.writer.claims import CITED, claim_of, closed, continued
 from bot.answer.writer.doubts import more_calls_to, other_candidate
 from bot.answer.writer.headline import explaining
-from bot.answer.writer.story import Story, began, change_called, is_small_rise, tells_nothing
+from bot.answer.writer.story import (
+    Story,
+    began,
+    change_called,
+    fails_mostly,
+    is_out_of_step,
+    is_small_rise,
+    tells_nothing,
+)
 from bot.answer.writer.support import quotable
 
 MOST_EVIDENCE = 4
@@ -307,7 +315,7 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
     seen.update(_topic(one) for one in first)
     cited += [one for one in diagnosis.findings if _is_of_the_calls(one, story)]
     rest = [one for one in cited if _is_evidence(one, story)]
-    rest.sort(key=lambda one: (not is_down(one), not _is_effect_of(one, story), -one.strength))
+    rest.sort(key=lambda one: (_place(one, story), -one.strength))
     for finding in rest:
         if _topic(finding) not in seen:
             seen.add(_topic(finding))
@@ -326,6 +334,15 @@ def _symptoms_there(story: Story, diagnosis: Diagnosis) -> list[Finding]:
     return [found[one] for one in place.services if one in found] if place is not None else []
 
 
+def _place(finding: Finding, story: Story) -> int:
+    """What comes first: that nothing of it runs, then its objects' states, then that it fails."""
+    if is_down(finding):
+        return 0
+    if _is_effect_of(finding, story):
+        return 1
+    return 2 if fails_mostly(finding) else 3
+
+
 def _is_effect_of(finding: Finding, story: Story) -> bool:
     """Whether it is the state of an object that the culprit's own state brings about."""
     state = state_of(finding)
@@ -333,7 +350,7 @@ def _is_effect_of(finding: Finding, story: Story) -> bool:
 
 
 def _is_evidence(finding: Finding, story: Story) -> bool:
-    if is_small_rise(finding) or _is_of_little_use(finding, story):
+    if is_small_rise(finding) or is_out_of_step(finding) or _is_of_little_use(finding, story):
         return False
     if tells_nothing(finding):
         return _speaks_of_the_change(finding, story)

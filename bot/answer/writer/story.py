@@ -86,8 +86,10 @@ def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
         return Story(None, _effect(diagnosis, known, alert), None, None)
     cited = [known[one] for one in cause.findings if one in known]
     effect = _worst(_effect(diagnosis, known, alert), diagnosis, cited)
-    if effect is None or _is_fault(effect, RESTARTS.name):
-        effect = _failing(cause, cited) or effect or _alerting(diagnosis, alert)
+    if effect is None:
+        effect = _alerting(diagnosis, alert) or _failing(cause, cited)
+    elif _is_fault(effect, RESTARTS.name):
+        effect = _failing(cause, cited) or effect
     change = next((one for one in cited if _is_blamed(one, cause)), None)
     mechanism = _mechanism(cited, cause, effect)
     if mechanism is not None and _is_fault(mechanism, CALLERS_FAIL.name):
@@ -173,12 +175,13 @@ def _worst(
     if not _is_fault(effect, LATENCY.name) and not _is_fault(effect, ERRORS.name):
         return effect
     for finding in diagnosis.findings:
-        if finding.subject == effect.subject and _fails_mostly(finding):
+        if finding.subject == effect.subject and fails_mostly(finding):
             return finding
     return effect
 
 
-def _fails_mostly(finding: Finding) -> bool:
+def fails_mostly(finding: Finding) -> bool:
+    """Whether it says that most requests of its subject fail."""
     if not (_is_fault(finding, ERRORS.name) or _is_fault(finding, AVAILABILITY.name)):
         return False
     share = failing_share(finding)
@@ -310,10 +313,10 @@ def _explains(finding: Finding) -> bool:
     """Whether it says more than that the culprit is slow or fails."""
     if _is_symptom(finding) or tells_nothing(finding) or _is_fault(finding, CALLERS_FAIL.name):
         return False
-    return not is_small_rise(finding) and not _is_out_of_step(finding)
+    return not is_small_rise(finding) and not is_out_of_step(finding)
 
 
-def _is_out_of_step(finding: Finding) -> bool:
+def is_out_of_step(finding: Finding) -> bool:
     """Whether it restarted once, at another time than that of the alert's trouble."""
     details = MetricShiftDetails.of(finding)
     if details is None or not _is_fault(finding, RESTARTS.name) or details.agreement is None:
