@@ -20,9 +20,10 @@ from analysis.phrasing.phrase import (
 )
 from analysis.phrasing.statement import Statement, Verb, Voice
 from analysis.vocabulary import Finding
-from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, amount, times
+from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, SHARE, Unit, amount, times
 
 MINUTES = Unit("time", 60.0)
+TENSOR_USE = "gpu_tensor_active"
 MEGAHERTZ = Unit("number", noun="MHz")
 _REASONS: Mapping[str, str] = {
     "thermal (hardware)": "hardware thermal limit",
@@ -46,6 +47,14 @@ def spinning(finding: Finding, voice: Voice) -> Statement | None:
     who = say("{who}", who=voice.who)
     rest = say(": {waiting} {seen}", waiting=waiting, seen=seen)
     whole = say("{who} hangs{rest}", who=who, rest=rest)
+    if finding.signal == TENSOR_USE and {"incident", "usual"} <= numbers.keys():
+        idle = say(
+            "the tensor cores of {whose} GPUs are {now} in use (usually {usual})",
+            whose=voice.whose,
+            now=measured(finding, "incident", SHARE),
+            usual=measured(finding, "usual", SHARE),
+        )
+        return Statement(idle, None, shorter=whole)
     return Statement(whole, None, shorter=whole)
 
 

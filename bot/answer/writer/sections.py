@@ -28,13 +28,14 @@ from analysis.kinds.finding_details import (
     PlaceDetails,
 )
 from analysis.kinds.finding_kinds import (
+    ALERT_IN_RANGE,
     CHANGE_RULED_OUT,
     METRIC_SHIFT,
     PART_CONTRAST,
     PLACE_CONTRAST,
     SIGNAL_STOPPED,
 )
-from analysis.kinds.signals import SignalClass
+from analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
 from analysis.phrasing.clauses import statement
 from analysis.phrasing.gpu_forms import cost
 from analysis.phrasing.metric_forms import (
@@ -42,6 +43,7 @@ from analysis.phrasing.metric_forms import (
     in_brackets,
     level_before,
     signal_said,
+    unit_seen,
 )
 from analysis.phrasing.phrase import NOTHING, Phrase, Slot, clock, listed, name, quote, say
 from analysis.phrasing.state_forms import is_down, state_of
@@ -170,10 +172,10 @@ def seen(finding: Finding, section: Section = Section.WHY) -> Claim:
 def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     """What to do, and how to see that it worked."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        return _fixes_of_the_alert(diagnosis)[:2]
+        return _fixes_of_the_alert(diagnosis)[:2] or _above_the_usual(diagnosis)
     established = diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
     if not established or story.cause is None or not story.cause.next_step:
-        return _fixes_of_the_signal(diagnosis)[:1]
+        return _fixes_of_the_signal(diagnosis)[:1] or _worst_first(diagnosis)
     step = closed(quotable(_step(story.cause, story.mechanism, diagnosis)))
     if diagnosis.verdict is Verdict.RECOVERED:
         later = f"To prevent a repeat: {continued(step)}"
@@ -451,6 +453,38 @@ def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
         if fix and finding_kind(finding.kind).explains_alert:
             claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
     return claims
+
+
+def _above_the_usual(diagnosis: Diagnosis) -> list[Claim]:
+    """Which threshold would not have fired, of a signal that is bad when it is high."""
+    for finding in diagnosis.findings:
+        signal = finding.signal or ""
+        is_high = is_bad(classify(signal), "up", headroom=is_headroom(signal))
+        if finding.kind == ALERT_IN_RANGE.name and is_high and "high" in finding.numbers:
+            high = amount(finding.numbers["high"], unit_seen(finding))
+            text = f"Nothing now. If it repeats, set the alert's threshold well above {high}."
+            return [Claim(text=text, findings=(finding.id,))]
+    return []
+
+
+def _worst_first(diagnosis: Diagnosis) -> list[Claim]:
+    """Where to look while nothing is blamed: at the service of which most requests fail."""
+    known = {finding.id: finding for finding in diagnosis.findings}
+    failing = []
+    for one in diagnosis.impact.findings:
+        share = failing_share(known[one]) if one in known else None
+        if share:
+            failing.append((share, one))
+    if diagnosis.verdict is not Verdict.INSUFFICIENT_EVIDENCE or not failing:
+        return []
+    if diagnosis.missing:
+        # Then that is what to do something about.
+        return []
+    worst = known[max(failing)[1]]
+    text = (
+        f"Read what {subject_name(worst.subject)} answers and logs, and ask again in a few minutes."
+    )
+    return [Claim(text=text, findings=(worst.id,))]
 
 
 def _fixes_of_the_signal(diagnosis: Diagnosis) -> list[Claim]:

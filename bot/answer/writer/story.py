@@ -33,7 +33,7 @@ from analysis.phrasing.log_forms import WHY_CALLS_FAIL
 from analysis.phrasing.metric_forms import AGAIN, failing_share, grew_much, is_shift, used_up
 from analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, say
 from analysis.phrasing.state_forms import is_down
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Verdict
 from analysis.wording.names import change_name
 
 _KINDS = {
@@ -89,7 +89,7 @@ def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     if effect is None:
         effect = _alerting(diagnosis, alert) or _failing(cause, cited)
     elif _is_fault(effect, RESTARTS.name):
-        effect = _failing(cause, cited) or effect
+        effect = _failing(cause, cited) or _alerting(diagnosis, alert) or effect
     change = next((one for one in cited if _is_blamed(one, cause)), None)
     mechanism = _mechanism(cited, cause, effect)
     if mechanism is not None and _is_fault(mechanism, CALLERS_FAIL.name):
@@ -199,7 +199,8 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
     vouches for it."""
     own = []
     for finding in diagnosis.findings:
-        is_bad = finding.details.bad is not False and not finding.details.recovered
+        lasts = not finding.details.recovered or diagnosis.verdict is Verdict.RECOVERED
+        is_bad = finding.details.bad is not False and lasts
         if finding.subject == alert.service and is_bad and _is_measured_symptom(finding):
             own.append(finding)
     return max(own, key=lambda one: (failing_share(one) or 0.0, one.strength), default=None)
@@ -228,7 +229,8 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     """The leading finding about the culprit, unless that is the effect: then its strongest that
     says more than a symptom."""
     about = [one for one in cited if one.subject == cause.subject and _may_explain(one)]
-    about = [one for one in about if not is_down(one) and not is_small_rise(one)]
+    about = [one for one in about if not (is_down(one) or is_small_rise(one))]
+    about = [one for one in about if not is_out_of_step(one)]
     if not about:
         return None
     lead = about[0]

@@ -186,3 +186,51 @@ def test_what_is_missing_does_not_repeat_a_signal_that_stopped() -> None:
     )
     view = answer_view(ALERT, told, word(told, ALERT))
     assert view.missing == ()
+
+
+def test_the_effect_is_the_alerting_service_s_where_the_impact_measures_none() -> None:
+    own = found("F1", "db", **FAILS)
+    alerting = found("F2", "web", **{**FAILS, "strength": 0.1})
+    restarted = found(
+        "F3", "db", kind="metric_shift", signal="container_restarts",
+        numbers={"baseline": 0.0, "incident": 3.0},
+        details={"class": "restarts", "direction": "up", "bad": True},
+    )  # fmt: skip
+    told = diagnosis([("db", ["F3", "F1"])], own, alerting, restarted)
+    told = told.model_copy(update={"impact": Impact(sentence="?", services=("web",))})
+    assert headline(told) == ("40 % of web's requests fail, probably because db keeps restarting.")
+
+
+def test_a_single_restart_at_another_time_is_no_mechanism() -> None:
+    for agreement, because in ((0.8, "because db restarted."), (0.05, "why is not known yet.")):
+        once = found(
+            "F2", "db", kind="metric_shift", signal="container_restarts",
+            numbers={"baseline": 0.0, "incident": 1.0},
+            details={"class": "restarts", "direction": "up", "bad": True, "agreement": agreement},
+        )  # fmt: skip
+        assert headline(diagnosis([("db", ["F2"])], WEB, once)).endswith(because)
+
+
+def test_without_a_cause_the_step_is_to_read_the_service_that_fails_most() -> None:
+    told = diagnosis([], WEB, verdict=Verdict.INSUFFICIENT_EVIDENCE, confidence=0.0)
+    (step,) = word(told, ALERT).next_steps
+    assert step.text == "Read what web answers and logs, and ask again in a few minutes."
+
+
+@pytest.mark.parametrize(
+    ("signal", "steps"),
+    [
+        ("latency_p99_ms", ["Nothing now. If it repeats, set the alert's threshold well above "
+                            "127 ms."]),
+        ("success_ratio", []),
+    ],
+)  # fmt: skip
+def test_where_nothing_is_wrong_the_step_names_the_top_of_the_usual_range(
+    signal: str, steps: list[str]
+) -> None:
+    calm = found(
+        "F1", "web", kind="alert_in_range", signal=signal,
+        numbers={"now": 120.0, "low": 112.0, "high": 127.0},
+    )  # fmt: skip
+    told = diagnosis([], calm, verdict=Verdict.NO_ACTIVE_INCIDENT, confidence=0.75)
+    assert [step.text for step in word(told, ALERT).next_steps] == steps
