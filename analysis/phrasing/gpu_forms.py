@@ -122,6 +122,8 @@ def stalled(finding: Finding, voice: Voice) -> Statement | None:
 
 def cost(finding: Finding) -> Phrase:
     """What the fault costs its job, where its own numbers tell it."""
+    if RunStateDetails.of(finding) is not None:
+        return say("{run} trains nothing until it is started again", run=name(finding.subject))
     details, fault, numbers = JobDetails.of(finding), fault_of(finding), finding.numbers
     if details is None or fault is None or not details.job:
         return NOTHING

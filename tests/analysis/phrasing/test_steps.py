@@ -164,6 +164,12 @@ def test_a_caller_s_known_failure_is_said_of_the_service_that_its_line_names() -
     )
 
 
+def test_a_run_that_ended_trains_nothing() -> None:
+    ended = of_kind("run_ended", "llm", details={"state": "crashed", "run": "r1"})
+    assert str(statement(ended).short()) == "llm's run r1 crashed"
+    assert str(cost(ended)) == "llm trains nothing until it is started again"
+
+
 GPU = {"rank": 13.0, "gpu": 5.0}
 ONE = {"job": "llm", "ranks": [13], "hosts": ["node-1"], "gpus": ["node-1/5"]}
 
