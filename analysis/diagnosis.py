@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from analysis.analyzers import analyzers, finding_kind
+from analysis.analyzers import analyzers, finding_kind, is_training
 from analysis.case.citations import citing_own_rows
 from analysis.case.folder import Case
 from analysis.case.observations import observed
@@ -87,6 +87,9 @@ def diagnose(case: Case) -> Diagnosis:
     told = memory_findings(case, findings, conclusion.confidence)
     missing = conclusion.missing
     about_calls = unknown_calls(case, facts.alert.service, topology)
+    if any(is_training(finding) for finding in findings):
+        # Ranks of a training job call one another in collectives, whatever else is known.
+        about_calls = None
     undecided = conclusion.verdict in (Verdict.CAUSE_FOUND, Verdict.INSUFFICIENT_EVIDENCE)
     return Diagnosis(
         verdict=conclusion.verdict,

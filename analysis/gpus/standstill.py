@@ -137,7 +137,7 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
             device=gpu,
             signal=gs.UTILIZATION,
             strength=0.4 if is_over else 0.75,
-            says=f"has had nothing to do for {number(minutes, 3)} minutes while {number(others)} "
+            says=f"has had nothing to do for {number(minutes, 2)} minutes while {number(others)} "
             f"other GPUs show {number(100)} %: they wait for it",
             reason="",
             fix="Look at the process of that GPU on {host}: its log, and its stack (py-spy dump "
@@ -147,7 +147,7 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
             uncertainty_s=grid.step_ns / NS,
             numbers={
                 "incident": 0.0,
-                "minutes": rounded(minutes, 3),
+                "minutes": rounded(minutes, 2),
                 "others": rounded(others),
                 "waiting_percent": 100,
             },
@@ -201,7 +201,7 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
         device=fleet.gpus[0],
         signal=signal,
         strength=0.7,
-        says=f"show {number(100)} % utilisation and compute nothing for {number(minutes, 3)} "
+        says=f"show {number(100)} % utilisation and compute nothing for {number(minutes, 2)} "
         f"minutes ({low}): they wait inside a collective",
         reason="",
         fix="Read the flight recorder dumps and stacks of all ranks: one does not join, or a link "
@@ -212,7 +212,7 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
         numbers={
             "incident": rounded(level),
             "usual": rounded(usual),
-            "minutes": rounded(minutes, 3),
+            "minutes": rounded(minutes, 2),
             "utilisation_percent": 100,
         },
         whole_job=True,

@@ -92,6 +92,8 @@ class MetricShiftDetails(_Closed):
 
     unit: str | None = None
     """As its vendor has it."""
+    interval_s: float | None = None
+    """Usual time between two points of the series: what a count without a unit is per."""
     sigmas: float = 0.0
     """Size of the move in the baseline's own robust standard deviations."""
     points: int = 0
@@ -205,6 +207,8 @@ class SignatureDetails(LineDetails):
     own: bool = False
     """Whether the service has it by itself, and not from what it calls."""
     hosts: tuple[str, ...] = ()
+    names: str | None = None
+    """The called service that the lines name, where they are about one."""
     lines: int = 0
     baseline_lines: int = 0
 
@@ -220,6 +224,10 @@ class StateFactDetails(_Closed):
     """Those that it bears on."""
     places: tuple[str, ...] = ()
     """Nodes on which the objects are."""
+    value: str = ""
+    """What is wrong with the first of them, as the connector has it."""
+    expected: str = ""
+    """What was to be there instead."""
     explained_by: str | None = None
     """The subject of the fact that brought this one about, as far as one did."""
 

@@ -21,6 +21,7 @@ from analysis.kinds.signals import classify, is_bad, is_headroom
 from analysis.metrics.shift_statistics import Bools, Floats
 from analysis.metrics.shifts import COUNTER, LARGEST, MIN_BASELINE_POINTS
 from analysis.vocabulary import Alert, Finding
+from analysis.wording.amounts import amount, unit_of
 from analysis.wording.phrases import number, plain, rounded
 
 KIND = THRESHOLD_IN_NORMAL_RANGE.name
@@ -99,26 +100,26 @@ def threshold_findings(case: Case) -> list[Finding]:
         return []
     alert = case.alert
     service, signal = alert.service or "", alert.signal or ""
-    unit = f" {plain(reading.unit, 12)}" if reading.unit else ""
+    unit = unit_of(signal, reading.unit or None, (reading.threshold, reading.farthest))
     side, change = ("above", "Raise") if reading.above else ("below", "Lower")
     threshold, proposed = rounded(reading.threshold), _proposed(reading)
     percent = rounded(100 * reading.share, 2)
     sentence = (
         f"{plain(service)} {plain(signal)} was {side} the alert's threshold of "
-        f"{number(threshold)}{unit} in {number(percent, 2)} % of the baseline: the threshold lies "
+        f"{amount(threshold, unit)} in {number(percent, 2)} % of the baseline: the threshold lies "
         "in its normal range."
     )
     numbers = {"threshold": threshold, "percent_of_baseline": percent, "proposed": proposed}
     fix = (
-        f"{change} the threshold to about {number(proposed)}{unit}, which the baseline never "
-        "reached"
+        f"{change} the threshold to about {amount(proposed, unit)}, which it never reached in "
+        "normal operation"
     )
     if reading.share < MOSTLY and reading.longest_s >= 1:
         minutes = max(1.0, float(np.ceil(reading.longest_s / 60)) + 1)
         numbers["wait_min"] = minutes
         fix += (
-            f", or let it wait for {number(minutes)} min: in the baseline no crossing lasted that "
-            "long"
+            f", or let it wait for {number(minutes)} min: no crossing lasted that long in normal "
+            "operation"
         )
     finding = Finding(
         id="",

@@ -77,6 +77,8 @@ class SeriesComparison:
     sigmas: Floats
     relative: Floats
     points: Ints
+    interval_s: Floats
+    """Usual time between two points; NaN where there is only one."""
     searched: Ints
     baseline_points: Ints
     ended: Bools
@@ -135,6 +137,7 @@ def _compared(block: Block) -> SeriesComparison:
         sigmas=found.sigmas,
         relative=np.abs(level - centre) / largest,
         points=points,
+        interval_s=_intervals(times),
         searched=counted.sum(axis=1),
         baseline_points=found.base.points,
         ended=departure.last < _last_true(in_window),
@@ -144,6 +147,17 @@ def _compared(block: Block) -> SeriesComparison:
         onset_ns=_at(times, np.maximum(onset.at, 0)),
         uncertainty_s=_uncertainty(values, times, found.cut, onset),
     )
+
+
+def _intervals(times: Ints) -> Floats:
+    """Of each row of times (ns, 0 where there is no point) the middle distance in seconds."""
+    steps = np.diff(times).astype(np.float64)
+    steps[(times[:, :-1] <= 0) | (times[:, 1:] <= 0)] = np.nan
+    known = np.isfinite(steps).any(axis=1)
+    found = np.full(len(times), np.nan)
+    if known.any():
+        found[known] = np.nanmedian(steps[known], axis=1) / 1e9
+    return found
 
 
 def _columns(values: Floats) -> Ints:

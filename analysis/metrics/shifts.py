@@ -212,6 +212,7 @@ def _finding(
             bad=is_bad(kind, move.direction, headroom=is_headroom(signal)),
             recovered=_has_recovered(compared, row),
             unit=unit or None,
+            interval_s=_interval(compared, row),
             sigmas=rounded(min(float(compared.sigmas[row]), 1e6), 3),
             points=int(compared.points[row]),
             baseline_points=int(compared.baseline_points[row]),
@@ -219,6 +220,11 @@ def _finding(
             usual_at_this_hour=move.is_usual,
         ),
     )
+
+
+def _interval(compared: SeriesComparison, row: int) -> float | None:
+    seconds = float(compared.interval_s[row])
+    return rounded(seconds, 3) if seconds > 0 else None
 
 
 def _said(called: str, unit: Unit, move: _Move) -> tuple[str, dict[str, float]]:

@@ -40,10 +40,12 @@ from analysis.kinds.finding_kinds import (
 )
 from analysis.phrasing import (
     alert_forms,
+    gpu_forms,
     log_forms,
     metric_forms,
     place_forms,
     request_forms,
+    state_forms,
     training_forms,
 )
 from analysis.phrasing.phrase import Phrase, name, own_sentence, say
@@ -58,7 +60,7 @@ def statement(finding: Finding, *, known: bool = False) -> Statement:
     form = _FORMS.get(fault.name) if fault is not None else None
     form = form or _FORMS_OF_KINDS.get(finding.kind)
     if StateFactDetails.of(finding) is not None:
-        form = place_forms.of_an_object
+        form = state_forms.of_an_object
     elif form is None and JobDetails.of(finding) is not None:
         form = training_forms.of_a_job
     said = form(finding, voice) if form is not None else None
@@ -102,6 +104,11 @@ _FORMS: Mapping[str, Form] = {
     CALLERS_FAIL.name: request_forms.calls_into,
     LOG_ERRORS.name: log_forms.logged,
     "straggler": training_forms.straggler,
+    "gpu_spinning": gpu_forms.spinning,
+    "gpu_idle_alone": gpu_forms.idle_alone,
+    "gpu_throttled": gpu_forms.throttled,
+    "run_ended": gpu_forms.run_ended,
+    "dataloader_stall": gpu_forms.stalled,
 }
 """By the fault that a finding speaks of."""
 _FORMS_OF_KINDS: Mapping[str, Form] = {

@@ -2,42 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from analysis.kinds.finding_details import LogLineDetails, SignatureDetails
 from analysis.phrasing.log_message import message_of
-from analysis.phrasing.phrase import NOTHING, Phrase, figure, quote, say
-from analysis.phrasing.statement import Statement, Verb, Voice
+from analysis.phrasing.phrase import Part, Phrase, figure, name, quote, say
+from analysis.phrasing.statement import Statement, Verb, Voice, possessive
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import times
+from analysis.wording.names import subject_name
 from analysis.wording.phrases import counted
+
+LOGS = Verb("logs", "logged", "log")
+OF_CALLED: Mapping[str, str] = {
+    "certificate_expired": "{whose} certificate has expired",
+    "certificate_not_yet_valid": "{whose} certificate is not valid yet",
+    "certificate_authority_unknown": "{whose} certificate is not trusted",
+    "certificate_name_mismatch": "{whose} certificate is for another name",
+    "tls_handshake_failed": "TLS handshakes with {who} fail",
+    "dns_no_such_name": "the host name of {who} does not resolve",
+    "connection_refused": "{who} refuses connections",
+    "connect_timeout": "connections to {who} time out",
+    "connection_reset": "{who} closes connections",
+    "host_unreachable": "{who} cannot be reached",
+    "upstream_unavailable": "{who} is not available",
+    "upstream_timeout": "{who} does not answer in time",
+    "http_429": "{who} refuses requests as too many (429)",
+    "access_denied": "{who} refuses the credentials of its caller",
+}
+"""Known failures that a caller logs, said of the service that its lines name."""
+STEPS_OF_CALLED: Mapping[str, str] = {
+    "certificate_expired": "Renew the certificate of {who}, and find out why its renewal did not "
+    "run.",
+    "dns_no_such_name": "Check the DNS record of {who}, and the name by which its callers look it "
+    "up.",
+}
+"""What to do about them, where the service that is called makes a difference."""
+WHY_CALLS_FAIL = frozenset(
+    {
+        "certificate_expired",
+        "certificate_not_yet_valid",
+        "certificate_authority_unknown",
+        "certificate_name_mismatch",
+        "tls_handshake_failed",
+        "dns_no_such_name",
+        "connection_refused",
+        "http_429",
+        "access_denied",
+    }
+)
+"""Of these failures those that say why calls fail, and not only that they do."""
+_PARTS_OF_OWN = ("a connection or thread pool ", "the connection pool ")
+"""Meanings that begin with a part of the service that logs them."""
 
 
 def logged(finding: Finding, voice: Voice) -> Statement | None:
     """Of a known failure what it means, of other lines what they say."""
     signature = SignatureDetails.of(finding)
     if signature is not None and signature.meaning:
-        often = _how_often(finding, signature.lines, signature.baseline_lines, voice)
-        return _known_failure(signature.meaning, voice, often)
+        return _known_failure(finding, signature, voice)
     details = LogLineDetails.of(finding)
     if details is None or not details.example:
         return None
     often = _how_often(finding, details.lines, details.baseline_lines)
     line = quote(message_of(details.example), finding)
     said = say("{line} ({often})", line=line, often=often)
-    verb = Verb("logs", "logged", "log")
-    return Statement(say("{who}", who=voice.who), verb, said, Phrase((line,)))
+    return Statement(say("{who}", who=voice.who), LOGS, said, Phrase((line,)))
 
 
-def _known_failure(meaning: str, voice: Voice, often: Phrase) -> Statement:
+def _known_failure(finding: Finding, signature: SignatureDetails, voice: Voice) -> Statement:
     """What is known to be wrong, a whole clause, with the log as its witness."""
-    witness = say("({often})", often=often)
-    shorter = NOTHING if voice.known else say("(according to {whose} log)", whose=voice.whose)
-    return Statement(say("{it}", it=meaning), Verb("", "", ""), witness, shorter)
+    often = _how_often(finding, signature.lines, signature.baseline_lines)
+    called = OF_CALLED.get(signature.signature)
+    if called is not None and signature.names:
+        whose = Part(possessive(subject_name(signature.names)), "name")
+        clause = say(called, who=name(signature.names), whose=whose)
+        witness = say("{whose} log: {often}", whose=voice.whose, often=often)
+        whole = say("{clause} ({witness})", clause=clause, witness=witness)
+        return Statement(whole, None, shorter=clause)
+    for part in _PARTS_OF_OWN:
+        if signature.meaning.startswith(part):
+            thing = part.split(" ", 1)[1]
+            is_so = signature.meaning.removeprefix(part)
+            clause = say("{whose} {thing}{is_so}", whose=voice.whose, thing=thing, is_so=is_so)
+            whole = say("{clause} (its log: {often})", clause=clause, often=often)
+            return Statement(whole, None, shorter=clause)
+    meaning = say("that {meaning}", meaning=signature.meaning)
+    rest = say("{meaning} ({often})", meaning=meaning, often=often)
+    return Statement(say("{who}", who=voice.who), LOGS, rest, meaning)
 
 
-def _how_often(finding: Finding, lines: int, before: int, log_of: Voice | None = None) -> Phrase:
+def _how_often(finding: Finding, lines: int, before: int) -> Phrase:
     often = Phrase((figure(finding, "lines", counted(lines, "line")),))
-    if log_of is not None:
-        often = say("{often} in {whose} log", often=often, whose=log_of.whose)
     if not before:
         return say("{often}, none before", often=often)
     ratio = finding.numbers.get("ratio")

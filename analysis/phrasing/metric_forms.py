@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from analysis.kinds.finding_details import AlertHistoryDetails, MetricShiftDetails
@@ -13,8 +14,10 @@ from analysis.wording.amounts import (
     LARGE_RATIO,
     NUMBER,
     PERCENT,
+    SECONDS,
     Unit,
     amount,
+    failing,
     levels,
     times,
     unit_of,
@@ -27,7 +30,6 @@ Datadog's recommended monitors warn."""
 DOUBLED = 2.0
 """The least rise of a resource that is offered as an explanation. A service under a usual day's
 peak doubles its use too; less tells nothing."""
-NEARLY_ALL = 0.99
 MULTIPLE = 1.15
 """A smaller rise is said as a move."""
 AGAIN = 2.0
@@ -40,6 +42,20 @@ WORTH_SAYING = 0.01
 """A smaller share of failing requests is left out where a few words have to do."""
 LEVELS = ("baseline", "incident", "now", "low", "high", "threshold")
 """Numbers of a finding that are levels of its metric."""
+MINUTE_S = 60
+TOTAL = re.compile(r"_total$")
+"""How Prometheus' counters are called, which are never set back."""
+_SHARES_OF_ALL = frozenset({SignalClass.AVAILABILITY, SignalClass.HIT_RATIO})
+"""Of these what is missing to 100 % is of interest, so that it keeps its digits."""
+_COUNTED: Mapping[SignalClass, str] = {
+    SignalClass.ERRORS: "errors",
+    SignalClass.TRAFFIC: "requests",
+}
+HANDFUL = 5
+NEAR = 0.95
+"""A share from which on its decimals say nothing."""
+LITTLE_USED = 0.5
+"""What is used to less than this share is not short."""
 NEVER = 0.05
 """Percent that is said as "none"."""
 _RESOURCES: Mapping[SignalClass, str] = {
@@ -54,7 +70,8 @@ def shifted(finding: Finding, voice: Voice) -> Statement | None:
     if signal_name(finding.signal or "") == STEP_TIME:
         return step_time(finding, voice)
     ratio = _ratio(finding)
-    many = ratio is not None and ratio >= DOUBLED
+    is_traffic = finding.details.signal_class == SignalClass.TRAFFIC.value
+    many = ratio is not None and (is_traffic or ratio >= DOUBLED)
     return multiplied(finding, voice) if many else moved(finding, voice)
 
 
@@ -116,9 +133,8 @@ def fails(finding: Finding, voice: Voice) -> Statement | None:
     generic = called == "error rate" or called.startswith("rate of ")
     if not is_shift(finding) or not generic or unit_seen(finding).kind != "share":
         return multiplied(finding, voice)
-    before, after, unit = both_levels(finding)
-    if NEARLY_ALL <= finding.numbers["incident"] * unit.factor < 1:
-        after = figure(finding, "incident", "over 99 %")
+    before, _, unit = both_levels(finding)
+    after = figure(finding, "incident", failing(100 * finding.numbers["incident"] * unit.factor))
     usual = say("({before} before)", before=before)
     if 100 * finding.numbers["baseline"] * unit.factor < NEVER:
         usual = NOTHING
@@ -135,11 +151,11 @@ def unavailable(finding: Finding, voice: Voice) -> Statement | None:
     if not is_shift(finding) or unit_seen(finding).kind != "share":
         return moved(finding, voice)
     factor = unit_seen(finding).factor
-    failing = 100 * (1 - finding.numbers["incident"] * factor)
+    lacking = 100 * (1 - finding.numbers["incident"] * factor)
     before = 100 * (1 - finding.numbers["baseline"] * factor)
-    if failing <= 0:
+    if lacking <= 0:
         return moved(finding, voice)
-    share = figure(finding, "incident", amount(failing, PERCENT))
+    share = figure(finding, "incident", failing(lacking))
     usual = say("({before} before)", before=amount(before, PERCENT))
     return Statement(
         say("{share} of requests to {who}", share=share, who=voice.who),
@@ -152,11 +168,9 @@ def unavailable(finding: Finding, voice: Voice) -> Statement | None:
 def resource(finding: Finding, voice: Voice) -> Statement | None:
     if not is_shift(finding):
         return None
-    before, after, unit = both_levels(finding)
+    before, after, _ = both_levels(finding)
     kind = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
-    is_share = unit.kind == "share" and not is_headroom(finding.signal or "")
-    used_up = finding.numbers["incident"] * unit.factor >= USED_UP
-    if not (is_share and used_up and kind in _RESOURCES):
+    if not (used_up(finding) and kind in _RESOURCES):
         return multiplied(finding, voice)
     out = say("{out} ({before} → {after})", out=_RESOURCES[kind], before=before, after=after)
     short = say("{out}", out=_RESOURCES[kind])
@@ -221,34 +235,88 @@ def in_brackets(finding: Finding) -> str:
     ratio = _ratio(finding)
     if "latency" in called and ratio is not None and ratio >= MULTIPLE:
         return f"{times(ratio)} slower"
-    unit = unit_seen(finding)
+    if finding.details.signal_class == SignalClass.QUEUE.value:
+        before, after, _ = both_levels(finding)
+        return f"backlog {before.text} → {after.text}"
     share = failing_share(finding)
     if share is None or share < WORTH_SAYING:
         return ""
-    if called == "error rate":
-        return f"{amount(finding.numbers['incident'], unit)} of requests fail"
-    if called == "availability":
-        return f"{amount(100 - 100 * finding.numbers['incident'] * unit.factor, PERCENT)} fail"
+    if called in ("error rate", "availability"):
+        return f"{failing(100 * share)} of requests fail"
     return ""
 
 
 def grew_much(finding: Finding) -> bool:
-    """Whether a resource is nearly used up, or its use has at least doubled."""
+    """Whether a resource is nearly used up, or its use has at least doubled and is not little."""
     if not is_shift(finding):
         return True
     unit = unit_seen(finding)
-    if unit.kind == "share" and finding.numbers["incident"] * unit.factor >= USED_UP:
-        return True
+    level = finding.numbers["incident"] * unit.factor
+    if unit.kind == "share" and not is_headroom(finding.signal or ""):
+        if level >= USED_UP:
+            return True
+        if level < LITTLE_USED:
+            return False
+    holds = finding.details.signal_class == SignalClass.CONNECTIONS.value
+    if holds and unit == NUMBER and level < HANDFUL:
+        return False
     ratio = _ratio(finding)
     return ratio is None or ratio >= DOUBLED
 
 
+def counts_few(finding: Finding) -> bool:
+    """Whether it counts a handful of errors, which prove nothing."""
+    is_count = is_shift(finding) and unit_seen(finding) == NUMBER
+    is_error = finding.details.signal_class == SignalClass.ERRORS.value
+    return is_count and is_error and finding.numbers["incident"] < HANDFUL
+
+
+def used_up(finding: Finding) -> bool:
+    """Whether a resource with a known limit is nearly used up."""
+    unit = unit_seen(finding)
+    is_share = is_shift(finding) and unit.kind == "share" and not is_headroom(finding.signal or "")
+    return is_share and finding.numbers["incident"] * unit.factor >= USED_UP
+
+
 def both_levels(finding: Finding) -> tuple[Part, Part, Unit]:
-    """Both levels of a metric that moved."""
+    """Both levels of a metric that moved; the second says what they count, and per what."""
     before, after = finding.numbers["baseline"], finding.numbers["incident"]
     unit = unit_seen(finding)
     usual, now = levels(before, after, unit)
+    ending = _ending(finding, unit)
+    kind = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
+    if unit.kind == "share" and kind not in _SHARES_OF_ALL and NEAR < after * unit.factor <= 1:
+        now = failing(100 * after * unit.factor)
+    if ending and unit.kind == "rate":
+        usual, now = usual.removesuffix("/s"), now.removesuffix("/s")
+    now = f"{now}{ending}"
     return figure(finding, "baseline", usual), figure(finding, "incident", now), unit
+
+
+def level_before(finding: Finding) -> str:
+    """The level before, with what a rate counts."""
+    usual, _, unit = both_levels(finding)
+    ending = _ending(finding, unit)
+    return f"{usual.text}{ending}" if unit.kind == "rate" else usual.text
+
+
+def _ending(finding: Finding, unit: Unit) -> str:
+    """What a rate is of, and what a bare count is counted over."""
+    kind = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
+    noun = _COUNTED.get(kind, "")
+    if unit.kind == "rate":
+        # The name of any other signal says itself what it is a rate of.
+        return f" {noun}/s" if noun and signal_name(finding.signal or "").endswith("rate") else ""
+    if unit != NUMBER or not noun:
+        return ""
+    if TOTAL.search(finding.signal or ""):
+        # A counter's own level: what it has counted so far.
+        return " in total"
+    details = MetricShiftDetails.of(finding)
+    seconds = details.interval_s if details is not None else None
+    if seconds is None:
+        return " per sample"
+    return " per minute" if round(seconds) == MINUTE_S else f" per {amount(seconds, SECONDS)}"
 
 
 def unit_seen(finding: Finding) -> Unit:

@@ -13,7 +13,6 @@ from analysis.kinds.finding_details import (
 from analysis.phrasing.metric_forms import NEVER
 from analysis.phrasing.phrase import (
     NOTHING,
-    Phrase,
     Slot,
     figure,
     listed,
@@ -24,8 +23,8 @@ from analysis.phrasing.phrase import (
 )
 from analysis.phrasing.statement import FAIL, IS, Statement, Verb, Voice
 from analysis.vocabulary import Finding
-from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, amount
-from analysis.wording.names import operation_of, step_name
+from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, amount, failing
+from analysis.wording.names import call_of, operation_of, step_name
 from analysis.wording.phrases import counted
 
 GONE, ALWAYS = 10.0, 90.0
@@ -37,6 +36,11 @@ NEARLY_ALL = 99.5
 """Percent from which on it is said to be all."""
 QUOTABLE = 100
 """A longer step of a request is not quoted: its finding's own sentence stands instead."""
+REACHED = (Verb("no longer reach", "did not reach", "miss"),
+           Verb("never reach", "never reached", "miss"))  # fmt: skip
+CALLED = (Verb("no longer call", "did not call", "no longer call"),
+          Verb("never call", "never called", "never call"))  # fmt: skip
+"""Of all requests, and of a part of them, by whether the step is a call."""
 _FIRST_FAILURE: Mapping[str, str] = {
     "own": "in {who}{operation}",
     "waited": "waiting for {who}{operation}",
@@ -53,7 +57,7 @@ def span_errors(finding: Finding, voice: Voice) -> Statement | None:
     usual = say("({before} before)", before=amount(before, PERCENT))
     who = say(
         "{percent} of {whose}{operation} requests",
-        percent=measured(finding, "percent", PERCENT),
+        percent=figure(finding, "percent", failing(percent)),
         whose=voice.whose,
         operation=_operation(finding, operation),
     )
@@ -111,17 +115,23 @@ def path_ended(finding: Finding, voice: Voice) -> Statement | None:
         whose=voice.whose,
         operation=_operation(finding, operation),
     )
-    step = quote(step_name(details.event), finding)
+    called = call_of(details.event)
+    step: Slot = quote(step_name(details.event), finding)
+    verbs = REACHED
+    if called is not None:
+        callee, operation_called = called
+        verbs, step = CALLED, name(callee)
+        if operation_called:
+            step = say("{callee} ({op})", callee=name(callee), op=operation_called)
     if percent <= GONE and before >= ALWAYS:
-        return Statement(what, Verb("no longer reach", "did not reach", "miss"), Phrase((step,)))
+        return Statement(what, verbs[0], say("{step}", step=step))
     stopped = figure(finding, "percent", amount(100 - percent, PERCENT))
     some = say("{stopped} of {what}", stopped=stopped, what=what)
     usual = ""
     if 100 - before >= NEVER:
         usual = f" ({amount(100 - before, PERCENT)} before)"
     reached = say("{step}{usual}", step=step, usual=usual)
-    stop = Verb("never reach", "never reached", "miss")
-    return Statement(some, stop, reached, Phrase((step,)))
+    return Statement(some, verbs[1], reached, say("{step}", step=step))
 
 
 def critical_path(finding: Finding, voice: Voice) -> Statement | None:

@@ -11,7 +11,7 @@ from analysis.phrasing.statement import Statement, Verb, Voice
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import MILLISECONDS, amount
 
-LONGEST = 160
+LONGEST = 110
 """Characters of a headline that still leave it one look on a phone."""
 PARTS: Mapping[str, str] = {
     "idle": "idle time",

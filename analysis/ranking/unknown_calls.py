@@ -15,7 +15,7 @@ HOUR_S = 3_600
 
 
 def unknown_calls(case: Case, service: str | None, graph: Topology) -> str | None:
-    """One sentence with what to do about it; None where calls of the service are known, or nobody
+    """One sentence; None where calls of the service are known, or nobody
     asks for them. `graph` holds besides the known calls those that metrics and failing lines
     name."""
     if service is None or not _matter(case):
@@ -23,10 +23,7 @@ def unknown_calls(case: Case, service: str | None, graph: Topology) -> str | Non
     name = plain(service)
     edges = {edge for edge in graph.edges if service in edge}
     if not edges:
-        return (
-            f"Who calls {name} and whom it calls is not known: set its depends_on in the settings, "
-            "or connect traces or the metrics of a service graph."
-        )
+        return f"Who calls {name}, and whom it calls, is not known."
     learned = [call for call in known_calls(case) if call.learned_in and service in call.pair]
     if edges - {call.pair for call in learned}:
         return None

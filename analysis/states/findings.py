@@ -58,6 +58,8 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
             objects=group.objects[:MAX_LISTED],
             services=tuple(sorted(group.services))[:MAX_LISTED],
             places=tuple(sorted(group.places))[:MAX_LISTED],
+            value=plain(_fullest(group).value, MAX_QUOTE).rstrip("."),
+            expected=plain(_fullest(group).expected, MAX_QUOTE).rstrip("."),
             explained_by=weighed.explained_by,
             bad=True,
         ),

@@ -106,6 +106,11 @@ _ENDINGS: Sequence[tuple[str, Unit]] = (
     ("_pct", PERCENT),
     ("_bytes", BYTES),
 )
+_FRACTION = re.compile(
+    r"(^|_)(utili[sz]ation|percent_usage_connections)$|(^|_)(process|system)_cpu_usage$"
+)
+"""Names of shares of 1 that say so in no unit: OpenTelemetry's `utilization` ("the fraction of
+usage out of its limit"), Micrometer's CPU use, Datadog's share of PostgreSQL's connections."""
 _NEVER_SMALL = frozenset(
     {SignalClass.DISK, SignalClass.MEMORY, SignalClass.AVAILABILITY, SignalClass.HIT_RATIO}
 )
@@ -127,6 +132,8 @@ LARGE_RATIO = 1000.0
 """From here on a multiple tells no more than that the value before was next to nothing."""
 NEAR_ALL = 5.0
 """Percent that are missing to 100, below which they are what is of interest."""
+MOST_OF_ALL = 99.5
+"""Percent from which on nearly all fails."""
 MOST_DIGITS = 6
 LEAST_PLAIN, MOST_PLAIN = 1e-6, 1e12
 """Outside of these a number is written with its power of ten."""
@@ -149,6 +156,8 @@ def unit_of(signal: str, unit: str | None, seen: Sequence[float] = ()) -> Unit:
             return SHARE if is_share and classify(signal) in _NEVER_SMALL else by_name
     if known is None and said:
         return Unit("number", noun=plain(said, 12))
+    if seen and max(seen) <= 1 and _FRACTION.search(name):
+        return SHARE
     if seen and classify(signal) is SignalClass.AVAILABILITY and not is_headroom(signal):
         if max(seen) <= 1:
             return SHARE
@@ -169,6 +178,14 @@ def levels(before: float, after: float, unit: Unit = NUMBER) -> tuple[str, str]:
         if pair[0] != pair[1]:
             break
     return pair
+
+
+def failing(percent: float) -> str:
+    """A share of requests that fail, in percent. Near 100 no decimals: what still succeeds is of no
+    interest then."""
+    if percent >= MOST_OF_ALL:
+        return "100 %" if percent >= 100 else "over 99 %"
+    return f"{_digits(percent, 2)} %"
 
 
 def times(ratio: float) -> str:

@@ -96,6 +96,13 @@ _SHORT: Mapping[str, str] = {
     "nettransmit": "sent network traffic",
     "step_time": "time per step",
     "step_time_ms": "time per step",
+    "data_ms": "time spent loading data",
+    "forward_ms": "time in the forward pass",
+    "backward_ms": "time in the backward pass",
+    "optimizer_ms": "time in the optimizer",
+    "hikaricp_connections_active": "connections in use (HikariCP)",
+    "hikaricp_connections_pending": "waits for a connection (HikariCP)",
+    "tomcat_threads_busy_threads": "busy threads (Tomcat)",
     "mfu": "model FLOPs utilization (MFU)",
     "ttft": "time to first token",
 }
@@ -187,6 +194,15 @@ def operation_of(service: str, operation: str) -> str:
     for joint in ("/", " ", ".", ":"):
         said = said.removeprefix(f"{service}{joint}")
     return "" if said.casefold() in _NO_OPERATION or said == service else said
+
+
+def call_of(event: str) -> tuple[str, str] | None:
+    """Callee and operation of a step that is a call; the operation is empty where it says no
+    more."""
+    call = _CALL.match(event)
+    if call is None:
+        return None
+    return call["callee"], operation_of(call["callee"], call["operation"])
 
 
 def step_name(event: str) -> str:

@@ -32,7 +32,9 @@ HEDGED_STATES = ("Likely cause", "Possible cause")
 HEDGES = (
     (", probably because ", " because "),
     (", possibly because ", " because "),
-    (") probably ", ") "),
+    (" probably made ", " made "),
+    (" probably raised ", " raised "),
+    (" probably lowered ", " lowered "),
 )
 """Words of the built-in headline that say what the state before it says."""
 STATES_IN_HEADLINES = ("No active incident", "Over")

@@ -32,7 +32,8 @@ from analysis.vocabulary import (
 )
 from analysis.wording.names import subject_name
 from bot.answer.writer.built_in import word
-from bot.answer.writer.doubts import other_candidate
+from bot.answer.writer.called import with_called_names
+from bot.answer.writer.doubts import said_already, tells_apart
 from bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5
@@ -230,9 +231,9 @@ def answer_view(
     findings = {found.id: found for found in diagnosis.findings}
     said = report.claims if report else ()
     by_code = word(diagnosis, alert)
-    story = story_of(diagnosis, alert)
-    # What would tell two causes apart is of use where two are named.
-    question = diagnosis.next_query if other_candidate(story, diagnosis) else None
+    named = with_called_names(diagnosis)
+    story = story_of(named, alert)
+    question = diagnosis.next_query if tells_apart(story, named) else None
     record = [found for found in diagnosis.findings if found.kind == RECORD]
     return AnswerView(
         alert=alert,
@@ -248,7 +249,7 @@ def answer_view(
         guidance=tuple(report.guidance) if report else (),
         next_steps=_next_steps(diagnosis.verdict, causes, report),
         to_tell_apart=question.text if question else None,
-        missing=tuple(diagnosis.missing),
+        missing=said_already(diagnosis),
         gaps=tuple(gaps),
         removed=tuple(report.dropped) if report else (),
         findings=findings,

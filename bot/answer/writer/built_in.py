@@ -11,6 +11,7 @@ from analysis.kinds.finding_kinds import SIGNAL_STOPPED
 from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
 from bot.answer.writer import doubts, sections
 from bot.answer.writer import headline as first_sentence
+from bot.answer.writer.called import with_called_names
 from bot.answer.writer.earlier import is_memory, memory_claims
 from bot.answer.writer.story import Story, story_of
 
@@ -25,6 +26,7 @@ SUPPORTING = 3
 def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report:
     """The report of any diagnosis. Every sentence cites findings; what is missing is said by the
     diagnosis itself."""
+    diagnosis = with_called_names(diagnosis)
     story = story_of(diagnosis, alert)
     headline = first_sentence.headline(story, diagnosis, alert)
     return Report(
@@ -40,7 +42,7 @@ def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> 
         shown = sections.why(story, diagnosis) or _seen(diagnosis)
         claims += sections.without_repeats(shown, headline)
     claims += doubts.unsure(story, diagnosis)
-    claims += doubts.checked(diagnosis)
+    claims += doubts.checked(story, diagnosis)
     return [*claims, *memory_claims(diagnosis)[:MOST_REMEMBERED]][:MAX_CLAIMS]
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import LogLineDetails
-from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, METRIC_SHIFT
+from analysis.kinds.fault_kinds import FAN_OUT
+from analysis.kinds.finding_details import (
+    LogLineDetails,
+    PlaceDetails,
+    SignatureDetails,
+    StateFactDetails,
+)
+from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, METRIC_SHIFT, SIGNAL_STOPPED
+from analysis.kinds.state_faults import OF_NODES
 from analysis.phrasing.clauses import statement
+from analysis.phrasing.metric_forms import counts_few
 from analysis.phrasing.phrase import listed, name, say
 from analysis.vocabulary import Cause, Claim, Diagnosis, Finding, Section, Verdict
 from bot.answer.writer.claims import CITED, claim_of
@@ -39,7 +47,7 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     return claims[:MOST_AGAINST] + candidate
 
 
-def checked(diagnosis: Diagnosis) -> list[Claim]:
+def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     """Changes that were looked at and do not explain it."""
     changes = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
     if not changes or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
@@ -48,7 +56,9 @@ def checked(diagnosis: Diagnosis) -> list[Claim]:
     for one in changes:
         named.append(change_called(one, with_service=True, with_time=False))
     if len(changes) > NAMED:
-        text = say("{count} other recent changes were ruled out", count=str(len(changes)))
+        other = " other" if story.change is not None else ""
+        count = str(len(changes))
+        text = say("{count}{other} recent changes were ruled out", count=count, other=other)
     else:
         verb = "was" if len(changes) == 1 else "were"
         text = say("{named} {verb} ruled out", named=listed(named), verb=verb)
@@ -62,6 +72,7 @@ def _matters(finding: Finding, cause: Cause, diagnosis: Diagnosis) -> bool:
         return False
     if _is_elsewhere(finding, cause):
         measured = finding.kind == METRIC_SHIFT.name and not is_small_rise(finding)
+        measured = measured and not counts_few(finding)
         return measured and finding.subject not in diagnosis.impact.services
     return True
 
@@ -90,9 +101,35 @@ def other_candidate(story: Story, diagnosis: Diagnosis) -> Cause | None:
     return None
 
 
+def tells_apart(story: Story, diagnosis: Diagnosis) -> bool:
+    """Whether a question that separates the first two causes is worth its line: both are named,
+    and neither is a place, of which the next step says what to check."""
+    second = other_candidate(story, diagnosis)
+    if second is None or story.cause is None:
+        return False
+    known = {finding.id: finding for finding in diagnosis.findings}
+    leads = [known[one] for cause in (story.cause, second) for one in cause.findings[:1]]
+    return not any(_is_of_a_place(lead) for lead in leads)
+
+
+def _is_of_a_place(finding: Finding) -> bool:
+    state = StateFactDetails.of(finding)
+    return PlaceDetails.of(finding) is not None or (state is not None and state.fact in OF_NODES)
+
+
+def said_already(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What is missing, without what the answer says anyway: of a signal that stopped the headline
+    and the step say all."""
+    stopped = [one for one in diagnosis.findings if one.kind == SIGNAL_STOPPED.name]
+    if stopped and diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
+        return ()
+    return tuple(diagnosis.missing)
+
+
 def _is_a_rival(second: Cause, lead: Finding, story: Story, diagnosis: Diagnosis) -> bool:
     """Whether it is worth a thought: neither the changed service itself, nor one that the first
-    cause affects, nor one whose lines name the culprit."""
+    cause affects, nor one whose lines accuse another service, nor one that the first cause's own
+    evidence speaks of."""
     changed = story.change.subject if story.change is not None else ""
     if second.confidence < WORTH_NAMING or second.subject == changed or is_small_rise(lead):
         return False
@@ -100,8 +137,29 @@ def _is_a_rival(second: Cause, lead: Finding, story: Story, diagnosis: Diagnosis
     affected = second.subject in diagnosis.impact.services
     if story.cause is None or (affected and fault is not None and fault.is_symptom):
         return False
-    is_line = LogLineDetails.of(lead) is not None
-    return not (is_line and story.cause.subject in lead.sentence)
+    if story.mechanism is not None and _speaks_of(story.mechanism, second.subject):
+        return False
+    line = LogLineDetails.of(lead)
+    if line is None:
+        return True
+    return not line.names and story.cause.subject not in lead.sentence
+
+
+def _speaks_of(mechanism: Finding, subject: str) -> bool:
+    """Whether it is about calls that its subject makes to this one, or about this one's log."""
+    signature = SignatureDetails.of(mechanism)
+    if signature is not None and signature.names == subject:
+        return True
+    logged_by = mechanism.subject if signature is not None else None
+    return subject in (more_calls_to(mechanism), logged_by)
+
+
+def more_calls_to(finding: Finding) -> str | None:
+    """The service that is called more often, of a finding that says so."""
+    fault = fault_of(finding)
+    if fault is None or fault.name != FAN_OUT.name:
+        return None
+    return finding.series.get("service")
 
 
 def _candidate(story: Story, diagnosis: Diagnosis, known: Mapping[str, Finding]) -> Iterator[Claim]:
@@ -109,6 +167,11 @@ def _candidate(story: Story, diagnosis: Diagnosis, known: Mapping[str, Finding])
     if second is None:
         return
     lead = next(known[one] for one in second.findings if one in known)
-    what = statement(lead).clause()
-    text = say("It could also be {who}: {what}", who=name(second.subject), what=what)
+    what = statement(lead, known=True).clause()
+    place, mechanism = PlaceDetails.of(lead), story.mechanism
+    first = PlaceDetails.of(mechanism) if mechanism is not None else None
+    if place is not None and first is not None and place.services == first.services:
+        what = say("the same services do worse there than elsewhere")
+    also = "" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "also "
+    text = say("It could {also}be {who}: {what}", also=also, who=name(second.subject), what=what)
     yield claim_of(text, Section.UNSURE, second.findings[:CITED])

@@ -6,12 +6,16 @@ How sure it sounds follows the confidence: a cause that may be another one is "p
 from __future__ import annotations
 
 from analysis.analyzers import finding_kind
-from analysis.kinds.finding_details import LogLineDetails, MetricShiftDetails
+from analysis.kinds.finding_details import MetricShiftDetails
 from analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED, SIGNAL_STOPPED
 from analysis.phrasing.clauses import brief, statement
+from analysis.phrasing.log_forms import LOGS
+from analysis.phrasing.metric_forms import both_levels, is_shift, signal_said
 from analysis.phrasing.phrase import Phrase, clock, joined, say
-from analysis.phrasing.statement import Statement, Tense
+from analysis.phrasing.state_forms import is_down
+from analysis.phrasing.statement import Statement, Tense, possessive
 from analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
+from analysis.wording.names import subject_name
 from bot.answer.writer.plain_text import clipped
 from bot.answer.writer.quotable import quotable
 from bot.answer.writer.story import Story, change_called
@@ -20,6 +24,8 @@ HEADLINE_LIMIT = 200
 SURE = 0.9
 LIKELY = 0.5
 """From here on a cause is "probably" it, below it "may" be."""
+SEEN = 0.75
+"""With less confidence in calm the alerting signal could not be held against its own past."""
 NO_INCIDENT = "No active incident"
 CANNOT_TELL = "I can't tell yet"
 
@@ -71,7 +77,7 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
             return [said.shorter, shorter]
         return [why, said.clause(tense), shorter]
     because = _hedged(story, " because", ", probably because", ", possibly because")
-    if LogLineDetails.of(story.mechanism) is not None:
+    if said.verb is LOGS:
         # A line is a sign of the cause; nothing is slow because it was logged.
         because = ";"
     return [
@@ -84,7 +90,7 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
 def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
     felt = story.effect or story.mechanism
     own = felt is not None and change.subject == felt.subject
-    called = change_called(change, with_service=not own)
+    called = change_called(change, with_service=not own, with_time=False)
     if felt is None:
         return [say("{change} is to blame", change=called)]
     said = statement(felt)
@@ -117,7 +123,8 @@ def _effect(story: Story, alert: Alert, tense: Tense) -> Phrase:
     """What somebody notices; where nothing was measured, what the alert says."""
     if story.effect is None:
         return say("{title}", title=quotable(alert.title))
-    return statement(story.effect).clause(tense)
+    said = statement(story.effect)
+    return said.short(tense) if is_down(story.effect) else said.clause(tense)
 
 
 def _cannot_tell(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
@@ -125,7 +132,7 @@ def _cannot_tell(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
         if finding.kind == SIGNAL_STOPPED.name:
             return f"{CANNOT_TELL}: {statement(finding).clause()}."
     if story.effect is None:
-        return f"{CANNOT_TELL} what is wrong: {quotable(alert.title).rstrip('.')}."
+        return f"{CANNOT_TELL} what is behind “{quotable(alert.title).rstrip('.')}”."
     said: Statement = statement(story.effect)
     return joined([say(f"{CANNOT_TELL} why"), said.clause()], " ").sentence
 
@@ -144,6 +151,16 @@ def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:
     for finding in diagnosis.findings:
         details = MetricShiftDetails.of(finding)
         same = finding.subject == alert.service and finding.signal == alert.signal
-        if same and details is not None and details.usual_at_this_hour:
+        if not same or details is None:
+            continue
+        if details.usual_at_this_hour:
             return f"{statement(finding).clause()}, as usual at this hour."
+        if is_shift(finding) and diagnosis.confidence >= SEEN:
+            # It left its baseline, and by no more than windows in which nothing was wrong.
+            usual, now, _ = both_levels(finding)
+            whose = possessive(subject_name(finding.subject))
+            return (
+                f"{whose} {signal_said(finding)} is at {now.text} (mostly {usual.text}), little or "
+                "no more than at other times when nothing was wrong."
+            )
     return f"nothing behind “{quotable(alert.title)}” has left its usual range."

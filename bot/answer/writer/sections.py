@@ -11,22 +11,44 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from analysis.analyzers import cause_kinds, fault_of, finding_kind
+from analysis.analyzers import cause_kinds, fault_of, finding_kind, is_training
 from analysis.changes.nearby import NEAR
-from analysis.kinds.fault_kinds import DEMAND, RESTARTS
-from analysis.kinds.finding_details import ChangeDetails, LogLineDetails
+from analysis.kinds.fault_kinds import (
+    CONNECTIONS,
+    DEMAND,
+    QUEUE,
+    RESOURCE,
+    RESTARTS,
+    FaultKind,
+)
+from analysis.kinds.finding_details import (
+    CallsIntoDetails,
+    ChangeDetails,
+    LogLineDetails,
+    PlaceDetails,
+)
 from analysis.kinds.finding_kinds import (
+    ALERT_IN_RANGE,
     CHANGE_RULED_OUT,
     METRIC_SHIFT,
     PART_CONTRAST,
     PLACE_CONTRAST,
     SIGNAL_STOPPED,
 )
-from analysis.kinds.signals import SignalClass
+from analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
 from analysis.phrasing.clauses import statement
-from analysis.phrasing.metric_forms import failing_share, in_brackets, signal_said
-from analysis.phrasing.phrase import Phrase, Slot, clock, listed, name, quote, say
+from analysis.phrasing.gpu_forms import cost
+from analysis.phrasing.metric_forms import (
+    failing_share,
+    in_brackets,
+    level_before,
+    signal_said,
+    unit_seen,
+)
+from analysis.phrasing.phrase import NOTHING, Phrase, Slot, clock, listed, name, quote, say
+from analysis.phrasing.state_forms import is_down, state_of
 from analysis.phrasing.statement import FAIL, Tense, possessive
+from analysis.phrasing.steps import step_about
 from analysis.vocabulary import (
     Alert,
     Cause,
@@ -40,14 +62,24 @@ from analysis.wording.amounts import PERCENT, SECONDS, amount
 from analysis.wording.names import is_plural, subject_name
 from analysis.wording.phrases import capitalised, counted
 from bot.answer.writer.claims import CITED, claim_of, closed, continued
-from bot.answer.writer.doubts import other_candidate
+from bot.answer.writer.doubts import more_calls_to, other_candidate
 from bot.answer.writer.headline import explaining
 from bot.answer.writer.quotable import quotable
-from bot.answer.writer.story import Story, began, change_called, is_small_rise, tells_nothing
+from bot.answer.writer.story import (
+    Story,
+    began,
+    change_called,
+    fails_mostly,
+    is_out_of_step,
+    is_small_rise,
+    tells_nothing,
+)
 
 MOST_EVIDENCE = 4
 _ABOUT_OTHERS = frozenset({PART_CONTRAST.name, PLACE_CONTRAST.name, *cause_kinds()})
 """Kinds of findings that are evidence for a culprit although another subject is theirs."""
+_FOLLOWS_A_STATE = frozenset({RESOURCE.name, CONNECTIONS.name, RESTARTS.name})
+TOTAL_TIME = "time spent on requests"
 NAMED = 4
 SECOND_BELOW = 0.75
 """A less likely cause comes with the next one's step."""
@@ -55,6 +87,7 @@ FEW_REQUESTS = 5
 """So few failed requests say nothing about their share."""
 _TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
 """A title that is only a ticket's key says nothing."""
+_QUOTATION = re.compile(r"“[^”]+”")
 _WORD = re.compile(r"[a-z]{4,}")
 SHARED_WORDS = 3
 """Of at least four letters. Two are shared by chance: "pool" and "settings" stand in many
@@ -79,9 +112,16 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
     failed = _failed(story, diagnosis)
     if failed and cited:
         claims.append(claim_of(failed, Section.HAPPENING, cited[:1]))
+    lost = _lost(story, diagnosis)
+    if lost:
+        claims.append(claim_of(lost, Section.HAPPENING, cited[:1]))
     affected = _affected(story, diagnosis)
     if affected is not None:
         claims.append(affected)
+    elif cited and _nobody_else(story, diagnosis):
+        shows = "showed" if diagnosis.verdict is Verdict.RECOVERED else "shows"
+        text = say("No other service {shows} symptoms", shows=shows)
+        claims.append(claim_of(text, Section.HAPPENING, cited[:1]))
     return claims
 
 
@@ -100,6 +140,11 @@ def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
     fresh = []
     for claim in claims:
         text = claim.text.rstrip(".")
+        quoted = _QUOTATION.search(text)
+        if quoted is not None and quoted[0] in headline:
+            text = text.replace(quoted[0], "this", 1)
+            fresh.append(claim.model_copy(update={"text": closed(text)}))
+            continue
         # A quotation is one piece, whatever stands in it.
         parts = [text] if "“" in text else text.split("; ")
         new = [part for part in parts if not _is_said(part, headline)]
@@ -127,11 +172,11 @@ def seen(finding: Finding, section: Section = Section.WHY) -> Claim:
 def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     """What to do, and how to see that it worked."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        return _fixes_of_the_alert(diagnosis)[:2]
+        return _fixes_of_the_alert(diagnosis)[:2] or _above_the_usual(diagnosis)
     established = diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
     if not established or story.cause is None or not story.cause.next_step:
-        return _fixes_of_the_signal(diagnosis)[:1]
-    step = closed(quotable(story.cause.next_step))
+        return _fixes_of_the_signal(diagnosis)[:1] or _worst_first(diagnosis)
+    step = closed(quotable(_step(story.cause, story.mechanism, diagnosis)))
     if diagnosis.verdict is Verdict.RECOVERED:
         later = f"To prevent a repeat: {continued(step)}"
         return [Claim(text=later, findings=_cited(story.cause, diagnosis))]
@@ -152,7 +197,11 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
         return say("It began at {time} UTC, when the alert fired", time=clock(onset))
     if seconds < 0:
         # An alert sees what it asks for: the evidence may show the trouble later.
-        return say("It was first seen at {time} UTC", time=clock(onset))
+        return say(
+            "It was first seen at {time} UTC, {apart} after the alert",
+            time=clock(onset),
+            apart=amount(-seconds, SECONDS),
+        )
     day = "" if onset.date() == alert.started_at.date() else f" on {onset.day} {onset:%b}"
     return say(
         "It began at {time} UTC{day}, {apart} before the alert",
@@ -177,14 +226,57 @@ def _failed(story: Story, diagnosis: Diagnosis) -> Phrase | None:
     return say("{text}", text=text)
 
 
-def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
-    """The services beside the effect's and the culprit's, the worst first, each with its effect."""
+def _lost(story: Story, diagnosis: Diagnosis) -> Phrase:
+    """What it costs a training job."""
+    numbers = diagnosis.impact.numbers
+    percent, rate, ranks = (numbers.get(one) for one in ("lost_percent", "lost_rate", "ranks"))
+    if percent is not None:
+        device = "GPU-hours" if "GPU-hours" in diagnosis.impact.sentence else "rank-hours"
+        lost = say("{percent} of the job's speed is lost", percent=amount(percent, PERCENT))
+        if rate is None or ranks is None:
+            return lost
+        every = f"{amount(rate)} of {amount(ranks)} {device} every hour"
+        return say("{lost}: {every}", lost=lost, every=every)
+    lead = story.mechanism or story.effect
+    return cost(lead) if lead is not None else NOTHING
+
+
+def _nobody_else(story: Story, diagnosis: Diagnosis) -> bool:
+    """Whether nothing that was found shows another service in trouble."""
+    told = _told(story)
+    if story.cause is None or not diagnosis.impact.services:
+        return False
+    if story.mechanism is not None and is_training(story.mechanism):
+        return False
+    if any(service not in told for service in diagnosis.impact.services):
+        return False
+    return not any(one.subject not in told and _is_trouble(one) for one in diagnosis.findings)
+
+
+def _is_trouble(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    if fault is None or fault.training:
+        return fault is not None
+    return (fault.is_symptom or fault.has_impact) and finding.details.bad is not False
+
+
+def _told(story: Story) -> set[str]:
+    """The services of which the headline speaks."""
     told = {one.subject for one in (story.effect, story.mechanism) if one is not None}
     if story.cause is not None:
         told.add(story.cause.subject)
+    place = PlaceDetails.of(story.mechanism) if story.mechanism is not None else None
+    return told | set(place.services) if place is not None else told
+
+
+def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
+    """The services beside the effect's and the culprit's, the worst first, each with its effect."""
+    told = _told(story)
     known = {finding.id: finding for finding in diagnosis.findings}
+    cited = story.cause.findings if story.cause is not None else ()
+    queues = [one for one in cited if _is_queue(known.get(one))]
     others: dict[str, Finding] = {}
-    for one in diagnosis.impact.findings:
+    for one in (*diagnosis.impact.findings, *queues):
         finding = known.get(one)
         if finding is None or finding.subject in told or fault_of(finding) is None:
             continue
@@ -198,9 +290,15 @@ def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
         effect = in_brackets(finding)
         who = name(finding.subject)
         named.append(say("{who} ({effect})", who=who, effect=effect) if effect else who)
-    text = say("Also affected: {named}", named=listed(named, most=NAMED))
+    lead = "Affected" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "Also affected"
+    text = say("{lead}: {named}", lead=lead, named=listed(named, most=NAMED))
     ids = tuple(finding.id for finding in found)[:CITED]
     return claim_of(text, Section.HAPPENING, ids)
+
+
+def _is_queue(finding: Finding | None) -> bool:
+    fault = fault_of(finding) if finding is not None else None
+    return fault is not None and fault.name == QUEUE.name
 
 
 def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
@@ -215,8 +313,11 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
     seen = {_topic(one) for one in first}
     if story.effect is not None:
         seen.add(_topic(story.effect))
+    first += _symptoms_there(story, diagnosis)
+    seen.update(_topic(one) for one in first)
+    cited += [one for one in diagnosis.findings if _is_of_the_calls(one, story)]
     rest = [one for one in cited if _is_evidence(one, story)]
-    rest.sort(key=lambda one: -one.strength)
+    rest.sort(key=lambda one: (_place(one, story), -one.strength))
     for finding in rest:
         if _topic(finding) not in seen:
             seen.add(_topic(finding))
@@ -224,8 +325,34 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
     return first
 
 
+def _symptoms_there(story: Story, diagnosis: Diagnosis) -> list[Finding]:
+    """Of a place what its services show, one symptom of each."""
+    place = PlaceDetails.of(story.mechanism) if story.mechanism is not None else None
+    found: dict[str, Finding] = {}
+    for finding in diagnosis.findings if place is not None else ():
+        fault = fault_of(finding)
+        if finding.kind == METRIC_SHIFT.name and fault is not None and fault.is_symptom:
+            found.setdefault(finding.subject, finding)
+    return [found[one] for one in place.services if one in found] if place is not None else []
+
+
+def _place(finding: Finding, story: Story) -> int:
+    """What comes first: that nothing of it runs, then its objects' states, then that it fails."""
+    if is_down(finding):
+        return 0
+    if _is_effect_of(finding, story):
+        return 1
+    return 2 if fails_mostly(finding) else 3
+
+
+def _is_effect_of(finding: Finding, story: Story) -> bool:
+    """Whether it is the state of an object that the culprit's own state brings about."""
+    state = state_of(finding)
+    return state is not None and story.cause is not None and finding.subject == story.cause.subject
+
+
 def _is_evidence(finding: Finding, story: Story) -> bool:
-    if is_small_rise(finding):
+    if is_small_rise(finding) or is_out_of_step(finding) or _is_of_little_use(finding, story):
         return False
     if tells_nothing(finding):
         return _speaks_of_the_change(finding, story)
@@ -233,8 +360,35 @@ def _is_evidence(finding: Finding, story: Story) -> bool:
         return False
     if finding.kind in (CHANGE_RULED_OUT.name, NEAR) or story.cause is None:
         return False
-    own = finding.subject == story.cause.subject
+    own = finding.subject == story.cause.subject or _is_of_the_calls(finding, story)
     return own or finding_kind(finding.kind).name in _ABOUT_OTHERS
+
+
+def _is_of_the_calls(finding: Finding, story: Story) -> bool:
+    """Whether it shows the calls of which the mechanism speaks from their other end: a failing
+    line of a caller that names the culprit, the time in what is called more often."""
+    mechanism, cause = story.mechanism, story.cause
+    if mechanism is None or cause is None:
+        return False
+    calls = CallsIntoDetails.of(mechanism)
+    if calls is not None and finding.subject in calls.callers:
+        line = LogLineDetails.of(finding)
+        return line is not None and line.is_error and cause.subject in line.example
+    return more_calls_to(mechanism) == finding.subject
+
+
+def _is_of_little_use(finding: Finding, story: Story) -> bool:
+    """Whether another line says it better: a sum of times beside the latency; where an object's
+    state says what is wrong, more connections or restarts of it."""
+    fault = fault_of(finding)
+    if fault is None or signal_said(finding) == TOTAL_TIME:
+        return True
+    if story.mechanism is None or state_of(story.mechanism) is None:
+        return False
+    line = LogLineDetails.of(finding)
+    # The connector's own line about a container's end says the same as its state.
+    ended = line is not None and line.code is not None and "exit code" in line.example
+    return ended or fault.name in _FOLLOWS_A_STATE
 
 
 def _speaks_of_the_change(finding: Finding, story: Story) -> bool:
@@ -272,8 +426,10 @@ def _change(change: Finding, onset: datetime | None) -> Phrase:
     """The change with its title, and how long before the onset it came."""
     details = ChangeDetails.of(change)
     title = (details.title or "").strip() if details else ""
-    called = change_called(change, with_service=True, with_time=False)
-    if title and not _TICKET.fullmatch(title):
+    is_told = bool(title) and not _TICKET.fullmatch(title)
+    named = is_told and subject_name(change.subject) in title
+    called = change_called(change, with_service=not named, with_time=False)
+    if is_told:
         called = say("{change}, {title},", change=called, title=quote(title, change))
     if change.onset is None:
         return called
@@ -299,6 +455,38 @@ def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
     return claims
 
 
+def _above_the_usual(diagnosis: Diagnosis) -> list[Claim]:
+    """Which threshold would not have fired, of a signal that is bad when it is high."""
+    for finding in diagnosis.findings:
+        signal = finding.signal or ""
+        is_high = is_bad(classify(signal), "up", headroom=is_headroom(signal))
+        if finding.kind == ALERT_IN_RANGE.name and is_high and "high" in finding.numbers:
+            high = amount(finding.numbers["high"], unit_seen(finding))
+            text = f"Nothing now. If it repeats, set the alert's threshold well above {high}."
+            return [Claim(text=text, findings=(finding.id,))]
+    return []
+
+
+def _worst_first(diagnosis: Diagnosis) -> list[Claim]:
+    """Where to look while nothing is blamed: at the service of which most requests fail."""
+    known = {finding.id: finding for finding in diagnosis.findings}
+    failing = []
+    for one in diagnosis.impact.findings:
+        share = failing_share(known[one]) if one in known else None
+        if share:
+            failing.append((share, one))
+    if diagnosis.verdict is not Verdict.INSUFFICIENT_EVIDENCE or not failing:
+        return []
+    if diagnosis.missing:
+        # Then that is what to do something about.
+        return []
+    worst = known[max(failing)[1]]
+    text = (
+        f"Read what {subject_name(worst.subject)} answers and logs, and ask again in a few minutes."
+    )
+    return [Claim(text=text, findings=(worst.id,))]
+
+
 def _fixes_of_the_signal(diagnosis: Diagnosis) -> list[Claim]:
     """What to do about a signal that is no longer collected."""
     claims = []
@@ -314,6 +502,8 @@ def _when_it_worked(story: Story) -> str:
     effect = story.effect
     if effect is None:
         return ""
+    if is_down(effect):
+        return f"Fixed when all instances of {subject_name(effect.subject)} run."
     said = statement(effect)
     if said.verb is not None and said.verb.present == FAIL.present:
         return f"Fixed when {possessive(subject_name(effect.subject))} requests succeed again."
@@ -328,7 +518,8 @@ def _when_it_worked(story: Story) -> str:
         return f"Fixed when {who} stops restarting."
     signal = signal_said(effect)
     verb = "are" if is_plural(signal) else "is"
-    return f"Fixed when {possessive(who)} {signal} {verb} back near {usual.text}."
+    back = "back to 0" if not effect.numbers["baseline"] else f"back near {level_before(effect)}"
+    return f"Fixed when {possessive(who)} {signal} {verb} {back}."
 
 
 def _step_of_the_second(story: Story, diagnosis: Diagnosis, first: str) -> list[Claim]:
@@ -336,10 +527,33 @@ def _step_of_the_second(story: Story, diagnosis: Diagnosis, first: str) -> list[
     second = other_candidate(story, diagnosis)
     if second is None or not second.next_step:
         return []
-    text, cited = closed(quotable(second.next_step)), _cited(second, diagnosis)
+    cited = _cited(second, diagnosis)
+    lead = next((one for one in diagnosis.findings if one.id in cited[:1]), None)
+    text = closed(quotable(_step(second, lead, diagnosis)))
     if text == first or not cited:
         return []
     return [Claim(text=f"Otherwise, {continued(text)}", findings=cited)]
+
+
+def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
+    """What to do about a cause: its own step, or a more exact one where the cause has only that of
+    its kind and the mechanism names the object."""
+    step = cause.next_step or ""
+    if mechanism is None or cause.change:
+        return step
+    exact = step_about(mechanism)
+    general = {kind.next_step for kind in cause_kinds().values()}
+    general.add(mechanism.details.fix or "")
+    for fault in _faults_of(cause, diagnosis):
+        general |= {fault.step(None), fault.step("down")}
+    who = subject_name(cause.subject)
+    is_general = any(one.replace("{subject}", who) == step for one in general)
+    return exact if exact is not None and is_general else step
+
+
+def _faults_of(cause: Cause, diagnosis: Diagnosis) -> list[FaultKind]:
+    found = [fault_of(one) for one in diagnosis.findings if one.id in cause.findings]
+    return [fault for fault in found if fault is not None]
 
 
 def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:

@@ -3,6 +3,7 @@ behind that."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,17 +13,27 @@ from analysis.changes.nearby import NEAR
 from analysis.kinds.fault_kinds import (
     AVAILABILITY,
     CALLERS_FAIL,
+    CONNECTIONS,
     ERRORS,
     LATENCY,
     RESOURCE,
     RESTARTS,
     SPAN_ERRORS,
+    TRAFFIC,
 )
-from analysis.kinds.finding_details import ChangeDetails, LogLineDetails, change_named
+from analysis.kinds.finding_details import (
+    ChangeDetails,
+    LogLineDetails,
+    MetricShiftDetails,
+    SignatureDetails,
+    change_named,
+)
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
-from analysis.phrasing.metric_forms import failing_share, grew_much
+from analysis.phrasing.log_forms import WHY_CALLS_FAIL
+from analysis.phrasing.metric_forms import AGAIN, failing_share, grew_much, is_shift, used_up
 from analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, say
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from analysis.phrasing.state_forms import is_down
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Verdict
 from analysis.wording.names import change_name
 
 _KINDS = {
@@ -48,6 +59,10 @@ _ENDS = frozenset(
     }
 )
 MOSTLY = 0.5
+IN_STEP = 0.1
+"""A lower agreement with the alerting signal is none."""
+AS_MUCH = 0.8
+"""Requests that rose by this part of a resource's rise explain it."""
 _FAILING = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name})
 
 
@@ -70,11 +85,16 @@ def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     if cause is None:
         return Story(None, _effect(diagnosis, known, alert), None, None)
     cited = [known[one] for one in cause.findings if one in known]
-    effect = _worst(_effect(diagnosis, known, alert), diagnosis)
-    if effect is None or _is_fault(effect, RESTARTS.name):
-        effect = _failing(cause, cited) or effect
+    effect = _worst(_effect(diagnosis, known, alert), diagnosis, cited)
+    if effect is None:
+        effect = _alerting(diagnosis, alert) or _failing(cause, cited)
+    elif _is_fault(effect, RESTARTS.name):
+        effect = _failing(cause, cited) or _alerting(diagnosis, alert) or effect
     change = next((one for one in cited if _is_blamed(one, cause)), None)
-    return Story(cause, effect, _mechanism(cited, cause, effect), change)
+    mechanism = _mechanism(cited, cause, effect)
+    if mechanism is not None and _is_fault(mechanism, CALLERS_FAIL.name):
+        mechanism = _why_calls_fail(cause, diagnosis) or mechanism
+    return Story(cause, effect, mechanism, change)
 
 
 def is_explained(story: Story) -> bool:
@@ -140,17 +160,28 @@ def _effect(diagnosis: Diagnosis, known: dict[str, Finding], alert: Alert) -> Fi
     return None
 
 
-def _worst(effect: Finding | None, diagnosis: Diagnosis) -> Finding | None:
-    """Where most requests of a service fail, that it became slow is the lesser part."""
-    if effect is None or not _is_fault(effect, LATENCY.name):
+def _worst(
+    effect: Finding | None, diagnosis: Diagnosis, cited: Sequence[Finding]
+) -> Finding | None:
+    """Where a service is down, or most of its requests fail, that it became slow is the lesser
+    part."""
+    if effect is None:
+        return None
+    for finding in cited:
+        if finding.subject == effect.subject and is_down(finding):
+            return finding
+    if not _is_fault(effect, LATENCY.name) and failing_share(effect) is not None:
+        return effect
+    if not _is_fault(effect, LATENCY.name) and not _is_fault(effect, ERRORS.name):
         return effect
     for finding in diagnosis.findings:
-        if finding.subject == effect.subject and _fails_mostly(finding):
+        if finding.subject == effect.subject and fails_mostly(finding):
             return finding
     return effect
 
 
-def _fails_mostly(finding: Finding) -> bool:
+def fails_mostly(finding: Finding) -> bool:
+    """Whether it says that most requests of its subject fail."""
     if not (_is_fault(finding, ERRORS.name) or _is_fault(finding, AVAILABILITY.name)):
         return False
     share = failing_share(finding)
@@ -161,6 +192,18 @@ def _failing(cause: Cause, cited: Sequence[Finding]) -> Finding | None:
     """The culprit's own failing or slow requests, where nobody measured its callers'."""
     own = [one for one in cited if one.subject == cause.subject and _is_measured_symptom(one)]
     return max(own, key=lambda one: one.strength, default=None)
+
+
+def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
+    """What the alerting service shows itself, where nothing stronger tells the effect: the alert
+    vouches for it."""
+    own = []
+    for finding in diagnosis.findings:
+        lasts = not finding.details.recovered or diagnosis.verdict is Verdict.RECOVERED
+        is_bad = finding.details.bad is not False and lasts
+        if finding.subject == alert.service and is_bad and _is_measured_symptom(finding):
+            own.append(finding)
+    return max(own, key=lambda one: (failing_share(one) or 0.0, one.strength), default=None)
 
 
 def _is_measured_symptom(finding: Finding) -> bool:
@@ -186,18 +229,75 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     """The leading finding about the culprit, unless that is the effect: then its strongest that
     says more than a symptom."""
     about = [one for one in cited if one.subject == cause.subject and _may_explain(one)]
+    about = [one for one in about if not (is_down(one) or is_small_rise(one))]
+    about = [one for one in about if not is_out_of_step(one)]
     if not about:
         return None
     lead = about[0]
     others = [one for one in about if _explains(one)]
     best = max(others, key=_tells, default=None)
+    if effect is not None and _is_failing(effect) and best is not None and _only_slows(best):
+        # That it is slower does not say why requests fail; an error that it logs does.
+        error = next((one for one in about if _is_own_error(one)), None)
+        if error is not None and (lead.id == error.id or _only_slows(lead)):
+            lead = best = error
+    if _is_own_error(lead) and best is not None and (_is_load(best) or best.id == lead.id):
+        # What it logs says more than that it is busier than before.
+        return lead
     vague = _is_fault(lead, CALLERS_FAIL.name) or LogLineDetails.of(lead) is not None
     if vague and best is not None and LogLineDetails.of(best) is None:
         # That callers cannot reach it, or that it logs errors, says less than what says why.
-        return best
+        return _load_behind(best, about)
     if effect is None or not _says_the_same(lead, effect):
-        return lead
-    return best
+        return _load_behind(lead, about)
+    return _load_behind(best, about)
+
+
+def _why_calls_fail(cause: Cause, diagnosis: Diagnosis) -> Finding | None:
+    """What the culprit's callers log about it, where that says why their calls fail."""
+    found = []
+    for finding in diagnosis.findings:
+        details = SignatureDetails.of(finding)
+        if details is None or details.names != cause.subject:
+            continue
+        if details.signature in WHY_CALLS_FAIL:
+            found.append(finding)
+    return max(found, key=lambda one: one.strength, default=None)
+
+
+def _only_slows(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    return fault is not None and fault.own and fault.alerts_as == "latency"
+
+
+def _is_failing(finding: Finding) -> bool:
+    return any(_is_fault(finding, one.name) for one in (ERRORS, AVAILABILITY, SPAN_ERRORS))
+
+
+def _is_own_error(finding: Finding) -> bool:
+    """Whether it is an error that the service logs, and that names no other service."""
+    line = LogLineDetails.of(finding)
+    return line is not None and line.is_error and not line.names
+
+
+def _is_load(finding: Finding) -> bool:
+    """Whether a busy service shows the same: more of a resource in use, which is not used up."""
+    fault = fault_of(finding)
+    if fault is None or fault.is_symptom or not fault.rises_with_load:
+        return False
+    return is_shift(finding) and not used_up(finding)
+
+
+def _load_behind(mechanism: Finding | None, about: Sequence[Finding]) -> Finding | None:
+    """More requests, where they rose as much as the resource that they use."""
+    if mechanism is None or not _is_load(mechanism):
+        return mechanism
+    for finding in about:
+        more = finding.numbers.get("ratio", 0.0)
+        is_more = _is_fault(finding, TRAFFIC.name) and finding.details.direction == "up"
+        if is_more and more >= AS_MUCH * mechanism.numbers.get("ratio", math.inf):
+            return finding
+    return mechanism
 
 
 def _may_explain(finding: Finding) -> bool:
@@ -215,12 +315,22 @@ def _explains(finding: Finding) -> bool:
     """Whether it says more than that the culprit is slow or fails."""
     if _is_symptom(finding) or tells_nothing(finding) or _is_fault(finding, CALLERS_FAIL.name):
         return False
-    return not is_small_rise(finding)
+    return not is_small_rise(finding) and not is_out_of_step(finding)
+
+
+def is_out_of_step(finding: Finding) -> bool:
+    """Whether it restarted once, at another time than that of the alert's trouble."""
+    details = MetricShiftDetails.of(finding)
+    if details is None or not _is_fault(finding, RESTARTS.name) or details.agreement is None:
+        return False
+    again = finding.numbers.get("incident", 0.0) - finding.numbers.get("baseline", 0.0) >= AGAIN
+    return not again and details.agreement < IN_STEP
 
 
 def is_small_rise(finding: Finding) -> bool:
     """Whether a resource is used a little more, as any busy service uses it."""
-    return _is_fault(finding, RESOURCE.name) and not grew_much(finding)
+    used = _is_fault(finding, RESOURCE.name) or _is_fault(finding, CONNECTIONS.name)
+    return used and not grew_much(finding)
 
 
 def _is_symptom(finding: Finding) -> bool:

@@ -116,11 +116,11 @@ def test_a_threshold_that_the_baseline_crosses_all_the_time_is_in_the_normal_ran
     )
     assert found is not None
     assert found.sentence == (
-        "web latency_ms was above the alert's threshold of 90 in 100 % of the baseline: "
+        "web latency_ms was above the alert's threshold of 90 ms in 100 % of the baseline: "
         "the threshold lies in its normal range."
     )
     assert found.details.fix.startswith(
-        "Raise the threshold to about 102, which the baseline never reached"
+        "Raise the threshold to about 102 ms, which it never reached in normal operation"
     )
     assert found.numbers["proposed"] == 102
 
@@ -179,8 +179,8 @@ def test_a_threshold_below_is_read_downward(tmp_path: Path) -> None:
     )
     found = of_kind(case, MIS_SET)
     assert found is not None
-    assert "was below the alert's threshold of 0.999" in found.sentence
-    assert found.details.fix.startswith("Lower the threshold to about 0.989")
+    assert "was below the alert's threshold of 99.9 %" in found.sentence
+    assert found.details.fix.startswith("Lower the threshold to about 98.9 %")
 
 
 def test_a_series_in_another_unit_than_the_alert_says_nothing(tmp_path: Path) -> None:

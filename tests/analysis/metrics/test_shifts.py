@@ -25,6 +25,8 @@ def test_a_step_is_found_with_its_size_onset_and_uncertainty(tmp_path: Path) -> 
     assert found.sentence == "Latency of api rose from 100 ms to 400 ms (4x)."
     assert found.numbers == {"baseline": 100, "incident": 400, "ratio": 4}
     assert found.details.recovered is False
+    # What a count in this series is per.
+    assert found.details.interval_s == 60
 
 
 def of_part(rows: list[dict[str, object]], **labels: str) -> list[dict[str, object]]:

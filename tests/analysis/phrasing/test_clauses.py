@@ -57,9 +57,9 @@ FAILS = shift("error_ratio", 0.0, 0.087, **{"class": "errors"})
         ),
         (
             shift("requests_per_sec", 110, 20, **{"class": "traffic"}),
-            "payments' request rate fell from 110/s to 20/s",
-            "payments' request rate fell from 110/s to 20/s",
-            "lowered payments' request rate from 110/s to 20/s",
+            "payments' request rate fell from 110 to 20 requests/s",
+            "payments' request rate fell from 110 to 20 requests/s",
+            "lowered payments' request rate from 110 to 20 requests/s",
         ),
     ],
 )
@@ -115,3 +115,24 @@ def test_a_secret_is_hidden_before_a_quotation_is_cut() -> None:
 )
 def test_of_a_line_its_own_words_are_quoted(line: str, said: str) -> None:
     assert message_of(line) == said
+
+
+@pytest.mark.parametrize(
+    ("signal", "details", "said"),
+    [
+        ("error_count", {"interval_s": 60.0}, "rose 8x (10 → 80 per minute)"),
+        ("error_count", {"interval_s": 15.0}, "rose 8x (10 → 80 per 15 s)"),
+        ("error_count", {}, "rose 8x (10 → 80 per sample)"),
+        ("errors_total", {"interval_s": 15.0}, "rose 8x (10 → 80 in total)"),
+        ("error_rate", {"unit": "1/s"}, "rose 8x (10 → 80 errors/s)"),
+    ],
+)
+def test_a_count_says_what_it_is_per(signal: str, details: dict[str, Any], said: str) -> None:
+    found = shift(signal, 10, 80, **{"class": "errors"}, **details)
+    assert str(statement(found).clause()).endswith(said)
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.9901, "99 %"), (0.9962, "over 99 %"), (1, "100 %")])
+def test_nearly_all_failing_requests_have_no_decimals(share: float, said: str) -> None:
+    found = shift("error_ratio", 0.0, share, **{"class": "errors"})
+    assert str(statement(found).clause()) == f"{said} of payments' requests fail"

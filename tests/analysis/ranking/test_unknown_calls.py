@@ -13,10 +13,7 @@ from analysis.ranking.unknown_calls import unknown_calls
 from analysis.requests.topology import read_topology, topology_of
 from tests.analysis.cases import at, series, write_case
 
-NOT_KNOWN = (
-    "Who calls web and whom it calls is not known: set its depends_on in the settings, or connect "
-    "traces or the metrics of a service graph."
-)
+NOT_KNOWN = "Who calls web, and whom it calls, is not known."
 CALL = {"caller": "web", "callee": "api", "source": "mesh"}
 LEARNED = {**CALL, "learned_in": "I1", "last_seen": at(30 - 3 * 1440)}
 ELSEWHERE = {"caller": "a", "callee": "b"}

@@ -54,6 +54,14 @@ def test_what_is_new_counts_fully_and_what_is_old_hardly(tmp_path: Path) -> None
     assert strength(tmp_path / "afterwards", 6) == 0.7
 
 
+def test_a_finding_keeps_what_the_connector_says_of_the_object(tmp_path: Path) -> None:
+    row = fact("Service", "cart", "port_not_served", -10, service="cart")
+    (finding,) = found(tmp_path, [row | {"value": "8099", "expected": "8080"}])
+    details = StateFactDetails.of(finding)
+    assert details is not None
+    assert (details.value, details.expected) == ("8099", "8080")
+
+
 def test_what_begins_after_the_incident_is_none(tmp_path: Path) -> None:
     row = fact("Service", "cart", "selector_matches_nothing", 40, service="cart")
     assert found(tmp_path, [row]) == []

@@ -19,7 +19,7 @@ from tests.bot.answer.writer.diagnoses import (
 
 def test_the_headline_says_what_is_wrong_because_of_what() -> None:
     assert word(DIAGNOSIS, ALERT, GAPS).headline == (
-        "Deploy 559e94c of checkoutservice (14:59:22 UTC) probably made 38 % of frontend's "
+        "Deploy 559e94c of checkoutservice probably made 38 % of frontend's "
         "requests fail (0.2 % before): checkoutservice is 18x slower."
     )
 
@@ -63,7 +63,7 @@ def test_the_report_tells_effect_cause_contradiction_and_runner_up_in_that_order
             "checkoutservice logs “slow request: PlaceOrder took 4120ms after 7 tries, code 503” "
             "(40 lines, none before).",
         ),
-        ("unsure", "Against it: checkoutservice's requests fell from 110 to 20."),
+        ("unsure", "Against it: checkoutservice's requests fell from 110 to 20 per sample."),
         (
             "unsure",
             "It could also be cartservice: calls from checkoutservice to cartservice spend 584 ms "
@@ -77,7 +77,10 @@ def test_next_steps_are_the_causes_own() -> None:
     assert steps[0] == (
         f"{DIAGNOSIS.causes[0].next_step} Fixed when frontend's requests succeed again."
     )
-    assert steps[1] == "Otherwise, check the network path and the node that cartservice runs on."
+    assert steps[1] == (
+        "Otherwise, check the network path from checkoutservice to cartservice: the node of "
+        "cartservice, packet loss, network policies, the service mesh."
+    )
 
 
 def test_a_sure_report_names_no_second_explanation() -> None:
@@ -117,7 +120,7 @@ def test_without_findings_there_is_a_headline_and_nothing_is_claimed() -> None:
     )
     report = word(empty, ALERT, GAPS)
     assert report.claims == report.next_steps == ()
-    assert report.headline == f"I can't tell yet what is wrong: {ALERT.title}."
+    assert report.headline == f"I can't tell yet what is behind “{ALERT.title}”."
     assert keep_supported(report, empty, ALERT, gaps=GAPS) == report
 
 

@@ -26,7 +26,13 @@ def test_another_service_with_the_same_trouble_stays() -> None:
 
 def test_a_quoted_line_is_never_cut_at_its_own_semicolon() -> None:
     text = "web logs “lost; retry” (20 lines, none before)."
-    assert left(text, "web fails; web logs “lost; retry”.") == [text]
+    assert left(text, "web fails; db logs “gone”.") == [text]
+
+
+def test_a_line_that_the_headline_quotes_is_not_quoted_again() -> None:
+    text = "web logs “lost; retry” (20 lines, none before)."
+    left_over = left(text, "web fails; web logs “lost; retry”.")
+    assert left_over == ["web logs this (20 lines, none before)."]
 
 
 @pytest.mark.parametrize(

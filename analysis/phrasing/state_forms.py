@@ -1,0 +1,191 @@
+"""Statements about objects of a cluster or a cloud, by their own state: what exactly is missing,
+refused or wrong with them, where the connector's words name it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import Formatter
+
+from analysis.kinds.finding_details import StateFactDetails
+from analysis.kinds.node_faults import NODES
+from analysis.kinds.state_faults import STATE_FAULTS
+from analysis.phrasing.phrase import Part, Phrase, say
+from analysis.phrasing.statement import Statement, Voice
+from analysis.vocabulary import Finding
+
+_OF_NODES = frozenset(fault.name for fault in NODES)
+_ABSENT = re.compile(r"""\b(?P<kind>[a-z]+)(?:\.[a-z0-9.]+)? "(?P<name>[^"]{1,200})" not found""")
+"""How the API server says that an object is not there: `configmap "settings" not found`,
+`storageclass.storage.k8s.io "fast" not found`."""
+_IMAGE = re.compile(r'image:? "(?P<image>[^"]{1,200})"')
+"""As in the kubelet's `Back-off pulling image "..."`."""
+_QUOTA = re.compile(
+    r"used: (?P<what>[a-z.\-/]+)=(?P<used>[^,; ]+), limited: (?P=what)=(?P<limit>[^,; ]+)"
+)
+"""As in `exceeded quota: compute, requested: cpu=2, used: cpu=40, limited: cpu=40`."""
+_EXIT = re.compile(r"exit code \d+")
+_KINDS: Mapping[str, str] = {
+    "configmap": "ConfigMap",
+    "secret": "Secret",
+    "storageclass": "storage class",
+    "persistentvolumeclaim": "volume claim",
+    "serviceaccount": "service account",
+    "priorityclass": "priority class",
+}
+_QUOTAS: Mapping[str, str] = {
+    "requests.cpu": "requested CPU",
+    "cpu": "requested CPU",
+    "limits.cpu": "CPU limits",
+    "requests.memory": "requested memory",
+    "memory": "requested memory",
+    "limits.memory": "memory limits",
+    "requests.storage": "requested storage",
+    "pods": "pods",
+}
+
+
+@dataclass(frozen=True)
+class ObjectState:
+    """What a connector says of an object."""
+
+    fact: str
+    kind: str
+    namespace: str
+    name: str
+    value: str
+    expected: str
+
+    @property
+    def object(self) -> str:
+        """By kind and name, without its namespace: "Ingress shop-public"."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def whole(self) -> str:
+        """With its namespace, as `kubectl` takes it."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else self.object
+
+
+def state_of(finding: Finding) -> ObjectState | None:
+    """The state that a finding is about, where it is about one."""
+    details = StateFactDetails.of(finding)
+    if details is None or not details.objects or details.fact not in STATE_FAULTS:
+        return None
+    kind, _, name = details.objects[0].partition(" ")
+    namespace, _, short = name.rpartition("/")
+    value, expected = details.value, details.expected
+    if not value and not expected:
+        value, expected = _read_back(finding.sentence, details.fact, details.objects[0])
+    return ObjectState(details.fact, kind, namespace, short, value, expected)
+
+
+def missing_object(text: str) -> tuple[str, str] | None:
+    """Kind and name of the object that the API server did not find."""
+    found = _ABSENT.search(text)
+    if found is None:
+        return None
+    return _KINDS.get(found["kind"], found["kind"]), found["name"]
+
+
+def image_named(text: str) -> str:
+    """The image that cannot be pulled; empty where none is named."""
+    found = _IMAGE.search(text)
+    return found["image"] if found else ""
+
+
+def quota_used(text: str) -> str:
+    """What a quota has no more of: "requested CPU, 400 of 400"."""
+    found = _QUOTA.search(text)
+    if found is None:
+        return ""
+    return f"{_QUOTAS.get(found['what'], found['what'])}, {found['used']} of {found['limit']}"
+
+
+def of_an_object(finding: Finding, voice: Voice) -> Statement | None:
+    """Of an object's own state: its sentence, and in short what is wrong with the subject."""
+    details = StateFactDetails.of(finding)
+    if details is None or not details.objects:
+        return None
+    sentence = finding.sentence.strip().rstrip(".")
+    whole = Phrase((Part(sentence, "name", finding.id),))
+    return Statement(whole, None, shorter=_in_short(finding, voice))
+
+
+def is_down(finding: Finding) -> bool:
+    """Whether it says that not one instance of its subject runs."""
+    state = state_of(finding)
+    return state is not None and state.fact == "replicas_missing" and state.value == "0"
+
+
+def _in_short(finding: Finding, voice: Voice) -> Phrase | None:
+    state = state_of(finding)
+    if state is None:
+        return None
+    words = _words(state)
+    who = voice.who
+    if state.fact in _OF_NODES and not voice.known and not _says_its_kind(state, finding):
+        who = Part(f"{state.kind.lower()} {finding.subject}", "name")
+    if not words:
+        words = "{who} " + _escaped(STATE_FAULTS[state.fact].fault.description)
+    phrase = say(words, who=who, whose=voice.whose)
+    return Phrase(tuple(_cited(part, finding) for part in phrase.parts))
+
+
+def _says_its_kind(state: ObjectState, finding: Finding) -> bool:
+    return re.match(rf"{state.kind}[-_.\d]", finding.subject, re.IGNORECASE) is not None
+
+
+def _cited(part: Part, finding: Finding) -> Part:
+    return part if part.role == "name" else Part(part.text, part.role, finding.id)
+
+
+def _words(state: ObjectState) -> str:
+    """The clause with what the connector's words name; empty where they name nothing."""
+    value, expected = _escaped(state.value), _escaped(state.expected)
+    absent = missing_object(state.value)
+    if state.fact == "replicas_missing" and value and expected:
+        down = "is down" if value == "0" else "runs too few instances"
+        return f"{{who}} {down} ({value} of {expected} instances)"
+    if state.fact == "volume_unavailable" and absent is not None:
+        kind, name = absent[0], _escaped(absent[1])
+        return f"{{who}} waits for a volume of {kind} {name}, which does not exist"
+    if absent is not None:
+        return f"{{whose}} {absent[0]} {_escaped(absent[1])} does not exist"
+    if state.fact == "image_unavailable" and image_named(state.value):
+        return f"{{who}} cannot pull its image {_escaped(image_named(state.value))}"
+    if state.fact == "quota_exceeded" and quota_used(state.value):
+        return f"{{who}} has used up its quota ({_escaped(quota_used(state.value))})"
+    if state.fact == "port_not_served" and value:
+        return f"{{who}} gets its traffic on port {value}, where nothing listens"
+    if state.fact == "traffic_blocked" and value and expected:
+        return f"network policy {_escaped(state.name)} blocks calls from {value} to {expected}"
+    if state.fact == "route_to_nothing" and value:
+        return f"{_escaped(state.object)} leads to {value}, which does not exist"
+    if state.fact == "selector_matches_nothing" and value:
+        return f"{{whose}} Service selects pods with {value}, and there are none"
+    if state.fact == "probe_misconfigured" and value:
+        return f"{{whose}} probe asks {value}, which it does not serve"
+    if state.fact == "crash_loop" and _EXIT.search(state.value):
+        return f"{{who}} keeps crashing ({_EXIT.findall(state.value)[0]})"
+    return ""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _read_back(sentence: str, fact: str, name: str) -> tuple[str, str]:
+    """Value and expected from the finding's sentence: an earlier version has them only there."""
+    pattern = ""
+    for words, slot, _, _ in Formatter().parse(STATE_FAULTS[fact].says):
+        pattern += re.escape(words)
+        if slot == "object":
+            pattern += re.escape(name)
+        elif slot is not None:
+            pattern += f"(?P<{slot}>.+?)"
+    ends = r"(?:; same for \d+ more|; \d+ of \d+ failing pods? run there|, for \d+ days?)*\.?$"
+    found = re.search(pattern + ends, sentence)
+    slots = found.groupdict() if found else {}
+    return slots.get("value") or "", slots.get("expected") or ""

@@ -1,0 +1,211 @@
+"""What an answer says of the objects that findings name, and what to do about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.phrasing.clauses import statement
+from analysis.phrasing.gpu_forms import cost
+from analysis.phrasing.state_forms import is_down
+from analysis.phrasing.steps import step_about
+from analysis.vocabulary import Finding
+
+MISSING = 'configmap "web-settings" not found'
+QUOTA = "requested: pods=1, used: pods=40, limited: pods=40"
+POD = "Pod shop/web-7d9c"
+IN_SENTENCE = f"{POD} cannot start: {MISSING}, for 2 days."
+MORE_MEMORY = {"class": "memory", "direction": "up", "bad": True}
+IMAGE = 'Back-off pulling image "registry/web:v2"'
+CLASS = 'Pending: storageclass.storage.k8s.io "fast" not found'
+
+
+def state(fact: str, kind: str, name: str, sentence: str, **details: Any) -> Finding:
+    given = {"fact": fact, "objects": [name], "bad": True, **details}
+    return Finding(
+        id="F1", kind=kind, subject="web", strength=1.0, sentence=sentence, details=given
+    )
+
+
+def of_kind(kind: str, subject: str = "web", **given: Any) -> Finding:
+    return Finding(id="F1", kind=kind, subject=subject, strength=0.9, sentence="?", **given)
+
+
+@pytest.mark.parametrize(
+    ("found", "short", "step"),
+    [
+        (
+            state("reference_missing", "start_state", POD, "?", value=MISSING),
+            "web's ConfigMap web-settings does not exist",
+            "Restore ConfigMap web-settings in namespace shop, or correct its name in the pod "
+            "template of web.",
+        ),
+        (
+            # An earlier version kept what is missing in the sentence alone.
+            state("reference_missing", "start_state", POD, IN_SENTENCE),
+            "web's ConfigMap web-settings does not exist",
+            "Restore ConfigMap web-settings in namespace shop, or correct its name in the pod "
+            "template of web.",
+        ),
+        (
+            state("image_unavailable", "start_state", POD, "?", value=IMAGE),
+            "web cannot pull its image registry/web:v2",
+            "Check that image registry/web:v2 exists, and that web may pull it.",
+        ),
+        (
+            state("image_unavailable", "start_state", POD, "?", value="ErrImagePull"),
+            "web cannot pull its image",
+            None,
+        ),
+        (
+            state("volume_unavailable", "volume_state", "PersistentVolumeClaim shop/data", "?",
+                  value=CLASS),
+            "web waits for a volume of storage class fast, which does not exist",
+            "Create storage class fast, or name one that exists in PersistentVolumeClaim "
+            "shop/data.",
+        ),
+        (
+            state("quota_exceeded", "limit_state", "ResourceQuota shop/compute", "?", value=QUOTA),
+            "web has used up its quota (pods, 40 of 40)",
+            "Raise ResourceQuota shop/compute, or scale down what uses it up.",
+        ),
+        (
+            state("port_not_served", "route_state", "Service shop/web", "?", value="8099",
+                  expected="8080"),
+            "web gets its traffic on port 8099, where nothing listens",
+            "Set the targetPort of Service shop/web to a port that its containers serve (8080).",
+        ),
+        (
+            state("traffic_blocked", "route_state", "NetworkPolicy shop/db-callers", "?",
+                  value="web", expected="db"),
+            "network policy db-callers blocks calls from web to db",
+            "Allow calls from web to db in NetworkPolicy shop/db-callers again.",
+        ),
+        (
+            state("crash_loop", "end_state", POD, "?", value="Error, exit code 1, 9 restarts"),
+            "web keeps crashing (exit code 1)",
+            "Read its last lines before the crash: kubectl logs --previous -n shop web-7d9c.",
+        ),
+        (
+            # Braces come from users' objects and are no slots.
+            state("port_not_served", "route_state", "Service {a}/{b}", "?", value="{x}",
+                  expected="{y}"),
+            "web gets its traffic on port {x}, where nothing listens",
+            "Set the targetPort of Service {a}/{b} to a port that its containers serve ({y}).",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_state_names_is_said_in_cause_and_step(
+    found: Finding, short: str, step: str | None
+) -> None:
+    assert str(statement(found).short()) == short
+    assert step_about(found) == step
+
+
+@pytest.mark.parametrize(("running", "down"), [("0", True), ("1", False)])
+def test_a_service_is_down_without_any_instance(running: str, *, down: bool) -> None:
+    found = state("replicas_missing", "placing_state", "Deployment shop/web", "?", value=running,
+                  expected="2")  # fmt: skip
+    assert is_down(found) is down
+    assert (str(statement(found).short()) == "web is down (0 of 2 instances)") is down
+
+
+@pytest.mark.parametrize(
+    ("found", "step"),
+    [
+        (
+            of_kind("calls_into", "bank", details={"callers": ["pay"], "lines": 3, "bad": True}),
+            "Call bank from a host of pay: does its name resolve, does it accept connections?",
+        ),
+        (
+            of_kind("call_gap", "db", details={"caller": "web", "callee": "db", "bad": True}),
+            "Check the network path from web to db: the node of db, packet loss, network "
+            "policies, the service mesh.",
+        ),
+        (
+            of_kind("place_contrast", "node-4", details={"place_kind": "node", "services": ["a"]}),
+            "Check node-4 first (kubectl describe node node-4), and drain it if it is unhealthy.",
+        ),
+        (
+            of_kind("place_contrast", "eu-1", details={"place_kind": "zone", "services": ["a"]}),
+            "Check eu-1 first: the provider's status, its nodes, its network. Move a out of it "
+            "only if it is at fault.",
+        ),
+        (
+            of_kind("metric_shift", signal="memory_used_bytes", details=MORE_MEMORY),
+            "Find out what uses the memory of web (a profile, its last rollout, its load), then "
+            "add capacity or move load.",
+        ),
+        (
+            of_kind("log_surge", details={"example": "redelivered: poison message at 7",
+                                          "is_error": True, "lines": 4, "class": "errors"}),
+            "Move the message aside (dead-letter queue) so that web can go on, then find out who "
+            "wrote it.",
+        ),
+        (of_kind("log_surge", details={"example": "boom", "is_error": True, "lines": 4}), None),
+        (of_kind("metric_shift", signal="latency_p99", details={"class": "latency"}), None),
+    ],
+)  # fmt: skip
+def test_a_step_names_what_its_finding_names(found: Finding, step: str | None) -> None:
+    assert step_about(found) == step
+
+
+def test_a_caller_s_known_failure_is_said_of_the_service_that_its_line_names() -> None:
+    details = {"signature": "certificate_expired", "meaning": "a certificate has expired",
+               "lines": 7, "is_error": True, "names": "bank"}  # fmt: skip
+    found = of_kind("failure_signature", "pay", details=details, numbers={"lines": 7.0})
+    assert str(statement(found).short()) == "bank's certificate has expired"
+    assert str(statement(found).clause()) == (
+        "bank's certificate has expired (pay's log: 7 lines, none before)"
+    )
+    assert step_about(found) == (
+        "Renew the certificate of bank, and find out why its renewal did not run."
+    )
+
+
+def test_a_run_that_ended_trains_nothing() -> None:
+    ended = of_kind("run_ended", "llm", details={"state": "crashed", "run": "r1"})
+    assert str(statement(ended).short()) == "llm's run r1 crashed"
+    assert str(cost(ended)) == "llm trains nothing until it is started again"
+
+
+GPU = {"rank": 13.0, "gpu": 5.0}
+ONE = {"job": "llm", "ranks": [13], "hosts": ["node-1"], "gpus": ["node-1/5"]}
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "lost"),
+    [
+        (
+            of_kind("gpu_spinning", "llm", details={"job": "llm"},
+                    numbers={"minutes": 24.1, "gpus": 32.0, "utilisation_percent": 100.0}),
+            "llm hangs: all 32 GPUs have waited in a collective for 24 min (100 % utilisation, but "
+            "no computing)",
+            "llm makes no progress",
+        ),
+        (
+            of_kind("gpu_idle_alone", "rank 13", details=ONE,
+                    numbers={**GPU, "minutes": 24.0, "others": 31.0}),
+            "rank 13 (GPU 5 of node-1) has done nothing for 24 min, and the other 31 GPUs of llm "
+            "wait for it",
+            "llm makes no progress",
+        ),
+        (
+            of_kind("gpu_throttled", "rank 13", details={**ONE, "events": ["power cap"]},
+                    numbers={**GPU, "incident": 1000.0, "reference": 2000.0}),
+            "rank 13 (GPU 5 of node-1) runs at 1,000 MHz while the other busy GPUs run at 2,000 "
+            "MHz (reasons: power cap)",
+            "its clock is 50 % lower, and every rank of llm that waits for it is as slow",
+        ),
+        (
+            of_kind("dataloader_stall", "llm", details={"job": "llm"},
+                    numbers={"ranks": 4.0, "data_ms": 6.0, "step_ms": 10.0}),
+            "all 4 ranks wait 6 ms of each 10 ms step (60 %) for the data loader",
+            "without the wait llm could train up to 2.5x faster",
+        ),
+    ],
+)  # fmt: skip
+def test_a_training_fault_is_told_with_what_it_costs(found: Finding, said: str, lost: str) -> None:
+    assert str(statement(found).short()) == said
+    assert str(cost(found)) == lost

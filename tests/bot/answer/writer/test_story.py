@@ -1,0 +1,236 @@
+"""Which findings an answer's first sentence is made of, and which it leaves out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
+from bot.answer.view import answer_view
+from bot.answer.writer.built_in import word
+
+ALERT = Alert(
+    source="test", title="web fails", service="web", started_at=datetime(2026, 3, 1, 12, tzinfo=UTC)
+)
+FAILS: dict[str, Any] = {
+    "kind": "metric_shift", "signal": "error_ratio", "strength": 0.9,
+    "numbers": {"baseline": 0.0, "incident": 0.4},
+    "details": {"class": "errors", "direction": "up", "bad": True},
+}  # fmt: skip
+
+
+def found(id: str, subject: str, **given: Any) -> Finding:
+    return Finding(id=id, subject=subject, **{"sentence": f"{id}.", "strength": 0.8, **given})
+
+
+def shift(id: str, subject: str, signal: str, kind: str, before: float, now: float) -> Finding:
+    return found(
+        id, subject, kind="metric_shift", signal=signal,
+        numbers={"baseline": before, "incident": now, "ratio": now / before},
+        details={"class": kind, "direction": "up", "bad": True},
+    )  # fmt: skip
+
+
+def line(id: str, subject: str, example: str, **details: Any) -> Finding:
+    given = {"is_error": True, "bad": True, "class": "errors", "lines": 9, "example": example}
+    return found(
+        id, subject, kind="log_new", sentence=example, numbers={"lines": 9.0},
+        details={**given, **details},
+    )  # fmt: skip
+
+
+def diagnosis(
+    causes: list[tuple[str, list[str]]],
+    *findings: Finding,
+    confidence: float = 0.6,
+    verdict: Verdict = Verdict.CAUSE_FOUND,
+    missing: tuple[str, ...] = (),
+) -> Diagnosis:
+    ranked = []
+    for rank, (subject, cited) in enumerate(causes, start=1):
+        ranked.append(
+            Cause(
+                rank=rank,
+                subject=subject,
+                kind="errors",
+                confidence=confidence / rank,
+                summary="?",
+                next_step="Look.",
+                findings=tuple(cited),
+            )
+        )
+    return Diagnosis(
+        verdict=verdict,
+        confidence=confidence,
+        causes=tuple(ranked),
+        findings=findings,
+        impact=Impact(sentence="?", services=("web",), findings=("F1",)),
+        missing=missing,
+    )
+
+
+WEB = found("F1", "web", **FAILS)
+CALLS = found(
+    "F2", "bank", kind="calls_into", numbers={"lines": 9.0},
+    details={"callers": ["web"], "lines": 9, "bad": True},
+)  # fmt: skip
+EXPIRED = found(
+    "F3", "web", kind="failure_signature", numbers={"lines": 9.0},
+    details={
+        "signature": "certificate_expired", "meaning": "a certificate has expired", "lines": 9,
+        "example": "x509: certificate has expired: https://bank/charge", "is_error": True,
+        "class": "errors", "bad": True,
+    },
+)  # fmt: skip
+
+
+def headline(told: Diagnosis) -> str:
+    return word(told, ALERT).headline
+
+
+def test_why_calls_fail_comes_before_that_they_fail() -> None:
+    told = diagnosis([("bank", ["F2"]), ("web", ["F3"])], WEB, CALLS, EXPIRED)
+    assert headline(told) == (
+        "40 % of web's requests fail, probably because bank's certificate has expired."
+    )
+    # The caller that logs it is no other candidate: it is the same evidence from its side.
+    assert not [claim for claim in word(told, ALERT).claims if "could also be" in claim.text]
+
+
+def test_a_line_that_names_another_host_says_nothing_of_this_one() -> None:
+    details = EXPIRED.details.model_copy(update={"example": "x509: expired: https://other"})
+    other = EXPIRED.model_copy(update={"details": details})
+    told = diagnosis([("bank", ["F2"])], WEB, CALLS, other)
+    assert "calls from web to bank fail" in headline(told)
+
+
+def test_an_error_that_it_logs_comes_before_a_busier_cpu() -> None:
+    logged = line("F2", "db", "processing failed: bad offset 7")
+    busier = shift("F3", "db", "cpu_percent", "cpu", 30, 70)
+    told = diagnosis([("db", ["F2", "F3"])], WEB, logged, busier)
+    assert headline(told) == (
+        "40 % of web's requests fail; db logs “processing failed: bad offset 7”."
+    )
+    used_up = shift("F3", "db", "cpu_percent", "cpu", 30, 97)
+    told = diagnosis([("db", ["F2", "F3"])], WEB, logged, used_up)
+    assert headline(told).endswith("because db is out of CPU.")
+
+
+def test_requests_that_rose_as_much_explain_a_busier_cpu() -> None:
+    busier = shift("F2", "db", "cpu_percent", "cpu", 30, 70)
+    more = shift("F3", "db", "requests_per_sec", "traffic", 100, 240)
+    told = diagnosis([("db", ["F2", "F3"])], WEB, busier, more)
+    assert headline(told).endswith("because db's request rate rose 2.4x.")
+
+
+@pytest.mark.parametrize(
+    ("now", "is_said"), [(0.9, True), (0.04, False)], ids=["much used", "hardly used"]
+)
+def test_a_pool_that_is_hardly_used_explains_nothing(now: float, *, is_said: bool) -> None:
+    pool = shift("F2", "db", "db.pool.utilization", "connections", 0.01, now)
+    told = diagnosis([("db", ["F2"])], WEB, pool)
+    assert ("utilization" in headline(told)) is is_said
+
+
+def test_a_service_without_instances_is_down_whatever_its_latency() -> None:
+    slow = shift("F1", "web", "latency_p99_ms", "latency", 10, 25)
+    reason = found(
+        "F2", "web", kind="start_state", sentence="Pod a/web-1 cannot start.",
+        details={"fact": "reference_missing", "objects": ["Pod a/web-1"], "bad": True,
+                 "value": 'secret "web-key" not found'},
+    )  # fmt: skip
+    none = found(
+        "F3", "web", kind="placing_state", sentence="Deployment a/web has 0 of 2 instances.",
+        details={"fact": "replicas_missing", "objects": ["Deployment a/web"], "bad": True,
+                 "value": "0", "expected": "2"},
+    )  # fmt: skip
+    told = diagnosis([("web", ["F2", "F1", "F3"])], slow, reason, none, confidence=0.95)
+    assert headline(told) == (
+        "web is down (0 of 2 instances) because its Secret web-key does not exist."
+    )
+    assert word(told, ALERT).next_steps[0].text.endswith("Fixed when all instances of web run.")
+
+
+def test_a_victim_whose_line_accuses_another_is_no_other_candidate() -> None:
+    own = line("F2", "db", "disk is full")
+    victim = line("F3", "cart", "request to pay timed out", names="pay")
+    accused = line("F3", "cart", "bad request: no such field")
+    first = [("db", ["F2"]), ("cart", ["F3"])]
+    said = [one.text for one in word(diagnosis(first, WEB, own, victim), ALERT).claims]
+    assert not [text for text in said if "could also be" in text]
+    said = [one.text for one in word(diagnosis(first, WEB, own, accused), ALERT).claims]
+    assert [text for text in said if text.startswith("It could also be cart: it logs")]
+
+
+def test_two_places_with_the_same_services_are_told_in_few_words() -> None:
+    at = {"services": ["pay", "cart"], "services_there": 2, "bad": True}
+    zone = found("F2", "eu-1", kind="place_contrast", details={**at, "place_kind": "zone"})
+    node = found("F3", "node-4", kind="place_contrast", details={**at, "place_kind": "node"})
+    told = diagnosis([("eu-1", ["F2"]), ("node-4", ["F3"])], WEB, zone, node, confidence=0.4)
+    assert headline(told) == (
+        "40 % of web's requests fail, possibly because pay and cart do worse in zone eu-1 than "
+        "elsewhere."
+    )
+    texts = [claim.text for claim in word(told, ALERT).claims]
+    assert "It could also be node-4: the same services do worse there than elsewhere." in texts
+
+
+def test_what_is_missing_does_not_repeat_a_signal_that_stopped() -> None:
+    stopped = found(
+        "F1", "web", kind="signal_stopped", signal="error_ratio", numbers={"minutes": 10.0}
+    )
+    told = diagnosis(
+        [], stopped, verdict=Verdict.INSUFFICIENT_EVIDENCE, missing=("The error rate stopped.",)
+    )
+    view = answer_view(ALERT, told, word(told, ALERT))
+    assert view.missing == ()
+
+
+def test_the_effect_is_the_alerting_service_s_where_the_impact_measures_none() -> None:
+    own = found("F1", "db", **FAILS)
+    alerting = found("F2", "web", **{**FAILS, "strength": 0.1})
+    restarted = found(
+        "F3", "db", kind="metric_shift", signal="container_restarts",
+        numbers={"baseline": 0.0, "incident": 3.0},
+        details={"class": "restarts", "direction": "up", "bad": True},
+    )  # fmt: skip
+    told = diagnosis([("db", ["F3", "F1"])], own, alerting, restarted)
+    told = told.model_copy(update={"impact": Impact(sentence="?", services=("web",))})
+    assert headline(told) == ("40 % of web's requests fail, probably because db keeps restarting.")
+
+
+def test_a_single_restart_at_another_time_is_no_mechanism() -> None:
+    for agreement, because in ((0.8, "because db restarted."), (0.05, "why is not known yet.")):
+        once = found(
+            "F2", "db", kind="metric_shift", signal="container_restarts",
+            numbers={"baseline": 0.0, "incident": 1.0},
+            details={"class": "restarts", "direction": "up", "bad": True, "agreement": agreement},
+        )  # fmt: skip
+        assert headline(diagnosis([("db", ["F2"])], WEB, once)).endswith(because)
+
+
+def test_without_a_cause_the_step_is_to_read_the_service_that_fails_most() -> None:
+    told = diagnosis([], WEB, verdict=Verdict.INSUFFICIENT_EVIDENCE, confidence=0.0)
+    (step,) = word(told, ALERT).next_steps
+    assert step.text == "Read what web answers and logs, and ask again in a few minutes."
+
+
+@pytest.mark.parametrize(
+    ("signal", "steps"),
+    [
+        ("latency_p99_ms", ["Nothing now. If it repeats, set the alert's threshold well above "
+                            "127 ms."]),
+        ("success_ratio", []),
+    ],
+)  # fmt: skip
+def test_where_nothing_is_wrong_the_step_names_the_top_of_the_usual_range(
+    signal: str, steps: list[str]
+) -> None:
+    calm = found(
+        "F1", "web", kind="alert_in_range", signal=signal,
+        numbers={"now": 120.0, "low": 112.0, "high": 127.0},
+    )  # fmt: skip
+    told = diagnosis([], calm, verdict=Verdict.NO_ACTIVE_INCIDENT, confidence=0.75)
+    assert [step.text for step in word(told, ALERT).next_steps] == steps
