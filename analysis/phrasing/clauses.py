@@ -5,6 +5,7 @@ A kind of finding without a form of its own speaks through its own sentence.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from analysis.analyzers import fault_of
@@ -38,6 +39,7 @@ from analysis.kinds.finding_kinds import (
     THRESHOLD_IN_NORMAL_RANGE,
     USUAL_MOVE,
 )
+from analysis.kinds.part_labels import parts_of
 from analysis.phrasing import (
     alert_forms,
     gpu_forms,
@@ -51,6 +53,7 @@ from analysis.phrasing import (
 from analysis.phrasing.phrase import Phrase, name, own_sentence, say
 from analysis.phrasing.statement import Form, Statement, Voice
 from analysis.vocabulary import Finding
+from analysis.wording.phrases import plain
 
 
 def statement(finding: Finding, *, known: bool = False) -> Statement:
@@ -64,7 +67,20 @@ def statement(finding: Finding, *, known: bool = False) -> Statement:
     elif form is None and JobDetails.of(finding) is not None:
         form = training_forms.of_a_job
     said = form(finding, voice) if form is not None else None
-    return said or _as_found(finding, voice)
+    return said.of_place(place_said(finding)) if said else _as_found(finding, voice)
+
+
+def place_said(finding: Finding) -> str:
+    """`in cluster-b`, of a metric that its finding speaks of in one place; else empty."""
+    try:
+        labels = json.loads(finding.series.get("labels") or "{}")
+    except ValueError:
+        return ""
+    for kind, place in (parts_of(labels) if isinstance(labels, dict) else {}).items():
+        if f" in {kind} {plain(place)} " in finding.sentence:
+            called = plain(place) if kind in place else f"{kind} {plain(place)}"
+            return f"in {called}"
+    return ""
 
 
 def _as_found(finding: Finding, voice: Voice) -> Statement:

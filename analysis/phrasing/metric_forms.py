@@ -34,6 +34,7 @@ MULTIPLE = 1.15
 """A smaller rise is said as a move."""
 AGAIN = 2.0
 """From this many restarts on a service "keeps restarting"."""
+DOWN = Verb("are down", "were down", "go down")
 KEEPS_RESTARTING = Verb("keeps restarting", "kept restarting", "keep restarting")
 RESTARTED = Verb("restarted", "restarted", "restart")
 TRAINS = Verb("trains", "trained", "train")
@@ -155,6 +156,11 @@ def unavailable(finding: Finding, voice: Voice) -> Statement | None:
     before = 100 * (1 - finding.numbers["baseline"] * factor)
     if lacking <= 0:
         return moved(finding, voice)
+    details = MetricShiftDetails.of(finding)
+    if details and details.unit == "ratio" and "success" not in (finding.signal or "").casefold():
+        # Without a word for requests it counts instances, as Prometheus's `up` does.
+        down = figure(finding, "incident", amount(lacking, PERCENT))
+        return Statement(say("{down} of {whose} instances", down=down, whose=voice.whose), DOWN)
     share = figure(finding, "incident", failing(lacking))
     usual = say("({before} before)", before=amount(before, PERCENT))
     return Statement(

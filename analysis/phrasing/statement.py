@@ -5,7 +5,7 @@ in the past ("checkout was 18x slower"), or after its cause ("deploy 81 made che
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from analysis.phrasing.phrase import NOTHING, Part, Phrase, Slot, joined, name, say
@@ -66,6 +66,13 @@ class Statement:
         if self.verb is None:
             return self.subject if self.shorter is None else self.shorter
         return self._with(self.rest if self.shorter is None else self.shorter, tense)
+
+    def of_place(self, place: str) -> Statement:
+        """The same of one place: "... in cluster-b"; unchanged without one."""
+        if not place or self.verb is None:
+            return self
+        shorter = self.shorter if self.shorter is None else spaced(self.shorter, place)
+        return replace(self, rest=spaced(self.rest, place), shorter=shorter)
 
     def _with(self, rest: Phrase, tense: Tense) -> Phrase:
         if self.verb is None:

@@ -23,7 +23,7 @@ from bot.store.store import StoredInvestigation
 HELP = AnswerText(
     lead="I answer questions in English from what this investigation stored.",
     more=(
-        "why · what speaks against it · what changed · who is affected · since when · what was "
+        "why · what contradicts it · what changed · who is affected · since when · what was "
         "p99 before · show logs of a service · other suspects · what next · explain F3",
     ),
 )
