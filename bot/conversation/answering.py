@@ -166,7 +166,7 @@ def not_understood(answered: AnsweredCase) -> AnswerText:
     if answered.first is None:
         offers = ("what did you check?", "is it still happening?", graph)
     return AnswerText(
-        lead="I can't answer that. I answer questions in English about this incident: "
+        lead="I can't answer that. I answer questions about this incident: "
         f"{plain(first_clause(answered.view.headline), 200)}.",
         lines=tuple(AnswerLine(text=plain(offer, 120), bold="Ask") for offer in offers),
         more=("help lists more",),

@@ -21,7 +21,7 @@ from bot.settings import Settings
 from bot.store.store import StoredInvestigation
 
 HELP = AnswerText(
-    lead="I answer questions in English from what this investigation stored.",
+    lead="I answer questions from what this investigation stored.",
     more=(
         "why · what contradicts it · what changed · who is affected · since when · what was "
         "p99 before · show logs of a service · other suspects · what next · explain F3",

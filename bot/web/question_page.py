@@ -1,5 +1,5 @@
-"""A question to an answered investigation, asked in a field of its page: the answer is a page of
-its own.
+"""A question to an answered investigation, asked in a field of its page: the answer is
+another page.
 
 What answers is given by the process that serves the pages (`AnswerQuestion`): this room knows
 nothing of conversations.

@@ -37,7 +37,7 @@ def honest(body: dict[str, Any]) -> Response:
 
 
 def careless(body: dict[str, Any]) -> Response:
-    """Names wrong directions, relations and ids; mends them when it is told."""
+    """Names wrong directions, relations and ids; mends them when they are refused."""
     if not wants_report(body):
         return says_text("Done.")(body)
     ids = _FINDING.findall(told(body))

@@ -43,8 +43,8 @@ _PATTERNS = tuple((english, re.compile(pattern)) for english, pattern in _ROWS)
 
 
 def in_english(text: str) -> str | None:
-    """The English question that a question in another language asks; None where that cannot be
-    told."""
+    """The English question that a question in another language asks; None where it is
+    not recognised."""
     folded = unicodedata.normalize("NFKD", text[:MAX_TEXT].casefold())
     # Only accents: Japanese has combining marks that make another word.
     plain = unicodedata.normalize("NFC", _ACCENTS.sub("", folded))
