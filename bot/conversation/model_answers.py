@@ -10,6 +10,7 @@ from bot.answer.foreign_text import one_line, safe_url
 from bot.conversation.answered_case import page_url
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.investigation.model.answering import Exchange, answer_question
+from bot.investigation.model.day_budget import day_budget
 from bot.investigation.worker_context import WorkerContext
 from bot.store.conversations import Question
 
@@ -28,6 +29,8 @@ async def answer_by_model(
     history = [Exchange(q.text, _said(q)) for q in reversed(earlier[:REMEMBERED]) if q.answer]
     name = "".join(c if c.isalnum() else "-" for c in question.id)[:80]
 
+    day = day_budget(context.settings.model, context.store.engine, question.channel)
+
     def keep(file: str, data: bytes) -> None:
         context.cases.put(investigation_id, file, data)
 
@@ -40,6 +43,7 @@ async def answer_by_model(
         keep=keep,
         name=name,
         run=context.pool.run,
+        day=day,
     )
     if not answered.claims:
         return None
@@ -64,6 +68,16 @@ async def answer_by_model(
         investigation_id=investigation_id,
         written_by=use.name,
     )
+
+
+async def budget_used_up(question: Question, context: WorkerContext) -> str | None:
+    """Which of the day's budgets is used up, as the answer tells it; None while there is something
+    left."""
+    day = day_budget(context.settings.model, context.store.engine, question.channel)
+    if day is None:
+        return None
+    await day.look()
+    return f"Not asked: {day.reached}" if day.reached else None
 
 
 def _said(question: Question) -> str:

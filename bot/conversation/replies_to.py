@@ -179,7 +179,7 @@ class Replies:
             await self._record(question, answered, reply.correction)
         if reply.useful or not mentioned:
             return reply.text if reply.useful else None
-        return await self._by_model(question, about) or reply.text
+        return await self._by_model(question, about, reply.text)
 
     async def _about_a_trace(self, question: Question, *, mentioned: bool) -> AnswerText | None:
         """In the thread of a trace answer that is meant; elsewhere an investigation is asked
@@ -213,19 +213,27 @@ class Replies:
         answer = Answer(answered.diagnosis, answered.report, case.evidence, case.gaps, None)
         await self._posts.refresh(Outcome(about, answer))
 
-    async def _by_model(self, question: Question, about: StoredInvestigation) -> AnswerText | None:
-        """Where a model is configured, it is asked what the table does not understand."""
+    async def _by_model(
+        self, question: Question, about: StoredInvestigation, table: AnswerText
+    ) -> AnswerText:
+        """Where a model is configured, it is asked what the table does not understand. Otherwise
+        the table's answer stands, and so it does where the model's budget is used up, which is
+        said."""
         if self._context.settings.model.name is None:
-            return None
-        from bot.conversation.model_answers import (
-            answer_by_model,
-        )  # late: loading the client takes a second
+            return table
+        # Late: loading the client takes a second.
+        from bot.conversation.model_answers import answer_by_model, budget_used_up
 
+        used_up = await budget_used_up(question, self._context)
+        if used_up is not None:
+            return table.model_copy(update={"more": (*table.more, used_up)})
         earlier = await in_store(self._conversations.earlier, question)
         checkout = self._context.cases.checkout(about.id)
         folder = await in_thread(checkout.__enter__)
         try:
-            return await answer_by_model(question, earlier, folder, about.id, self._context)
+            return (
+                await answer_by_model(question, earlier, folder, about.id, self._context) or table
+            )
         finally:
             await in_thread(checkout.__exit__, None, None, None)
 

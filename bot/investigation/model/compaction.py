@@ -1,0 +1,57 @@
+"""A tool result in a few lines, for a conversation that no longer fits the server's context.
+
+The finding or observation that a row may be cited by stays with its id and what the row says. So
+does the name of a result that is kept whole and can be read again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bot.answer.writer.payload import as_data
+
+MOST_ROWS = 24
+LONGEST_ROW = 160
+"""Characters. A finding's sentence is rarely longer."""
+SAYS = ("says", "sentence", "error", "note")
+"""Fields of a row that hold its sentence, the best first."""
+_CITABLE = re.compile(r"[FL]\d{1,5}")
+
+
+def in_short(result: str) -> str:
+    """The result as one line for each row that may be cited; as it was, where that is no
+    shorter."""
+    rows = [row for row in map(_row, result.split("\n")) if row]
+    provenance = next((str(row["provenance"]) for row in rows if row.get("provenance")), "")
+    kept = [short for short in map(_short, rows) if short]
+    head: dict[str, Any] = {"shortened_result": provenance[:LONGEST_ROW]}
+    if len(kept) > MOST_ROWS:
+        head["rows_left_out"] = len(kept) - MOST_ROWS
+    lines = [json.dumps(one, ensure_ascii=False) for one in (head, *kept[:MOST_ROWS])]
+    shortened = as_data(lines)
+    return shortened if len(shortened) < len(result) else result
+
+
+def _row(line: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _short(row: Mapping[str, Any]) -> dict[str, str]:
+    """The row's id and sentence; empty for a row that nobody could cite."""
+    if row.get("kept_as"):
+        return {"kept_as": str(row["kept_as"])[:LONGEST_ROW]}
+    cite = row.get("cite") or row.get("id")
+    said = next((str(row[name]) for name in SAYS if row.get(name)), "")
+    if not isinstance(cite, str) or not _CITABLE.fullmatch(cite):
+        return {"error": said[:LONGEST_ROW]} if row.get("error") else {}
+    if not said:
+        known = (v for k, v in row.items() if k not in ("cite", "id") and isinstance(v, str))
+        said = ", ".join(known)
+    return {"cite": cite, "says": said[:LONGEST_ROW]}
