@@ -36,10 +36,14 @@ from bot.investigation.model.turns import (
 )
 
 SCHEMA_IN_WORDS = "Answer with one JSON object of this JSON schema and nothing else:\n"
-_THOUGHT = re.compile(r"^\s*(?:<(think|thought)>.*?(?:</\1>|$)|(?![\s{]).*?</think>)", re.DOTALL)
-"""Servers that do not take a model's thoughts out of its answer leave them in this element. Some
+_THOUGHT = re.compile(
+    r"^\s*(?:<(think|thought|reasoning)>.*?(?:</\1>|$)|(?![\s{]).*?</think>)", re.DOTALL
+)
+"""Servers that do not take a model's thoughts out of its answer leave them in such an element:
+llama.cpp and others in `think`, Gemini in `thought`, Bedrock in `reasoning`. Some
 templates open it in the prompt, so that only its end is in the answer; an answer that was cut has
 no end."""
+THINKING = "reasoning_content"
 _DEFINED = frozenset(
     {"role", "content", "refusal", "tool_calls", "function_call", "annotations", "audio"}
 )
@@ -61,6 +65,11 @@ def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
         elif able.schema == "json":
             request["response_format"] = {"type": "json_object"}
     history = [m for entry in turn.history for m in _messages(entry, in_words=not able.tools)]
+    if any(THINKING in message for message in history):
+        # DeepSeek and Kimi want the field in each answer that called a tool, even an empty one.
+        for message in history:
+            if message.get("tool_calls"):
+                message.setdefault(THINKING, "")
     if turn.schema is not None and able.schema != "schema":
         history.append({"role": "user", "content": SCHEMA_IN_WORDS + json.dumps(turn.schema[1])})
     if turn.tools and able.tools and not (turn.schema is not None and not able.tools_beside_schema):
@@ -140,6 +149,9 @@ class _OpenCall:
 
     def goes_on_with(self, index: Any, given_id: Any) -> bool:
         """Whether a part of a call with this index and id belongs to this one."""
+        if index is None and self.index is None:
+            # Gemini gives no index: what has no id of its own goes on with the last call.
+            return not given_id or given_id == self.given_id
         if index is None or index != self.index:
             return False
         # Some servers give every call the index 0, each with its own id.
@@ -189,8 +201,8 @@ class ChatReading:
         # Some servers give the arguments as an object and not as text.
         piece = json.dumps(arguments) if isinstance(arguments, Mapping) else text_of(arguments)
         other = {k: v for k, v in call.items() if k not in _DEFINED_OF_A_CALL and v is not None}
-        for known in reversed(self._open):
-            if known.goes_on_with(index, given):
+        for known in reversed(self._open if index is not None else self._open[-1:]):
+            if known.goes_on_with(index, given) and not (index is None and name and not given):
                 known.pieces.append(piece)
                 known.other |= other
                 return
