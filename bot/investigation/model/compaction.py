@@ -13,8 +13,9 @@ from typing import Any
 
 from bot.answer.writer.payload import as_data
 
+SHORTENED = "shortened_result"
 MOST_ROWS = 24
-LONGEST_ROW = 160
+LONGEST_ROW = 200
 """Characters. A finding's sentence is rarely longer."""
 SAYS = ("says", "sentence", "error", "note")
 """Fields of a row that hold its sentence, the best first."""
@@ -22,12 +23,14 @@ _CITABLE = re.compile(r"[FL]\d{1,5}")
 
 
 def in_short(result: str) -> str:
-    """The result as one line for each row that may be cited; as it was, where that is no
-    shorter."""
+    """The result as one line for each row that may be cited; as it was, where that is no shorter,
+    or where it holds no rows."""
     rows = [row for row in map(_row, result.split("\n")) if row]
+    if not rows or any(SHORTENED in row for row in rows[:1]):
+        return result
     provenance = next((str(row["provenance"]) for row in rows if row.get("provenance")), "")
     kept = [short for short in map(_short, rows) if short]
-    head: dict[str, Any] = {"shortened_result": provenance[:LONGEST_ROW]}
+    head: dict[str, Any] = {SHORTENED: provenance[:LONGEST_ROW]}
     if len(kept) > MOST_ROWS:
         head["rows_left_out"] = len(kept) - MOST_ROWS
     lines = [json.dumps(one, ensure_ascii=False) for one in (head, *kept[:MOST_ROWS])]
@@ -52,6 +55,6 @@ def _short(row: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(cite, str) or not _CITABLE.fullmatch(cite):
         return {"error": said[:LONGEST_ROW]} if row.get("error") else {}
     if not said:
-        known = (v for k, v in row.items() if k not in ("cite", "id") and isinstance(v, str))
-        said = ", ".join(known)
+        known = ((k, v) for k, v in row.items() if k not in ("cite", "id") and v is not None)
+        said = ", ".join(f"{k} {v}" for k, v in known if isinstance(v, str | int | float))
     return {"cite": cite, "says": said[:LONGEST_ROW]}
