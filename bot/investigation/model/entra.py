@@ -1,7 +1,7 @@
 """Tokens of Microsoft Entra instead of a key, for Azure OpenAI's v1 API.
 
 https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle: a token takes the place of
-the key, and is bought anew before it ends.
+the key, and a new one is bought before it ends.
 """
 
 from __future__ import annotations

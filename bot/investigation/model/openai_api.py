@@ -146,7 +146,7 @@ def _failure(error: openai.OpenAIError) -> ServerFailure:
         )
     if isinstance(error, openai.APIConnectionError):
         return ServerFailure()
-    # An error in the midst of a stream has no status, but says what went wrong.
+    # An error within a stream has no status, but says what went wrong.
     words = _words_of(error) if isinstance(error, openai.APIError) else ""
     problem = f"unexpected response ({type(error).__name__})"
     return ServerFailure(words=words, problem=problem)

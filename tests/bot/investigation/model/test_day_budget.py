@@ -48,7 +48,7 @@ def within(
 
 
 def test_each_answer_counts_for_the_day_and_the_channel(case: Path, engine: Engine) -> None:
-    prices = {"price_per_million_input": 10, "price_per_million_output": 10}
+    prices: dict[str, Any] = {"price_per_million_input": 10, "price_per_million_output": 10}
     with serving(DONE, says(good_report(case))) as server:
         done = within(case, server, engine, max_tokens_per_day=10**6, **prices)
     assert done.report.written_by == "local-model"

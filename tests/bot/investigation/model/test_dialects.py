@@ -358,7 +358,7 @@ def test_an_investigation_over_chat_completions(
 
 
 def worker_ends_after(requests: int, dialect: Callable[[Asked], Response]) -> Any:
-    """The server is gone after so many requests, until `back` is set."""
+    """The server is gone after that many requests, until `back` is set."""
 
     def answer(asked: Asked) -> Response:
         answer.count += asked.method == "POST"  # type: ignore[attr-defined]
@@ -371,7 +371,7 @@ def worker_ends_after(requests: int, dialect: Callable[[Asked], Response]) -> An
 
 
 def take_up(case: Path) -> None:
-    """The case as a worker left it that ended in the midst of a round."""
+    """The case as a worker left it that ended during a round."""
     transcript = case / "model" / "transcript.jsonl"
     lines = transcript.read_text().splitlines()
     whole = [line for line in lines if json.loads(line)["kind"] != "ended"]
@@ -623,7 +623,7 @@ class Anthropic:
             for n, (name, arguments) in enumerate((SERIES, TOPOLOGY))
         ]
         said = {"type": "text", "text": "I look at cart."}
-        thinking = [self.thinking] if body.get("thinking") else []
+        thinking = [dict(self.thinking)] if body.get("thinking") else []
         return self.stream([*thinking, said, *calls], "tool_use")
 
     def refused(self, body: dict[str, Any]) -> Response | None:
@@ -781,7 +781,7 @@ def test_thinking_comes_back_after_the_end_of_a_worker(case: Path) -> None:
 
 
 class Overloaded(Anthropic):
-    """529 at first, then an overload in the midst of a stream."""
+    """529 at first, then an overload within a stream."""
 
     tries = 0
 
@@ -884,7 +884,7 @@ class AzureWithEntra(Azure):
         {},
     ],
 )
-def test_azure_by_tokens_of_entra_that_are_bought_anew(case: Path, secret: dict[str, Any]) -> None:
+def test_azure_by_tokens_of_entra_that_are_renewed(case: Path, secret: dict[str, Any]) -> None:
     dialect = AzureWithEntra(case)
     with wire_server(dialect) as server:
         where = {"azure_login_url": server.origin, "azure_identity_url": server.origin}
