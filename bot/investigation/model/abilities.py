@@ -38,13 +38,13 @@ _UNKNOWN_FIELD = (
     "unrecognized",
     "is unsupported",
 )
-"""How strict servers name a field that they do not know."""
+"""How strict servers speak of a field that they do not know, where they do not name it."""
 _WORDS: tuple[tuple[Ability, tuple[str, ...]], ...] = (
     ("stream_usage", ("stream_options", "include_usage")),
     ("effort", ("effort", "thinking", "reasoning.", "reasoning is", "reasoning param")),
     ("encrypted", ("encrypted", "'include'", '"include"', "include[")),
-    ("carries", ("reasoning", "extra_content", "thought", "signature", "phase", *_UNKNOWN_FIELD)),
-    ("cache_marks", ("cache_control", "cache control", *_UNKNOWN_FIELD)),
+    ("carries", ("reasoning", "extra_content", "thought", "signature", "phase")),
+    ("cache_marks", ("cache_control", "cache control")),
     ("limit_name", ("max_tokens", "max_completion_tokens")),
     ("tools", ("tool", "function call", "function_call", "jinja")),
     (
@@ -144,6 +144,8 @@ def to_leave_out(turn: Turn, able: Abilities, status: int, said: str) -> Ability
     if "tools" in named and "tools_beside_schema" in held:
         named.append("tools_beside_schema")
     likely = [a for a in held if a in named]
+    if not likely and any(words in said for words in _UNKNOWN_FIELD):
+        likely = [a for a in held if a in ("carries", "cache_marks")]
     if likely or status in VAGUE:
         return likely[0] if likely else None
     return held[0] if held else None

@@ -768,6 +768,9 @@ class OlderAnthropic(Anthropic):
 def test_other_models_of_anthropic(case: Path, dialect: Callable[[Path], Any]) -> None:
     with wire_server(dialect(case)) as server:
         assert used(anthropic(case, server, reasoning_effort="medium")).tool_calls == 2
+    last = server.posts("/messages")[-1]
+    assert last["messages"][1]["content"][0] == dialect.thinking, "nothing else was left out"
+    assert last["messages"][-1]["content"][-1]["cache_control"]
 
 
 def test_thinking_comes_back_after_the_end_of_a_worker(case: Path) -> None:
