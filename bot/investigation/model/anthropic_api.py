@@ -21,7 +21,8 @@ from bot.settings.model import ModelSettings
 
 HOSTED = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
-"""https://platform.claude.com/docs/en/api/versioning"""
+"""https://platform.claude.com/docs/en/api/versioning. The next one, 2026-10-21, changes nothing
+that is sent or read here, and older models on Bedrock and other servers do not know it."""
 MOST_PAUSES = 3
 LONGEST_ERROR = 16_384
 LONGEST_WHOLE = 4_000_000
@@ -40,9 +41,10 @@ class AnthropicApi:
         self._name = settings.name or ""
         key = settings.api_key.get_secret_value() if settings.api_key else "unused"
         self._base = settings.base_url or HOSTED
+        self._key = key
+        self._bearer = False
         self._client = httpx.AsyncClient(
-            headers={"x-api-key": key, "anthropic-version": VERSION},
-            timeout=settings.timeout_s,
+            headers={"anthropic-version": VERSION}, timeout=settings.timeout_s
         )
 
     async def once(self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int) -> None:
@@ -79,7 +81,10 @@ class AnthropicApi:
         self, body: Mapping[str, Any], reading: MessagesReading, answer: ModelAnswer
     ) -> None:
         address = f"{self._base}/messages"
-        async with self._client.stream("POST", address, json=body) as response:
+        asked = self._client.stream("POST", address, json=body, headers=self._signed())
+        async with asked as response:
+            if self._signs_otherwise(response):
+                return await self._sent(body, reading, answer)
             if response.status_code != 200:
                 raise await _refused(response)
             if "text/event-stream" not in response.headers.get("content-type", ""):
@@ -87,16 +92,33 @@ class AnthropicApi:
                 if mapping(whole).get("type") != "message":
                     raise ValueError("not a message")
                 reading.read(mapping(whole))
-                return
+                return None
             async for event in _events(response):
                 reading.read(event)
                 if answer.full or reading.failure is not None:
-                    return
+                    break
+        return None
+
+    def _signed(self) -> dict[str, str]:
+        return (
+            {"authorization": f"Bearer {self._key}"} if self._bearer else {"x-api-key": self._key}
+        )
+
+    def _signs_otherwise(self, response: httpx.Response) -> bool:
+        """Whether to ask again with the key as a bearer token. The documentation names `x-api-key`;
+        servers that only speak the API want a token, and so does Anthropic's own package (2.12)."""
+        if response.status_code != 401 or self._bearer:
+            return False
+        self._bearer = True
+        return True
 
     async def listed(self, name: str) -> Listed:
         """As `ModelApi` has it."""
         try:
-            response = await self._client.get(f"{self._base}/models/{name}")
+            address = f"{self._base}/models/{name}"
+            response = await self._client.get(address, headers=self._signed())
+            if self._signs_otherwise(response):
+                response = await self._client.get(address, headers=self._signed())
         except httpx.HTTPError as error:
             raise ServerFailure from error
         if response.status_code in (404, 405):

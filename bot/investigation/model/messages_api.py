@@ -145,7 +145,9 @@ def _blocks(entry: AssistantMessage, *, in_words: bool) -> list[dict[str, Any]]:
             calls = calls[1:]
         else:
             replayed.append(dict(block))
-    return replayed
+    # The API refuses a message that ends in a thought, as where an answer ran out of tokens.
+    ends_in_thought = not replayed or replayed[-1]["type"] in THINKING
+    return [*replayed, *nothing] if ends_in_thought else replayed
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -91,6 +91,9 @@ def _replayed(entry: AssistantMessage, carried: Sequence[Any]) -> list[dict[str,
             found.append({"role": "assistant", "content": item["text"], **phase})
         else:
             found.append(dict(item))
+    # The API refuses reasoning that nothing follows, as where an answer ran out of tokens.
+    while found and found[-1].get("type") == "reasoning":
+        found.pop()
     return found
 
 

@@ -575,6 +575,31 @@ def test_reasoning_is_replayed_where_it_stood(case: Path) -> None:
     assert sum(item.get("type") == "reasoning" for item in last["input"]) == 2
 
 
+class ThoughtTooLong(Responses):
+    """The second answer ran out of tokens while it was thought of."""
+
+    def refused(self, body: dict[str, Any]) -> Response | None:
+        kinds = [item.get("type") or item["role"] for item in body["input"]]
+        if any(pair == ("reasoning", "user") for pair in pairwise([*kinds, "user"])):
+            return self.unfollowed()
+        if "format" in body.get("text", {}) or "function_call" not in kinds:
+            return None
+        return self.stream([self.reasoning])
+
+    def unfollowed(self) -> Response:
+        said = (
+            f"Item '{self.reasoning['id']}' of type 'reasoning' was provided without its required "
+            "following item."
+        )
+        return refusal(400, {"error": {"message": said, "type": "invalid_request_error"}})
+
+
+def test_reasoning_that_nothing_follows_is_not_sent_back(case: Path) -> None:
+    with wire_server(ThoughtTooLong(case)) as server:
+        assert used(run(case, server, "/v1", api="responses")).rounds == 3
+    assert len(server.posts("/responses")) == 3, "nothing was refused"
+
+
 def test_a_model_without_reasoning_is_asked_without_it(case: Path) -> None:
     with wire_server(NoReasoning(case)) as server:
         used(run(case, server, "/v1", api="responses", reasoning_effort="low"))
@@ -604,9 +629,10 @@ class Anthropic:
         if asked.method == "GET":
             return JSONResponse({"type": "model", "id": "the-model", "max_input_tokens": 200_000})
         assert asked.path == "/v1/messages"
-        assert asked.headers["x-api-key"] == "key"
         assert asked.headers["anthropic-version"] == "2023-06-01"
-        assert "authorization" not in asked.headers
+        if not self.signed_in(asked.headers):
+            error = {"type": "authentication_error", "message": "invalid x-api-key"}
+            return refusal(401, {"type": "error", "error": error})
         refused = self.refused(asked.body)
         if refused is not None:
             return refused
@@ -625,6 +651,9 @@ class Anthropic:
         said = {"type": "text", "text": "I look at cart."}
         thinking = [dict(self.thinking)] if body.get("thinking") else []
         return self.stream([*thinking, said, *calls], "tool_use")
+
+    def signed_in(self, headers: Mapping[str, str]) -> bool:
+        return headers.get("x-api-key") == "key" and "authorization" not in headers
 
     def refused(self, body: dict[str, Any]) -> Response | None:
         roles = [m["role"] for m in body["messages"]]
@@ -734,6 +763,42 @@ def test_an_investigation_over_anthropics_own_api(case: Path, effort: str | None
     if effort:
         assert bodies[0]["thinking"] == {"type": "adaptive"}
         assert [b["output_config"]["effort"] for b in bodies] == ["low"] * 3
+
+
+class AnthropicThoughtTooLong(Anthropic):
+    """The second answer ran out of tokens while it was thought of."""
+
+    def stream(self, blocks: list[dict[str, Any]], reason: str) -> Response:
+        if blocks[0].get("text") == ENOUGH:
+            return super().stream([dict(self.thinking)], "max_tokens")
+        return super().stream(blocks, reason)
+
+    def refused(self, body: dict[str, Any]) -> Response | None:
+        for n, message in enumerate(body["messages"]):
+            if message["content"][-1]["type"] == "thinking":
+                return invalid(f"messages.{n}: The final block cannot be `thinking`.")
+        return super().refused(body)
+
+
+def test_a_thought_that_nothing_follows_is_sent_back_with_something(case: Path) -> None:
+    with wire_server(AnthropicThoughtTooLong(case)) as server:
+        use = used(anthropic(case, server, reasoning_effort="low"))
+    assert use.ended == "an answer was cut at its limit of tokens"
+    assert len(server.posts("/messages")) == 3, "nothing was refused"
+
+
+class OllamaCloud(Anthropic):
+    """Speaks the API, and wants the key as a bearer token.
+    https://github.com/Wei-Shaw/sub2api/pull/3627"""
+
+    def signed_in(self, headers: Mapping[str, str]) -> bool:
+        return headers.get("authorization") == "Bearer key" and "x-api-key" not in headers
+
+
+def test_a_server_that_wants_the_key_as_a_token_gets_it(case: Path) -> None:
+    with wire_server(OllamaCloud(case)) as server:
+        assert used(anthropic(case, server)).rounds == 3
+    assert len(server.posts("/messages")) == 4, "it is remembered"
 
 
 class RedactedThinking(Anthropic):
