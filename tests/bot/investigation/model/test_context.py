@@ -1,5 +1,9 @@
 """A server whose context is small: what is sent fits, nothing that may be cited is lost, and the
-conversation goes on. And the estimate of tokens that this rests on."""
+conversation goes on. And the estimate of tokens that this rests on.
+
+The refusals are those of vLLM (https://github.com/vllm-project/vllm/issues/20409), llama.cpp
+(https://github.com/ggml-org/llama.cpp/pull/15780) and Bedrock.
+"""
 
 from __future__ import annotations
 
