@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bot.answer.writer.payload import as_data
@@ -17,6 +17,9 @@ SHORTENED = "shortened_result"
 MOST_ROWS = 24
 LONGEST_ROW = 200
 """Characters. A finding's sentence is rarely longer."""
+LONGEST_DIGEST, SHORTEST_ROW = 6_000, 110
+"""Characters, about 2,000 tokens: the 40 observations that a conversation may make have room."""
+OBSERVATION = '{"cite": "L'
 SAYS = ("says", "sentence", "error", "note")
 """Fields of a row that hold its sentence, the best first."""
 _CITABLE = re.compile(r"[FL]\d{1,5}")
@@ -36,6 +39,26 @@ def in_short(result: str) -> str:
     lines = [json.dumps(one, ensure_ascii=False) for one in (head, *kept[:MOST_ROWS])]
     shortened = as_data(lines)
     return shortened if len(shortened) < len(result) else result
+
+
+def observed(results: Iterable[str]) -> str:
+    """What all results showed that may be cited, once each, the latest first; empty where there is
+    nothing. For a server whose context does not even hold the results in short."""
+    found: dict[str, str] = {}
+    for result in reversed(list(results)):
+        for short in map(_short, map(_row, result.split("\n"))):
+            if "cite" in short:
+                row = {**short, "says": short["says"][:SHORTEST_ROW]}
+                found.setdefault(short["cite"], json.dumps(row, ensure_ascii=False))
+    lines: list[str] = []
+    left = LONGEST_DIGEST
+    # Findings are in the document too, observations nowhere else.
+    for line in sorted(found.values(), key=lambda line: not line.startswith(OBSERVATION)):
+        left -= len(line)
+        if left < 0:
+            break
+        lines.append(line)
+    return as_data(lines) if lines else ""
 
 
 def _row(line: str) -> Mapping[str, Any]:

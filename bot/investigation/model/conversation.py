@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from bot.investigation.model.budget import Budget
 from bot.investigation.model.client import ModelClient
+from bot.investigation.model.compaction import observed
 from bot.investigation.model.loop_guard import LoopGuard
 from bot.investigation.model.schemas import strict_schema
 from bot.investigation.model.toolbox import Toolbox, safe_call
@@ -201,7 +202,7 @@ class Conversation(Generic[D]):
 
     async def _report(self) -> D:
         """The last answer: after the whole history; where that does not fit, after the shorter data
-        alone."""
+        and what was observed, and at last after the shorter data alone."""
         asked = [line.text for line in self.transcript.lines if line.kind == "told"]
         if self.last and self.last not in asked:
             self._add(TranscriptLine(kind="told", text=self.last))
@@ -214,8 +215,15 @@ class Conversation(Generic[D]):
                     raise
                 if not await self._compact():
                     break
-        shorter = [UserMessage(text) for text in (self.shorter or self.first, self.last) if text]
-        return await self._drafted(shorter, bare=True)
+        seen = observed(line.text for line in self.transcript.lines if line.kind == "result")
+        for more in dict.fromkeys((seen, "")):
+            texts = (self.shorter or self.first, more, self.last)
+            try:
+                return await self._drafted([UserMessage(t) for t in texts if t], bare=True)
+            except BudgetExceeded as error:
+                if error.what != "model context" or not more:
+                    raise
+        raise AssertionError
 
     async def _fitting(self, *, report: bool = False) -> Turn:
         """The next turn, compacted as far as the server's context asks for."""

@@ -161,6 +161,27 @@ def test_a_worker_that_takes_over_sends_what_was_compacted(wordy: Path) -> None:
     assert whole[0] != told[0], "the stored transcript keeps the whole result"
 
 
+def test_observations_reach_a_report_that_nothing_else_fits_beside(wordy: Path) -> None:
+    """The context shrinks before the report, as where a server is started again with less."""
+
+    class Shrinks(Small):
+        def __call__(self, body: dict[str, Any]) -> Response:
+            if body.get("response_format"):
+                self.context = 8_000
+            return super().__call__(body)
+
+        def lines(self, body: dict[str, Any]) -> list[str]:
+            told = [m["content"] for m in body["messages"] if m["role"] == "user"]
+            assert not any(m["role"] == "tool" for m in body["messages"])
+            return told[1].split("\n")[1:-1]
+
+    server_side = Shrinks(wordy, 100_000, VLLM)
+    with serving(server_side) as server:
+        done = investigated(wordy, server, max_rounds=ROUNDS, max_tokens=3_000_000)
+    assert done.report.written_by == "local-model", done.report.model_use
+    assert done.report.claims[1].findings == ("L1",)
+
+
 def test_a_context_that_not_even_the_document_fits_into_ends_in_the_built_in_report(
     wordy: Path,
 ) -> None:
