@@ -3,13 +3,19 @@ channel. It is counted in the database, so that all workers share it, after each
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from bot.runtime.threads import in_store
 from bot.settings.model import ModelSettings
 from bot.store.model_spending import ModelSpending, Spent
+
+log = logging.getLogger("faultline.model")
 
 
 @dataclass
@@ -25,12 +31,18 @@ class DayBudget:
 
     async def look(self) -> None:
         """Learn what was taken so far, by all workers."""
-        self._judge(*await in_store(self.spending.spent, self.channel))
+        await self._counted(partial(self.spending.spent, self.channel))
 
     async def pay(self, tokens: int, cost_usd: float | None) -> None:
         """Count an answer. Dollars are None where no prices are set."""
-        spent = await in_store(self.spending.add, self.channel, tokens, cost_usd or 0.0)
-        self._judge(*spent)
+        await self._counted(partial(self.spending.add, self.channel, tokens, cost_usd or 0.0))
+
+    async def _counted(self, count: Callable[[], tuple[Spent, Spent]]) -> None:
+        try:
+            self._judge(*await in_store(count))
+        except (SQLAlchemyError, TimeoutError) as error:
+            # An answer that was paid for is not lost because it could not be counted.
+            log.warning("the model's budgets could not be counted (%s)", type(error).__name__)
 
     def _judge(self, day: Spent, channel: Spent) -> None:
         own = self.settings
@@ -44,7 +56,7 @@ class DayBudget:
             ),
         ]
         self.reached = None
-        for whose, spent, tokens, cost in limits:
+        for whose, spent, tokens, cost in limits if self.channel else limits[:1]:
             if tokens is not None and spent.tokens >= tokens:
                 self.reached = f"the model's budget {whose} is used up ({tokens:,} tokens)"
             elif cost is not None and spent.cost_usd >= cost:

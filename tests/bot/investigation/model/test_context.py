@@ -173,7 +173,7 @@ def test_observations_reach_a_report_that_nothing_else_fits_beside(wordy: Path) 
         def lines(self, body: dict[str, Any]) -> list[str]:
             told = [m["content"] for m in body["messages"] if m["role"] == "user"]
             assert not any(m["role"] == "tool" for m in body["messages"])
-            return told[1].split("\n")[1:-1]
+            return str(told[1]).split("\n")[1:-1]
 
     server_side = Shrinks(wordy, 100_000, VLLM)
     with serving(server_side) as server:

@@ -135,6 +135,21 @@ def test_a_server_that_counts_nothing_is_counted_by_the_estimate(
     assert ModelSpending(engine).spent("C1")[0].tokens > 2000
 
 
+def test_a_database_that_fails_costs_no_report(case: Path, engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE model_spending")
+    with serving(DONE, says(good_report(case))) as server:
+        done = within(case, server, engine, max_tokens_per_day=10**6)
+    assert done.report.written_by == "local-model"
+
+
+def test_where_there_is_no_channel_only_the_day_counts(case: Path, engine: Engine) -> None:
+    ModelSpending(engine).add("", 5000, 0.0)
+    with serving(DONE, says(good_report(case))) as server:
+        done = within(case, server, engine, "", max_tokens_per_channel_day=5000)
+    assert done.report.written_by == "local-model"
+
+
 def test_without_limits_nothing_is_counted(engine: Engine) -> None:
     assert day_budget(ModelSettings(name="m"), engine, "C1") is None
 
