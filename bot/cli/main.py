@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from analysis.errors import EvidenceError, FaultlineError, SettingsError
+from bot.cli.model_commands import model_commands
 from bot.cli.operating_commands import add_operating_commands
 from bot.runtime import garbage
 from trace_report.commands import trace_commands
@@ -29,6 +30,7 @@ app.add_typer(
     name="trace",
     help="Find out what is wrong with a training job, from its traces.",
 )
+app.add_typer(model_commands, name="model")
 Config = Annotated[
     Path | None,
     typer.Option(

@@ -24,8 +24,7 @@ def about_trace(answer: AnswerText, question: str) -> AnswerText:
     if request.kind is RequestKind.UNKNOWN:
         offers = tuple(AnswerLine(text=offer, bold="Ask") for offer in OFFERS)
         return AnswerText(
-            lead="I can't answer that from the traces. I answer questions about the "
-            "report above:",
+            lead="I can't answer that from the traces. I answer questions about the report above:",
             lines=offers,
         )
     return _told(answer.lead, answer.lines, answer)

@@ -13,6 +13,7 @@ from bot.answer.lines import INFERRED
 from bot.conversation.answered_case import page_url
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.investigation.model.answering import Exchange, GuardedAnswer, answer_question
+from bot.investigation.model.day_budget import day_budget
 from bot.investigation.worker_context import WorkerContext
 from bot.store.conversations import Question
 
@@ -28,6 +29,8 @@ class AnsweredByModel:
     text: AnswerText
     stands: bool
     """Whether anything of it may be said; else the text tells why not."""
+    asked: bool = True
+    """Whether it was asked at all."""
     follow_up: tuple[str, ...] = ()
     """Services that it would investigate next."""
 
@@ -43,6 +46,8 @@ async def answer_by_model(
     history = [Exchange(q.text, _said(q)) for q in reversed(earlier[:REMEMBERED]) if q.answer]
     name = "".join(c if c.isalnum() else "-" for c in question.id)[:80]
 
+    day = day_budget(context.settings.model, context.store.engine, question.channel)
+
     def keep(file: str, data: bytes) -> None:
         context.cases.put(investigation_id, file, data)
 
@@ -55,6 +60,7 @@ async def answer_by_model(
         keep=keep,
         name=name,
         run=context.pool.run,
+        day=day,
     )
     url = page_url(context.settings, investigation_id)
     text = _answer(answered, url) if answered.claims else _nothing(answered)
@@ -100,6 +106,18 @@ def _nothing(answered: GuardedAnswer) -> AnswerText:
     reasons = tuple(AnswerLine(text=one_line(why, 200)) for why in answered.dropped[:REASONS])
     more = ("Ask about a service, a metric, a time or a change by name",)
     return AnswerText(lead=lead, lines=reasons, more=more)
+
+
+async def not_asked(question: Question, context: WorkerContext) -> AnsweredByModel | None:
+    """Which of the day's budgets is used up, as the answer tells it; None while there is something
+    left."""
+    day = day_budget(context.settings.model, context.store.engine, question.channel)
+    if day is None:
+        return None
+    await day.look()
+    if not day.reached:
+        return None
+    return AnsweredByModel(AnswerText(lead=f"Not asked: {day.reached}"), stands=False, asked=False)
 
 
 def _said(question: Question) -> str:

@@ -180,7 +180,7 @@ class Replies:
             if by_model is not None and by_model.follow_up:
                 wanted = FollowUpWanted(None, by_model.follow_up)
                 return await self._start_follow_up(question, answered, wanted)
-            if by_model is not None and (by_model.stands or not reply.useful):
+            if by_model is not None and (by_model.stands or (by_model.asked and not reply.useful)):
                 return by_model.text
         if reply.follow_up is not None:
             return await self._start_follow_up(question, answered, reply.follow_up)
@@ -236,10 +236,12 @@ class Replies:
         """Where a model is configured, it is asked what no command answers exactly."""
         if self._context.settings.model.name is None:
             return None
-        from bot.conversation.model_answers import (
-            answer_by_model,
-        )  # late: loading the client takes a second
+        # Late: loading the client takes a second.
+        from bot.conversation.model_answers import answer_by_model, not_asked
 
+        used_up = await not_asked(question, self._context)
+        if used_up is not None:
+            return used_up
         earlier = await in_store(self._conversations.earlier, question)
         checkout = self._context.cases.checkout(about.id)
         folder = await in_thread(checkout.__enter__)

@@ -21,8 +21,10 @@ from bot.answer.view import answer_view
 from bot.answer.writer.markdown import to_markdown
 from bot.answer.writer.model_use import model_use_line
 from bot.investigation.analyzing import render_chart
+from bot.investigation.model.day_budget import day_budget
 from bot.investigation.model.investigating import STORE, investigate
-from bot.runtime.threads import in_thread
+from bot.policy.reply_targets import reply_channel
+from bot.runtime.threads import in_store, in_thread
 
 if TYPE_CHECKING:
     from bot.investigation.worker_context import WorkerContext
@@ -75,6 +77,14 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
         await say(f"model: {count}", said)
 
     keep = partial(context.cases.put, case_id)
+    about = await in_store(context.store.get, case_id)
+    day = day_budget(
+        context.settings.model,
+        context.store.engine,
+        reply_channel(about.alert, about.alert.service, about.reply_to, context.settings)
+        if about is not None
+        else None,
+    )
     checkout = context.cases.checkout(case_id)
     folder = await in_thread(checkout.__enter__)
     try:
@@ -85,6 +95,7 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
             keep=keep,
             run=context.pool.run,
             progress=progress,
+            day=day,
         )
         runbooks = (await in_thread(read_case, folder)).runbooks
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from connectors.settings_types import Section, Url
 
@@ -19,9 +19,18 @@ class ModelSettings(Section):
     api_key: SecretStr | None = None
     """Secret."""
     base_url: Url | None = None
-    """For self-hosted servers. They get chat completions unless `api` says otherwise."""
-    api: Literal["responses", "chat"] | None = None
+    """For self-hosted servers and other providers. They get chat completions unless `api` says
+    otherwise."""
+    api: Literal["responses", "chat", "anthropic"] | None = None
     """Which API to speak. Unset: `responses`, or `chat` when `base_url` is set."""
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        None
+    )
+    """How hard a reasoning model thinks, where the server takes that. Unset: as the server has
+    it."""
+    context_tokens: int | None = Field(default=None, ge=4000)
+    """Size of the server's context, prompt and response together. Unset: as the server says. Set it
+    for Ollama, which cuts a prompt that is too long without saying so."""
     timeout_s: float = Field(default=40, gt=0)
     """The longest silence of the server, after which a response counts as lost."""
     max_output_tokens: int = Field(default=4000, ge=100)
@@ -39,7 +48,45 @@ class ModelSettings(Section):
     """US dollars for a million tokens sent. Unset: no cost is calculated."""
     price_per_million_cached: float | None = Field(default=None, ge=0)
     """The same for tokens that the server has cached. Unset: as `price_per_million_input`."""
+    price_per_million_cache_write: float | None = Field(default=None, ge=0)
+    """The same for tokens that the server puts into its cache, where it charges for that. Unset: as
+    `price_per_million_input`."""
     price_per_million_output: float | None = Field(default=None, ge=0)
     """The same for tokens received. Unset: as `price_per_million_input`."""
     max_cost_usd: float = Field(default=1.0, gt=0)
     """US dollars that one investigation may cost, if prices are set."""
+    max_tokens_per_day: int | None = Field(default=None, ge=1000)
+    """Tokens of all investigations and questions of a day (UTC), over all workers. Unset: no
+    limit."""
+    max_cost_usd_per_day: float | None = Field(default=None, gt=0)
+    """The same in US dollars. Needs prices."""
+    max_tokens_per_channel_day: int | None = Field(default=None, ge=1000)
+    """The same for each channel."""
+    max_cost_usd_per_channel_day: float | None = Field(default=None, gt=0)
+    """The same for each channel, in US dollars. Needs prices."""
+    cloud: Literal["azure"] | None = None
+    """`azure`: sign in with a token of Microsoft Entra instead of `api_key`."""
+    azure_tenant_id: str | None = None
+    """The directory's id, for `azure_client_secret`."""
+    azure_client_id: str | None = None
+    """The application's id, or that of a user-assigned managed identity."""
+    azure_client_secret: SecretStr | None = None
+    """Secret. The application's client secret. Without it the workload identity of the pod or the
+    managed identity of the machine is used."""
+    azure_audience: str = "https://ai.azure.com"
+    """Whom the token is for. Older resources want `https://cognitiveservices.azure.com`."""
+    azure_login_url: Url = "https://login.microsoftonline.com"
+    """Microsoft Entra. Change it for other clouds."""
+    azure_identity_url: Url = "http://169.254.169.254"
+    """Where a machine gets its managed identity's token."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ModelSettings:
+        priced = self.price_per_million_input is not None
+        if (self.max_cost_usd_per_day or self.max_cost_usd_per_channel_day) and not priced:
+            raise ValueError("a limit in US dollars for a day needs price_per_million_input")
+        if self.azure_client_secret and not (self.azure_tenant_id and self.azure_client_id):
+            raise ValueError("azure_client_secret needs azure_tenant_id and azure_client_id")
+        if self.cloud == "azure" and (self.base_url is None or self.api == "anthropic"):
+            raise ValueError('cloud = "azure" needs base_url (.../openai/v1) and OpenAI\'s APIs')
+        return self

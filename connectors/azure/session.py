@@ -103,9 +103,10 @@ class _EntraError(msgspec.Struct):
 class Tokens:
     """Tokens by audience, bought when needed."""
 
-    def __init__(self, credential: Credential, limits: Limits) -> None:
+    def __init__(self, credential: Credential, limits: Limits, vendor: str = VENDOR) -> None:
         self._credential = credential
         self._limits = limits
+        self._vendor = vendor
         self._held: dict[str, tuple[str, float]] = {}
 
     async def token(self, audience: str, deadline: Deadline) -> str:
@@ -119,7 +120,7 @@ class Tokens:
         budget = ByteBudget("size of the token's answer", ERROR_BODY)
         try:
             async with open_client(
-                VENDOR,
+                self._vendor,
                 self._credential.token_url,
                 self._limits,
                 # An answer that is not packed cannot become a large one.
@@ -138,7 +139,7 @@ class Tokens:
         except BudgetExceeded:
             if budget.left >= 0:
                 raise
-            raise ConnectorError(VENDOR, "token", "unexpected response") from None
+            raise ConnectorError(self._vendor, "token", "unexpected response") from None
         return self._read(response.status_code, response.content)
 
     def _request(self, audience: str) -> dict[str, Any]:
@@ -170,7 +171,7 @@ class Tokens:
         address = str(request.url.copy_with(query=None))
         if request.method != method or address != self._credential.token_url:
             problem = "a connector buys tokens and sends GET only"
-            raise ConnectorError(VENDOR, request.method, problem)
+            raise ConnectorError(self._vendor, request.method, problem)
 
     def _read(self, status: int, body: bytes) -> tuple[str, float]:
         """Entra's own words may name tenants and applications: only its codes are shown."""
@@ -181,14 +182,16 @@ class Tokens:
                 reasons = [short(said.error, 60), code[0] if code else ""]
                 why = ", ".join(reason for reason in reasons if reason) or "no reason given"
                 problem = f"no token was given: {why}"
-                raise ConnectorError(VENDOR, "token", problem, status=status)
+                raise ConnectorError(self._vendor, "token", problem, status=status)
             token = msgspec.json.decode(body, type=_EntraToken)
             lasts = float(str(token.expires_in)[:9])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
             refused = status if status >= 400 else None
-            raise ConnectorError(VENDOR, "token", "unexpected response", status=refused) from error
+            raise ConnectorError(
+                self._vendor, "token", "unexpected response", status=refused
+            ) from error
         if not token.access_token.isascii() or not token.access_token.isprintable():
-            raise ConnectorError(VENDOR, "token", "the answer holds no usable token")
+            raise ConnectorError(self._vendor, "token", "the answer holds no usable token")
         return token.access_token, time.monotonic() + lasts
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from analysis.vocabulary import ModelUse
 from bot.answer.writer.plain_text import neutral
 
+USED_UP = "is used up"
+"""In `ModelUse.ended` where the model was not asked because its budget of the day is used up."""
+
 
 def model_use_line(use: ModelUse) -> str:
     """`gpt-x: 6 rounds, 9 tool calls, 48k tokens (31k cached), $0.04, 38 s`."""
+    if use.rounds == 0 and USED_UP in use.ended:
+        return f"{neutral(use.name, 60)} was not asked: {neutral(use.ended, 200)}"
     parts = [_counted(use.rounds, "round"), _counted(use.tool_calls, "tool call")]
     if use.input_tokens is not None and use.output_tokens is not None:
         cached = f" ({_tokens(use.cached_tokens)} cached)" if use.cached_tokens else ""

@@ -9,19 +9,48 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bot.investigation.model.turns import Turn
+from bot.investigation.model.turns import AssistantMessage, Entry, Turn
 from bot.settings.model import ModelSettings
 
 Ability = Literal[
-    "stream_usage", "tools_beside_schema", "schema", "json", "tools", "limit_name", "streaming"
+    "stream_usage",
+    "effort",
+    "encrypted",
+    "carries",
+    "cache_marks",
+    "tools_beside_schema",
+    "schema",
+    "json",
+    "tools",
+    "limit_name",
+    "streaming",
 ]
+Api = Literal["responses", "chat", "anthropic"]
 LimitName = Literal["max_tokens", "max_completion_tokens"]
 
+_UNKNOWN_FIELD = (
+    "extra inputs",
+    "extra fields",
+    "extra_forbidden",
+    "additional propert",
+    "unknown field",
+    "unknown parameter",
+    "unrecognized",
+    "is unsupported",
+)
+"""How strict servers speak of a field that they do not know, where they do not name it."""
 _WORDS: tuple[tuple[Ability, tuple[str, ...]], ...] = (
     ("stream_usage", ("stream_options", "include_usage")),
+    ("effort", ("effort", "thinking", "reasoning.", "reasoning is", "reasoning param")),
+    ("encrypted", ("encrypted", "'include'", '"include"', "include[")),
+    ("carries", ("reasoning", "extra_content", "thought", "signature", "phase")),
+    ("cache_marks", ("cache_control", "cache control")),
     ("limit_name", ("max_tokens", "max_completion_tokens")),
     ("tools", ("tool", "function call", "function_call", "jinja")),
-    ("schema", ("schema", "response_format", "grammar", "guided", "text.format")),
+    (
+        "schema",
+        ("schema", "response_format", "grammar", "guided", "format", "structured", "output_config"),
+    ),
     ("streaming", ("stream",)),
 )
 """vLLM names `--enable-auto-tool-choice`, llama.cpp `--jinja` and "grammar" (with tools), OpenAI
@@ -48,6 +77,18 @@ class Abilities:
     limit_name: LimitName = "max_tokens"
     usage: bool | None = None
     """Whether answers came with token counts; None before the first."""
+    effort: Literal["asked", "budget", "off"] = "asked"
+    """How a reasoning effort is asked for: by its name, as a number of tokens (older models of
+    Anthropic), or not at all."""
+    encrypted: bool = False
+    """Whether the reasoning is asked for in encrypted form, to be sent back (Responses API)."""
+    carries: bool = True
+    """Whether what the server sent beside text and calls is sent back."""
+    cache_marks: bool = False
+    """Whether the parts of a prompt that stay are marked for the server's cache (Anthropic)."""
+    context: int | None = None
+    """Tokens of prompt and answer together, as far as the server said."""
+    api: Api = "chat"
 
     def without(self, ability: Ability) -> Abilities:
         """The same with one thing less."""
@@ -58,6 +99,9 @@ class Abilities:
         if ability == "limit_name":
             newer = self.limit_name == "max_tokens"
             return replace(self, limit_name="max_completion_tokens" if newer else "max_tokens")
+        if ability == "effort":
+            by_budget = self.api == "anthropic" and self.effort == "asked"
+            return replace(self, effort="budget" if by_budget else "off")
         switches: dict[str, bool] = {ability: False}
         return replace(self, **switches)  # type: ignore[arg-type]
 
@@ -100,6 +144,8 @@ def to_leave_out(turn: Turn, able: Abilities, status: int, said: str) -> Ability
     if "tools" in named and "tools_beside_schema" in held:
         named.append("tools_beside_schema")
     likely = [a for a in held if a in named]
+    if not likely and any(words in said for words in _UNKNOWN_FIELD):
+        likely = [a for a in held if a in ("carries", "cache_marks")]
     if likely or status in VAGUE:
         return likely[0] if likely else None
     return held[0] if held else None
@@ -107,7 +153,12 @@ def to_leave_out(turn: Turn, able: Abilities, status: int, said: str) -> Ability
 
 def _held(turn: Turn, able: Abilities) -> list[Ability]:
     """What the request asks for that a server may lack, what is missed least first."""
-    held: list[Ability] = ["stream_usage"] if able.streaming and able.stream_usage else []
+    chat = able.api == "chat"
+    held: list[Ability] = ["stream_usage"] if chat and able.streaming and able.stream_usage else []
+    held += ["effort"] if turn.effort and able.effort != "off" else []
+    held += ["encrypted"] if able.encrypted else []
+    held += ["carries"] if able.carries and any(_carries(e) for e in turn.history) else []
+    held += ["cache_marks"] if able.cache_marks else []
     if turn.schema is None:
         held += ["tools"] if turn.tools and able.tools else []
     else:
@@ -117,7 +168,13 @@ def _held(turn: Turn, able: Abilities) -> list[Ability]:
             else []
         )
         held += ["schema"] if able.schema == "schema" else ["json"] if able.schema == "json" else []
-    return [*held, *(["streaming"] if able.streaming else []), "limit_name"]  # type: ignore[list-item]
+    held += ["streaming"] if able.streaming else []
+    held += ["limit_name"] if chat else []
+    return held
+
+
+def _carries(entry: Entry) -> bool:
+    return isinstance(entry, AssistantMessage) and entry.carried is not None
 
 
 _KNOWN: dict[tuple[str | None, str | None, str | None], Abilities] = {}
@@ -125,9 +182,20 @@ _KNOWN: dict[tuple[str | None, str | None, str | None], Abilities] = {}
 
 def known_abilities(settings: ModelSettings) -> Abilities:
     """What this process knows of the endpoint."""
-    # Self-hosted servers know the limit by its old name, the hosted API by its new one.
-    fresh = Abilities(limit_name="max_tokens" if settings.base_url else "max_completion_tokens")
+    api = api_of(settings)
+    fresh = Abilities(
+        # Self-hosted servers know the limit by its old name, the hosted API by its new one.
+        limit_name="max_tokens" if settings.base_url else "max_completion_tokens",
+        encrypted=api == "responses",
+        cache_marks=api == "anthropic",
+        api=api,
+    )
     return _KNOWN.get(_key(settings), fresh)
+
+
+def api_of(settings: ModelSettings) -> Api:
+    """Which API the endpoint is spoken to in."""
+    return settings.api or ("chat" if settings.base_url else "responses")
 
 
 def remember(settings: ModelSettings, abilities: Abilities) -> None:

@@ -20,6 +20,7 @@ from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
 from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation, Progress, silent
+from bot.investigation.model.day_budget import DayBudget
 from bot.investigation.model.drafts import AnswerDraft, read_answer, said_in
 from bot.investigation.model.investigating import keeps_nothing
 from bot.investigation.model.records import Records, open_records
@@ -79,6 +80,7 @@ async def answer_question(
     name: str = "1",
     run: Run = in_a_thread,
     progress: Progress = silent,
+    day: DayBudget | None = None,
 ) -> GuardedAnswer:
     """Answer from the case in `folder` (alert.json ... findings.json), which stays as it is, and
     from new queries.
@@ -104,7 +106,7 @@ async def answer_question(
             more_services=tuple(settings.services),
         )
         records = await open_records(bench)
-        budget = Budget(settings.model, ModelLimits.of(settings.model, share=SHARE))
+        budget = Budget(settings.model, ModelLimits.of(settings.model, share=SHARE), day=day)
         claims: tuple[Claim, ...] = ()
         refused: tuple[str, ...] = ()
         follow_up: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ has seen.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,6 +80,7 @@ class Bench:
     observations: list[Finding] = field(default_factory=list)
     asks: list[str] = field(default_factory=list)
     _taken: set[str] = field(default_factory=set)
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _told: Diagnosis = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,7 +139,11 @@ class Bench:
 
     async def ask(self, connector: Connector, alert: Alert, scope: Scope) -> NewEvidence:
         """One new query through a connector, under its own limits; what it brings is merged and
-        analysed."""
+        analysed. Several at once wait for each other: each changes the case."""
+        async with self._asking:
+            return await self._ask(connector, alert, scope)
+
+    async def _ask(self, connector: Connector, alert: Alert, scope: Scope) -> NewEvidence:
         name = f"ask-{len(self.asks) + 1}"
         place = self.work.parent / ASKS / name
         shutil.rmtree(place, ignore_errors=True)
@@ -190,10 +196,14 @@ class Bench:
         # An item that was known keeps its id.
         known = {_without_id(item): item.id for item in reversed(evidence)}
         ids = [known[_without_id(item)] for item in part.items]
+        staged = self.work.parent / "merged"
+        staged.mkdir(exist_ok=True)
         for table in part.tables:
             new = with_item_ids(read_table(place, table), ids)
             rows = each_once(pl.concat([read_table(self.work, table), new]))
-            write_table(self.work, table, rows)
+            # In one step: another tool may be reading the table.
+            written = write_table(staged, table, rows)
+            written.replace(self.work / written.name)
         gaps = _appended(case.gaps, part.gaps, "G")
         write_evidence(self.work, evidence, gaps)
         self.case = read_case(self.work)

@@ -1,6 +1,12 @@
-"""Chat completions: what self-hosted servers speak (vLLM, Ollama, llama.cpp, LiteLLM).
+"""Chat completions: what self-hosted servers speak (vLLM, Ollama, llama.cpp, LiteLLM), and
+Gemini, DeepSeek, Azure and Bedrock.
 
 https://developers.openai.com/api/reference/resources/chat/subresources/completions
+
+A message's fields that the API does not define are kept and sent back: Gemini refuses a tool call
+without its `extra_content` (https://ai.google.dev/gemini-api/docs/thought-signatures), DeepSeek one
+without `reasoning_content` (https://api-docs.deepseek.com/guides/thinking_mode), even an empty one.
+vLLM, Ollama and OpenRouter go on with thoughts that they get back.
 """
 
 from __future__ import annotations
@@ -8,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bot.investigation.model.abilities import Abilities
@@ -22,6 +28,7 @@ from bot.investigation.model.turns import (
     ToolSpec,
     Turn,
     UserMessage,
+    bounded,
     items,
     mapping,
     text_of,
@@ -29,8 +36,21 @@ from bot.investigation.model.turns import (
 )
 
 SCHEMA_IN_WORDS = "Answer with one JSON object of this JSON schema and nothing else:\n"
-_THOUGHT = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
-"""Servers that do not take a model's thoughts out of its answer leave them in this element."""
+_THOUGHT = re.compile(
+    r"^\s*(?:<(think|thought|reasoning)>.*?(?:</\1>|$)|(?![\s{]).*?</think>)", re.DOTALL
+)
+"""Servers that do not take a model's thoughts out of its answer leave them in such an element:
+llama.cpp and others in `think`, Gemini in `thought`, Bedrock in `reasoning`. Some
+templates open it in the prompt, so that only its end is in the answer; an answer that was cut has
+no end."""
+THINKING = "reasoning_content"
+_DEFINED = frozenset(
+    {"role", "content", "refusal", "tool_calls", "function_call", "annotations", "audio"}
+)
+"""Fields of an answer's message that the API defines."""
+_DEFINED_OF_A_CALL = frozenset({"index", "id", "type", "function"})
+_GROWING = frozenset({"text", "summary"})
+"""Of a part of `reasoning_details`, whose pieces come one after the other."""
 
 
 def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
@@ -45,6 +65,11 @@ def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
         elif able.schema == "json":
             request["response_format"] = {"type": "json_object"}
     history = [m for entry in turn.history for m in _messages(entry, in_words=not able.tools)]
+    if any(THINKING in message for message in history):
+        # DeepSeek and Kimi want the field in each answer that called a tool, even an empty one.
+        for message in history:
+            if message.get("tool_calls"):
+                message.setdefault(THINKING, "")
     if turn.schema is not None and able.schema != "schema":
         history.append({"role": "user", "content": SCHEMA_IN_WORDS + json.dumps(turn.schema[1])})
     if turn.tools and able.tools and not (turn.schema is not None and not able.tools_beside_schema):
@@ -52,6 +77,8 @@ def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
         request["tool_choice"] = "none" if turn.schema is not None else "auto"
     request["messages"] = [{"role": "system", "content": system}, *history]
     request[able.limit_name] = turn.max_output_tokens
+    if turn.effort and able.effort != "off":
+        request["reasoning_effort"] = turn.effort
     if able.streaming:
         request["stream"] = True
         if able.stream_usage:
@@ -72,15 +99,25 @@ def _messages(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
 
 
 def _assistant_message(entry: AssistantMessage, *, in_words: bool) -> dict[str, Any]:
-    if in_words or not entry.calls:
+    if in_words:
         # Servers refuse an assistant's message that has neither text nor calls.
         return {"role": "assistant", "content": entry.text or "-"}
-    calls = [_call(call) for call in entry.calls]
-    return {"role": "assistant", "content": entry.text or None, "tool_calls": calls}
+    carried = entry.carried.fields if entry.carried else {}
+    if not entry.calls:
+        given = mapping(carried.get("message"))
+        return {**given, "role": "assistant", "content": entry.text or "-"}
+    of_calls = items(carried.get("calls"))
+    calls = [
+        _call(call, mapping(of_calls[n] if n < len(of_calls) else None))
+        for n, call in enumerate(entry.calls)
+    ]
+    message = {"role": "assistant", "content": entry.text or None, "tool_calls": calls}
+    return {**mapping(carried.get("message")), **message}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall, carried: Mapping[str, Any]) -> dict[str, Any]:
     return {
+        **carried,
         "id": call.id,
         "type": "function",
         "function": {"name": call.name, "arguments": call.arguments},
@@ -107,9 +144,14 @@ class _OpenCall:
     name: str
     pieces: list[str]
     """Of the arguments."""
+    other: dict[str, Any] = field(default_factory=dict)
+    """Fields that the API does not define."""
 
     def goes_on_with(self, index: Any, given_id: Any) -> bool:
         """Whether a part of a call with this index and id belongs to this one."""
+        if index is None and self.index is None:
+            # Gemini gives no index: what has no id of its own goes on with the last call.
+            return not given_id or given_id == self.given_id
         if index is None or index != self.index:
             return False
         # Some servers give every call the index 0, each with its own id.
@@ -124,6 +166,7 @@ class ChatReading:
         self._answer = answer
         self._first_call = first_call
         self._open: list[_OpenCall] = []
+        self._other: dict[str, Any] = {}
         self._finished = False
 
     def read(self, chunk: Mapping[str, Any]) -> None:
@@ -134,7 +177,11 @@ class ChatReading:
         # The last chunk of some servers has counts and no choice.
         choice = mapping(choices[0] if choices else None)
         part = mapping(choice.get("delta") or choice.get("message"))
-        self._answer.text += text_of(part.get("content"))
+        self._answer.text += _said(part.get("content"))
+        for name, value in part.items():
+            if name not in _DEFINED and value is not None:
+                self._answer.thought += len(value) if isinstance(value, str) else 0
+                self._other[name] = _joined(self._other.get(name), value)
         if text_of(part.get("refusal")):
             self._answer.ending = "refused"
         for call in items(part.get("tool_calls")):
@@ -153,12 +200,14 @@ class ChatReading:
         name, arguments = text_of(function.get("name")), function.get("arguments")
         # Some servers give the arguments as an object and not as text.
         piece = json.dumps(arguments) if isinstance(arguments, Mapping) else text_of(arguments)
-        for known in reversed(self._open):
-            if known.goes_on_with(index, given):
+        other = {k: v for k, v in call.items() if k not in _DEFINED_OF_A_CALL and v is not None}
+        for known in reversed(self._open if index is not None else self._open[-1:]):
+            if known.goes_on_with(index, given) and not (index is None and name and not given):
                 known.pieces.append(piece)
+                known.other |= other
                 return
         if name and len(self._open) < MAX_CALLS:
-            self._open.append(_OpenCall(index, given, name[:MAX_TOOL_NAME], [piece]))
+            self._open.append(_OpenCall(index, given, name[:MAX_TOOL_NAME], [piece], other))
 
     def finish(self, *, streamed: bool) -> None:
         """The stream ended: what came is the answer; lost, where the server never said that it was
@@ -169,3 +218,43 @@ class ChatReading:
         for number, call in enumerate(self._open, start=self._first_call):
             arguments = "".join(call.pieces)
             self._answer.calls.append(ToolCall(f"c{number:08d}", call.name, arguments))
+        of_calls = [call.other for call in self._open]
+        if self._other or any(of_calls):
+            self._answer.carried = bounded({"message": self._other, "calls": of_calls})
+
+
+def _said(content: Any) -> str:
+    """A message's text; Mistral's thinking models give a list of parts."""
+    if isinstance(content, list):
+        return "".join(text_of(mapping(p).get("text")) for p in content)
+    return text_of(content)
+
+
+def _joined(before: Any, more: Any) -> Any:
+    """A field of a message with what the next chunk adds to it: texts and lists grow."""
+    if isinstance(before, str) and isinstance(more, str):
+        return before + more
+    if isinstance(more, list):
+        joined = list(items(before))
+        for part in more:
+            if joined and _goes_on(mapping(joined[-1]), mapping(part)):
+                joined[-1] = _grown(joined[-1], part)
+            else:
+                joined.append(part)
+        return joined
+    if isinstance(before, Mapping) and isinstance(more, Mapping):
+        return {**before, **{k: v for k, v in more.items() if v is not None}}
+    return more
+
+
+def _goes_on(before: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
+    """Whether a part of `reasoning_details` is a piece of the one before it."""
+    same = before.get("type") == more.get("type") and before.get("index") == more.get("index")
+    return same and bool(_GROWING & before.keys() & more.keys())
+
+
+def _grown(before: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    grown = {**before, **{k: v for k, v in more.items() if v is not None}}
+    for name in _GROWING & before.keys() & more.keys():
+        grown[name] = text_of(before.get(name)) + text_of(more.get(name))
+    return grown

@@ -1,5 +1,4 @@
-"""The client: one turn in, one answer out, over the Responses API or chat completions, streamed
-where that works.
+"""The client: one turn in, one answer out, over any of the APIs, streamed where that works.
 
 A passing failure is tried again when the server says, what a server does not take is left out and
 remembered, a stream that falls silent or breaks off ends with what it brought. Errors are explained
@@ -9,31 +8,31 @@ without the server's text, which may quote what was sent.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from collections.abc import Mapping
+import re
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
-
-import openai
-from openai import AsyncOpenAI, AsyncStream
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
-from bot.investigation.model.abilities import Abilities, known_abilities, remember, to_leave_out
-from bot.investigation.model.chat_api import ChatReading, chat_request
-from bot.investigation.model.responses_api import ResponsesReading, responses_request
-from bot.investigation.model.turns import ModelAnswer, Turn
+from bot.investigation.model import anthropic_api, openai_api
+from bot.investigation.model.abilities import (
+    Abilities,
+    api_of,
+    known_abilities,
+    remember,
+    to_leave_out,
+)
+from bot.investigation.model.model_api import ModelApi, NotOfThisApi, ServerFailure
+from bot.investigation.model.turns import ModelAnswer, Turn, read_as
 from bot.runtime.model_watch import watched_round
 from bot.settings.model import ModelSettings
 
-HOSTED = "https://api.openai.com/v1"
 MAX_RETRIES = 2
 """Of one request, for 408, 409, 429, 5xx and lost connections."""
 RETRIED = frozenset({408, 409, 429})
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 8.0
 """Between tries, where the server does not say how long: doubled each time, with jitter."""
-MAX_LEFT_OUT = 5
+MAX_LEFT_OUT = 8
 """How often a request is sent again with less in it."""
 SMALL_ANSWER_TOKENS = 1000
 """Asked for where the limit of an answer does not fit into the server's context beside the
@@ -43,10 +42,24 @@ TOO_LONG = (
     "context_length",
     "context size",
     "context window",
+    "context limit",
     "maximum context",
     "too many tokens",
+    "prompt is too long",
+    "input is too long",
+    "input token count",
+    "request_too_large",
 )
-NO_RETRY_AFTER_S = 3600.0
+"""OpenAI and vLLM, llama.cpp, Anthropic, Bedrock and Gemini, each in its own words."""
+_CONTEXT = (
+    re.compile(r"maximum context length (?:is|of) (\d{3,8})"),
+    re.compile(r'"n_ctx": ?(\d{3,8})'),
+    re.compile(r"context size \((\d{3,8})"),
+    re.compile(r"> (\d{3,8})(?: maximum|,)"),
+    re.compile(r"tokens allowed \(?(\d{3,8})"),
+    re.compile(r"context window of (\d{3,8})"),
+)
+"""The size of the context in a server's refusal."""
 
 
 class ModelClient:
@@ -54,16 +67,15 @@ class ModelClient:
     client`."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        if settings.api_key is None and settings.base_url is None:
-            raise ConnectorError("openai", "sign in", "model.api_key is not set")
+        anthropic = settings.api == "anthropic"
+        vendor = "anthropic" if anthropic else "openai"
+        keyless = settings.base_url is not None or settings.cloud is not None
+        if settings.api_key is None and not keyless:
+            raise ConnectorError(vendor, "sign in", "model.api_key is not set")
         self._settings = settings
-        self._api = settings.api or ("chat" if settings.base_url else "responses")
         self._calls = 0
-        self._openai = AsyncOpenAI(
-            api_key=settings.api_key.get_secret_value() if settings.api_key else "unused",
-            base_url=settings.base_url or HOSTED,
-            timeout=settings.timeout_s,
-            max_retries=0,
+        self._api: ModelApi = (
+            anthropic_api.AnthropicApi(settings) if anthropic else openai_api.OpenAIApi(settings)
         )
 
     async def __aenter__(self) -> ModelClient:
@@ -75,16 +87,28 @@ class ModelClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._openai.close()
+        await self._api.close()
 
     @property
     def abilities(self) -> Abilities:
         """What is known of the endpoint."""
         return known_abilities(self._settings)
 
+    @property
+    def reader(self) -> str:
+        """Who can read what an answer of this endpoint carries (`turns.Carried.of`)."""
+        own = self._settings
+        return f"{api_of(own)} {own.name or ''} {own.base_url or ''}".strip()
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that prompt and answer may have together, as the settings or the server say."""
+        return self._settings.context_tokens or self.abilities.context
+
     async def answer(self, turn: Turn, *, within_s: float) -> ModelAnswer:
         """The model's answer, whole or cut. Raises ConnectorError or BudgetExceeded when nothing
         usable came."""
+        turn = replace(turn, effort=self._settings.reasoning_effort)
         with watched_round() as round_:
             partial = ModelAnswer()
             try:
@@ -106,164 +130,100 @@ class ModelClient:
             remember(self._settings, able.without("schema"))
 
     async def has_model(self) -> bool | None:
-        """Whether the endpoint lists the model; None where it does not say. Raises
-        ConnectorError."""
-        name = self._settings.name or ""
+        """Whether the endpoint lists the model; None where it does not say. Remembers the size of
+        its context where that is listed. Raises ConnectorError."""
         try:
-            await self._openai.models.retrieve(name)
-        except (openai.NotFoundError, openai.APIResponseValidationError):
-            return await self._listed(name)
-        except openai.APIStatusError as error:
-            if error.status_code == 405:
-                return await self._listed(name)
-            raise self._explained(error) from error
-        except openai.OpenAIError as error:
-            raise self._explained(error) from error
-        return True
-
-    async def _listed(self, name: str) -> bool | None:
-        """vLLM and llama.cpp have no address for a single model."""
-        try:
-            page = await self._openai.models.list()
-            names = {model.id for model in page.data[:10_000]}
-        except (openai.OpenAIError, AttributeError, TypeError):
-            return None
-        return name in names or f"{name}:latest" in names if names else None
+            listed = await self._api.listed(self._settings.name or "")
+        except ServerFailure as failure:
+            raise self._explained(failure) from failure
+        if listed.context is not None:
+            remember(self._settings, replace(self.abilities, context=listed.context))
+        return listed.known
 
     async def _with_abilities(self, turn: Turn, partial: ModelAnswer, ends: float) -> ModelAnswer:
         able, shorter = self.abilities, False
         for _ in range(MAX_LEFT_OUT + 1):
             try:
                 answer = await self._with_retries(turn, able, partial, ends)
-            except openai.APIStatusError as error:
-                said = _words_of(error)
-                if any(words in said for words in TOO_LONG):
+            except NotOfThisApi as error:
+                problem = "the response is not from this API"
+                raise ConnectorError(self._api.vendor, api_of(self._settings), problem) from error
+            except ServerFailure as failure:
+                if any(words in failure.words for words in TOO_LONG):
+                    self._learn_context(failure.words)
                     if shorter or turn.max_output_tokens <= SMALL_ANSWER_TOKENS:
-                        raise BudgetExceeded("model context", "the server's context") from error
+                        known = self.context
+                        size = f"{known:,} tokens" if known else "the server"
+                        raise BudgetExceeded("model context", size) from failure
                     turn, shorter = replace(turn, max_output_tokens=SMALL_ANSWER_TOKENS), True
                     continue
-                given_up = to_leave_out(turn, able, error.status_code, said)
+                given_up = to_leave_out(turn, able, failure.status or 0, failure.words)
                 if given_up is None:
-                    raise self._explained(error) from error
+                    raise self._explained(failure) from failure
                 able = able.without(given_up)
-            except openai.OpenAIError as error:
-                raise self._explained(error) from error
             else:
                 if answer.empty and able.streaming and answer.ending == "lost":
                     able = able.without("streaming")
                     continue
                 if answer.ending != "lost":
-                    remember(self._settings, replace(able, usage=answer.usage is not None))
+                    told = replace(able, usage=answer.usage is not None)
+                    remember(self._settings, replace(told, context=self.abilities.context))
                 self._calls += len(answer.calls)
                 return answer
-        raise ConnectorError("openai", self._api, "the server rejected every form of the request")
+        problem = "the server rejected every form of the request"
+        raise ConnectorError(self._api.vendor, api_of(self._settings), problem)
+
+    def _learn_context(self, words: str) -> None:
+        found = [int(m[1]) for pattern in _CONTEXT for m in [pattern.search(words)] if m]
+        if found:
+            remember(self._settings, replace(self.abilities, context=found[0]))
 
     async def _with_retries(
         self, turn: Turn, able: Abilities, partial: ModelAnswer, ends: float
     ) -> ModelAnswer:
+        turn = read_as(turn, self.reader if able.carries else None)
         for attempt in range(MAX_RETRIES + 1):
+            partial.start_over()
             try:
-                return await self._once(turn, able, partial)
-            except openai.APIError as error:
+                await self._api.once(turn, able, partial, self._calls)
+            except ServerFailure as failure:
                 if not partial.empty:
                     return partial
-                wait = _wait_before(error, attempt)
+                wait = _wait_before(failure, attempt)
                 if wait is None or asyncio.get_running_loop().time() + wait >= ends:
                     raise
                 await asyncio.sleep(wait)
+            else:
+                return partial
         raise AssertionError
 
-    async def _once(self, turn: Turn, able: Abilities, partial: ModelAnswer) -> ModelAnswer:
-        partial.text, partial.calls, partial.usage, partial.ending = "", [], None, "stop"
-        reading: ChatReading | ResponsesReading
-        if self._api == "chat":
-            request, reading = chat_request(turn, able), ChatReading(partial, self._calls)
-            given: Any = await self._openai.chat.completions.create(
-                model=self._settings.name or "", **request
-            )
-        else:
-            request, reading = responses_request(turn, able), ResponsesReading(partial, self._calls)
-            given = await self._openai.responses.create(model=self._settings.name or "", **request)
-        broken: Exception | None = None
-        try:
-            await self._read(given, reading, partial)
-        except (ValueError, RecursionError) as error:
-            broken = error
-        finally:
-            reading.finish(streamed=isinstance(given, AsyncStream))
-        if broken is not None and partial.empty:
-            raise ConnectorError(
-                "openai", self._api, "the response is not from this API"
-            ) from broken
-        return partial
-
-    @staticmethod
-    async def _read(
-        given: Any, reading: ChatReading | ResponsesReading, partial: ModelAnswer
-    ) -> None:
-        if not isinstance(given, AsyncStream):
-            reading.read(_plain(given))
-            return
-        async with given:
-            async for event in given:
-                reading.read(_plain(event))
-                if partial.full:
-                    return
-
-    def _explained(self, error: openai.OpenAIError) -> FaultlineError:
-        if isinstance(error, openai.APITimeoutError):
+    def _explained(self, failure: ServerFailure) -> FaultlineError:
+        if failure.timed_out:
             return BudgetExceeded("model time", f"{self._settings.timeout_s:g} s")
-        if isinstance(error, openai.APIStatusError):
-            passing = error.status_code in RETRIED or error.status_code >= 500
-            problem = "the server refused the request"
+        status, vendor = failure.status, self._api.vendor
+        if status is not None:
+            passing = status in RETRIED or status >= 500
             return ConnectorError(
-                "openai", "answer", problem, status=error.status_code, retryable=passing
+                vendor, "answer", failure.problem, status=status, retryable=passing
             )
-        if isinstance(error, openai.APIConnectionError):
-            return ConnectorError(
-                "openai", "connect", "the server cannot be reached", retryable=True
-            )
-        return ConnectorError("openai", "answer", f"not understood ({type(error).__name__})")
+        return ConnectorError(vendor, "connect", failure.problem, retryable=True)
 
 
-def _plain(event: Any) -> Mapping[str, Any]:
-    """An event as plain JSON values, whatever the server sent."""
-    if isinstance(event, openai.BaseModel):
-        return event.to_dict(mode="python", warnings=False)
-    return event if isinstance(event, Mapping) else {}
+def address_of(settings: ModelSettings) -> str:
+    """Where the model is."""
+    if settings.base_url is not None:
+        return settings.base_url
+    return anthropic_api.HOSTED if settings.api == "anthropic" else openai_api.HOSTED
 
 
-def _words_of(error: openai.APIStatusError) -> str:
-    """What the server said, for finding out what it refuses; it is shown nowhere."""
-    try:
-        body = error.body if isinstance(error.body, str) else json.dumps(error.body)
-    except (TypeError, ValueError):
-        body = ""
-    return f"{error.message[:2000]} {body[:4000]}".lower()
-
-
-def _wait_before(error: openai.APIError, attempt: int) -> float | None:
+def _wait_before(failure: ServerFailure, attempt: int) -> float | None:
     """Seconds to wait before the next try; None when there is to be none."""
-    if attempt >= MAX_RETRIES or isinstance(error, openai.APITimeoutError):
+    if attempt >= MAX_RETRIES or failure.timed_out:
         return None  # a server that was silent for so long already has the request
-    if isinstance(error, openai.APIStatusError):
-        if error.status_code not in RETRIED and error.status_code < 500:
+    if failure.status is not None:
+        if failure.status not in RETRIED and failure.status < 500:
             return None
-        asked = _retry_after(error.response.headers)
-        if asked is not None:
-            return asked
+        if failure.retry_after_s is not None:
+            return failure.retry_after_s
     doubled = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**attempt)
     return doubled * random.uniform(0.75, 1.0)  # noqa: S311  jitter, not a secret
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """`retry-after-ms`, or `retry-after` in seconds. RFC 9110 also has a date; no provider of
-    models sends one."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers.get(name, "")) / unit
-        except ValueError:
-            continue
-        if 0 <= seconds <= NO_RETRY_AFTER_S:
-            return seconds
-    return None

@@ -8,6 +8,7 @@ asked for as long as there is room.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -17,18 +18,21 @@ from pydantic import BaseModel
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from bot.investigation.model.budget import Budget
 from bot.investigation.model.client import ModelClient
+from bot.investigation.model.compaction import observed
 from bot.investigation.model.loop_guard import LoopGuard
 from bot.investigation.model.schemas import strict_schema
 from bot.investigation.model.toolbox import Toolbox, safe_call
 from bot.investigation.model.transcript import (
     Transcript,
     TranscriptLine,
+    calls_of,
     entries,
     usage_in,
     usage_json,
 )
 from bot.investigation.model.turns import (
     AssistantMessage,
+    Carried,
     Entry,
     ModelAnswer,
     ToolCall,
@@ -88,6 +92,7 @@ class Conversation(Generic[D]):
         if drafts:
             best = self._better([self.read(line.text) for line in drafts])
             return best, self.transcript.ended or "answered"
+        await self.budget.open()
         ended = self.transcript.ended
         if ended is None:
             ended = await self._rounds()
@@ -112,16 +117,19 @@ class Conversation(Generic[D]):
             self._add(TranscriptLine(kind="told", text=self.first))
             return
         self.budget.before = self.transcript.seconds
-        answered = {line.call for line in self.transcript.lines if line.kind == "result"}
+        results = {line.call: line for line in self.transcript.lines if line.kind == "result"}
         for line in self.transcript.lines:
             if line.kind == "said":
                 self.budget.count_usage(usage_in(line))
                 self.budget.counted = self.budget.counted and line.counted
-                for call in (c for c in line.calls if c["id"] in answered):
-                    self._guard.repeated(ToolCall(call["id"], call["name"], call["arguments"]))
-            elif line.kind == "result":
-                self.budget.tool_calls += 1
-                self._guard.ended(error=line.error)
+                answered = [call for call in calls_of(line) if call.id in results]
+                for call in answered:
+                    self._guard.repeated(call)
+                if answered:
+                    self.budget.tool_calls += len(answered)
+                    self._guard.ended(error=all(results[c.id].error for c in answered))
+            elif line.kind == "compacted":
+                self._guard.forget()
         self._guard.nudge()
 
     async def _rounds(self) -> str:
@@ -129,7 +137,7 @@ class Conversation(Generic[D]):
             return "answered"
         await self._run_calls(self.toolbox, self._open_calls())
         while self.client.abilities.tools:
-            turn = self._turn(self._history())
+            turn = await self._fitting()
             reached = self.budget.reached(turn)
             if reached is not None:
                 return reached
@@ -137,6 +145,10 @@ class Conversation(Generic[D]):
                 return "going in circles"
             try:
                 answer = await self.client.answer(turn, within_s=self.budget.seconds_for_a_round)
+            except BudgetExceeded as error:
+                if error.what == "model context" and await self._compact():
+                    continue
+                return str(error)
             except FaultlineError as error:
                 return str(error)
             await self._said(turn, answer)
@@ -153,22 +165,27 @@ class Conversation(Generic[D]):
         """Calls of the last stored answer that have no result yet."""
         said = next((line for line in reversed(self.transcript.lines) if line.kind == "said"), None)
         answered = {line.call for line in self.transcript.lines if line.kind == "result"}
-        calls = [ToolCall(c["id"], c["name"], c["arguments"]) for c in said.calls] if said else []
-        return [c for c in calls if c.id not in answered]
+        return [c for c in calls_of(said) if c.id not in answered] if said else []
 
     async def _run_calls(self, toolbox: Toolbox, calls: Sequence[ToolCall]) -> None:
+        """Run the calls of one answer side by side; their results stand in the calls' order."""
+        earlier = {call.id: self._guard.repeated(call) for call in calls}
+        new = [call for call in calls if earlier[call.id] is None]
+        for call in new:
+            known = f"asks for {call.name}" if _known(call, toolbox) else "asks for an unknown tool"
+            await self.progress(known)
+        within_s = self.budget.seconds_for_a_round
+        outcomes = await asyncio.gather(*(toolbox.run(call, within_s=within_s) for call in new))
+        brought = {call.id: outcome for call, outcome in zip(new, outcomes, strict=True)}
         for call in calls:
-            earlier = self._guard.repeated(call)
-            if earlier is not None:
-                self._result(call, SAME.format(number=earlier))
-                continue
-            await self.progress(
-                f"asks for {call.name}" if _known(call, toolbox) else "asks for an unknown tool"
-            )
-            outcome = await toolbox.run(call, within_s=self.budget.seconds_for_a_round)
-            self.budget.tool_calls += 1
-            self._guard.ended(error=outcome.error)
-            self._result(call, outcome.text, error=outcome.error, asked=outcome.asked)
+            outcome = brought.get(call.id)
+            if outcome is None:
+                self._result(call, SAME.format(number=earlier[call.id]))
+            else:
+                self._result(call, outcome.text, error=outcome.error, asked=outcome.asked)
+        self.budget.tool_calls += len(new)
+        if new:
+            self._guard.ended(error=all(outcome.error for outcome in outcomes))
         if calls:
             nudge = self._guard.nudge()
             if nudge:
@@ -191,20 +208,60 @@ class Conversation(Generic[D]):
 
     async def _report(self) -> D:
         """The last answer: after the whole history; where that does not fit, after the shorter data
-        alone."""
+        and what was observed, and at last after the shorter data alone."""
         asked = [line.text for line in self.transcript.lines if line.kind == "told"]
         if self.last and self.last not in asked:
             self._add(TranscriptLine(kind="told", text=self.last))
-        try:
-            return await self._drafted(self._history())
-        except BudgetExceeded as error:
-            if error.what != "model context":
-                raise
-            shorter = [
-                UserMessage(self.shorter or self.first),
-                *([UserMessage(self.last)] if self.last else []),
-            ]
-            return await self._drafted(shorter, bare=True)
+        while True:
+            turn = await self._fitting(report=True)
+            try:
+                return await self._drafted(turn.history)
+            except BudgetExceeded as error:
+                if error.what != "model context":
+                    raise
+                if not await self._compact():
+                    break
+        seen = observed(line.text for line in self.transcript.lines if line.kind == "result")
+        for more in dict.fromkeys((seen, "")):
+            texts = (self.shorter or self.first, more, self.last)
+            try:
+                return await self._drafted([UserMessage(t) for t in texts if t], bare=True)
+            except BudgetExceeded as error:
+                if error.what != "model context" or not more:
+                    raise
+        raise AssertionError
+
+    async def _fitting(self, *, report: bool = False) -> Turn:
+        """The next turn, compacted as far as the server's context asks for."""
+        while True:
+            turn = self._turn(self._history(), report=report)
+            context = self.client.context
+            taken = self.budget.estimated(turn) + turn.max_output_tokens
+            if context is None or taken <= context or not await self._compact():
+                return turn
+
+    async def _compact(self) -> bool:
+        """Send earlier results in short from here on: first those before the last answer, then all,
+        and the first data in its shorter form. Findings and observations keep their ids. Says
+        whether there was something left to shorten."""
+        lines = [line for line in self.transcript.lines if not line.reports]
+        done = next((line for line in reversed(lines) if line.kind == "compacted"), None)
+        results = [n for n, line in enumerate(lines) if line.kind == "result"]
+        last = max(
+            (n for n, line in enumerate(lines) if line.kind == "said" and line.calls), default=0
+        )
+        earlier = sum(n < last for n in results)
+        before, first = (done.shortened, done.text) if done else (0, "")
+        if earlier > before:
+            more = TranscriptLine(kind="compacted", shortened=earlier, text=first)
+        elif len(results) > before or (self.shorter and not first):
+            more = TranscriptLine(kind="compacted", shortened=len(results), text=self.shorter)
+        else:
+            return False
+        self._add(more)
+        self._guard.forget()
+        await self.save()
+        return True
 
     async def _repaired(self, draft: D) -> D:
         """The draft, or a second one where parts of the first do not stand and there is room."""
@@ -236,15 +293,16 @@ class Conversation(Generic[D]):
             if draft is not None:
                 return draft
             if answer.ending == "refused":
-                raise ConnectorError("openai", "answer", "the model refused")
+                raise ConnectorError("model", "answer", "the model refused")
             if answer.ending == "length" and not answer.text.strip():
                 raise BudgetExceeded("model output", f"{turn.max_output_tokens} tokens")
             if not again or self.budget.reached(turn) is not None:
-                raise ConnectorError("openai", "answer", f"the answer {why}")
+                raise ConnectorError("model", "answer", f"the answer {why}")
             self.client.disbelieve_schema()
             note = AGAIN.format(why=why)
             self._add(TranscriptLine(kind="told", text=note))
-            history = [*history, AssistantMessage(answer.text or "-"), UserMessage(note)]
+            said = AssistantMessage(answer.text or "-", carried=self._carried(answer))
+            history = [*history, said, UserMessage(note)]
         raise AssertionError
 
     def _read(self, answer: ModelAnswer) -> tuple[D | None, str]:
@@ -269,6 +327,7 @@ class Conversation(Generic[D]):
         self, turn: Turn, answer: ModelAnswer, *, reports: bool = False, error: bool = False
     ) -> None:
         usage = self.budget.count(turn, answer)
+        carried = self._carried(answer)
         calls = [] if reports else [safe_call(c) for c in answer.calls]
         self._add(
             TranscriptLine(
@@ -280,9 +339,14 @@ class Conversation(Generic[D]):
                 ending=answer.ending,
                 reports=reports,
                 error=error,
+                carried={"of": carried.of, "fields": dict(carried.fields)} if carried else None,
             )
         )
         await self.save()
+        await self.budget.pay(usage)
+
+    def _carried(self, answer: ModelAnswer) -> Carried | None:
+        return Carried(self.client.reader, answer.carried) if answer.carried else None
 
     def _add(self, line: TranscriptLine) -> None:
         self.transcript.add(line.model_copy(update={"seconds": round(self.budget.seconds, 3)}))

@@ -25,6 +25,7 @@ from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
 from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation, Progress, silent
+from bot.investigation.model.day_budget import DayBudget
 from bot.investigation.model.drafts import Draft, read_draft, report_of, said_in
 from bot.investigation.model.records import Records, open_records
 from bot.investigation.model.toolbox import toolbox_for
@@ -57,11 +58,13 @@ async def investigate(
     keep: Keep | None = None,
     run: Run = in_a_thread,
     progress: Progress = silent,
+    day: DayBudget | None = None,
 ) -> Investigated:
     """Let the model that the settings name investigate the diagnosed case in `folder`.
 
     `keep` stores files of the case (its name inside the case, its content); what it stored before
-    is taken up again. Never raises for what the model, its server or a connector does: then the
+    is taken up again. `day` is what all investigations of the day may take. Never raises for what
+    the model, its server or a connector does: then the
     report is the built-in one and says why. Raises EvidenceError when the case cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="faultline-model-") as scratch:
@@ -76,7 +79,7 @@ async def investigate(
             more_services=tuple(settings.services),
         )
         records = await open_records(bench)
-        budget = Budget(settings.model, ModelLimits.of(settings.model))
+        budget = Budget(settings.model, ModelLimits.of(settings.model), day=day)
         refused: list[tuple[Assertion, ...]] = []
         try:
             draft, ended = await _draft(settings, records, budget, progress)

@@ -15,6 +15,7 @@ from bot.investigation.model.turns import ToolCall
 NUDGES = 2
 """With this one the tools are withdrawn."""
 ERRORS_IN_A_ROW = 3
+"""Rounds."""
 ALTERNATING = 4
 
 
@@ -45,11 +46,15 @@ class LoopGuard:
         self._why = "the same two calls in turns" if alternates else "a call that was made before"
         return earlier
 
+    def forget(self) -> None:
+        """The history was compacted: what a call brought may be asked for once more."""
+        self._seen.clear()
+
     def ended(self, *, error: bool) -> None:
-        """How a call ended."""
+        """How the calls of one answer ended: badly only where every one of them failed."""
         self._errors = self._errors + 1 if error else 0
         if self._errors >= ERRORS_IN_A_ROW:
-            self._why = f"{self._errors} calls in a row that failed"
+            self._why = f"{self._errors} rounds of calls in a row that failed"
 
     def nudge(self) -> str | None:
         """After each round: what to tell the model, None where it gets on."""

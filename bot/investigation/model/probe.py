@@ -10,21 +10,26 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from analysis.errors import ConnectorError, FaultlineError
 from bot.investigation.model.abilities import Abilities
-from bot.investigation.model.client import HOSTED, ModelClient
+from bot.investigation.model.client import ModelClient, address_of
 from bot.investigation.model.toolbox import safe_call
 from bot.investigation.model.turns import (
     AssistantMessage,
+    Carried,
     Entry,
     ModelAnswer,
     ToolResult,
     ToolSpec,
     Turn,
+    Usage,
     UserMessage,
+    items,
+    mapping,
 )
 from bot.runtime.background_loop import BackgroundLoop
 from bot.settings.model import ModelSettings
@@ -42,12 +47,14 @@ _PARAMETERS: dict[str, Any] = {
     "additionalProperties": False,
 }
 ECHO = ToolSpec("echo", "Gives back a word.", _PARAMETERS)
-WORD = "lantern"
+WORD, OTHER = "lantern", "harbor"
+CARRIED_KINDS = ("reasoning", "thinking", "redacted_thinking")
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What was found."""
+    """What was found. `carried` names what the server sent beside text and calls, and took back;
+    `usage` is that of the second request, whose beginning the server had seen before."""
 
     name: str
     where: str
@@ -55,6 +62,10 @@ class Probed:
     abilities: Abilities
     calls_tools: bool
     keeps_schema: bool
+    calls_together: bool = False
+    carried: tuple[str, ...] = ()
+    usage: Usage | None = None
+    context: int | None = None
 
     @property
     def line(self) -> str:
@@ -70,26 +81,50 @@ class Probed:
 
 
 async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed:
-    """Try the endpoint. Raises ConnectorError or BudgetExceeded when it does not answer at all."""
-    name, where = settings.name or "", settings.base_url or HOSTED
+    """Try the endpoint: two calls of a tool, then an answer of a schema after their results, with
+    everything carried back. Raises ConnectorError or BudgetExceeded when it does not answer at
+    all."""
+    name, where = settings.name or "", address_of(settings)
     async with ModelClient(settings) as client:
         listed = await client.has_model()
         if listed is False and settings.base_url is None:
-            raise ConnectorError("openai", "models", f"there is no model {name}", status=404)
-        asked = UserMessage(f"Call the tool `echo` with the word {WORD}.")
+            vendor = "anthropic" if settings.api == "anthropic" else "openai"
+            raise ConnectorError(vendor, "models", f"there is no model {name}", status=404)
+        asked = UserMessage(
+            f"Call the tool `echo` twice in one answer: with the word {WORD}, and with {OTHER}."
+        )
         first = await client.answer(
             Turn(SYSTEM, [asked], PROBE_TOKENS, tools=[ECHO]), within_s=within_s
         )
-        called = any(c.name == ECHO.name and WORD in c.arguments for c in first.calls)
-        history: list[Entry] = [
-            asked,
-            AssistantMessage(first.text, tuple(safe_call(c) for c in first.calls)),
-        ]
+        called = [c for c in first.calls if c.name == ECHO.name]
+        carried = Carried(client.reader, first.carried) if first.carried else None
+        calls = tuple(safe_call(c) for c in first.calls)
+        history: list[Entry] = [asked, AssistantMessage(first.text, calls, carried)]
         history += [ToolResult(c.id, WORD) for c in first.calls]
         history.append(UserMessage("Now answer with the word."))
         turn = Turn(SYSTEM, history, PROBE_TOKENS, tools=[ECHO], schema=("Echo", _PARAMETERS))
         last = await client.answer(turn, within_s=within_s)
-        return Probed(name, where, listed, client.abilities, called, _keeps(last))
+        return Probed(
+            name,
+            where,
+            listed,
+            client.abilities,
+            calls_tools=any(WORD in c.arguments for c in called),
+            keeps_schema=_keeps(last),
+            calls_together=len(called) > 1,
+            carried=_names(first.carried),
+            usage=last.usage,
+            context=client.context,
+        )
+
+
+def _names(carried: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of what a server sent in an answer, by any of the APIs (`Carried.fields`)."""
+    found = [str(name) for name in mapping(carried.get("message"))]
+    found += [str(name) for call in items(carried.get("calls")) for name in mapping(call)]
+    parts = [*items(carried.get("items")), *items(carried.get("blocks"))]
+    found += [str(part["type"]) for part in parts if part["type"] in CARRIED_KINDS]
+    return tuple(dict.fromkeys(found))
 
 
 def _keeps(answer: ModelAnswer) -> bool:

@@ -1,10 +1,14 @@
 """The Responses API of the hosted service.
-https://developers.openai.com/api/reference/resources/responses"""
+https://developers.openai.com/api/reference/resources/responses
+
+Nothing is kept at the provider. So its reasoning is asked for in encrypted form and goes back in
+the place where it stood (https://developers.openai.com/api/docs/guides/reasoning).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.investigation.model.abilities import Abilities
@@ -19,6 +23,7 @@ from bot.investigation.model.turns import (
     ToolSpec,
     Turn,
     UserMessage,
+    bounded,
     items,
     mapping,
     text_of,
@@ -35,6 +40,10 @@ def responses_request(turn: Turn, able: Abilities) -> dict[str, Any]:
         "max_output_tokens": turn.max_output_tokens,
         "store": False,
     }
+    if able.encrypted:
+        request["include"] = ["reasoning.encrypted_content"]
+    if turn.effort and able.effort != "off":
+        request["reasoning"] = {"effort": turn.effort}
     if turn.schema is not None:
         name, schema = turn.schema
         if able.schema == "schema":
@@ -60,10 +69,32 @@ def _items(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
         return [{"role": "user", "content": entry.text}]
     if isinstance(entry, AssistantMessage):
         said = [{"role": "assistant", "content": entry.text}] if entry.text.strip() else []
-        return said if in_words else [*said, *(_call(c) for c in entry.calls)]
+        if in_words:
+            return said
+        carried = items(entry.carried.fields.get("items")) if entry.carried else ()
+        return _replayed(entry, carried) or [*said, *(_call(c) for c in entry.calls)]
     if in_words:
         return [{"role": "user", "content": entry.text}]
     return [{"type": "function_call_output", "call_id": entry.call_id, "output": entry.text}]
+
+
+def _replayed(entry: AssistantMessage, carried: Sequence[Any]) -> list[dict[str, Any]]:
+    """The answer's items in their order; calls as they stand in the history, whose ids are
+    ours."""
+    found: list[dict[str, Any]] = []
+    calls = iter(entry.calls)
+    for item in carried:
+        if item["type"] == "function_call":
+            found += [_call(call) for call in (next(calls, None),) if call is not None]
+        elif item["type"] == "message":
+            phase = {"phase": item["phase"]} if item.get("phase") else {}
+            found.append({"role": "assistant", "content": item["text"], **phase})
+        else:
+            found.append(dict(item))
+    # The API refuses reasoning that nothing follows, as where an answer ran out of tokens.
+    while found and found[-1].get("type") == "reasoning":
+        found.pop()
+    return found
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -152,3 +183,25 @@ class ResponsesReading:
             self._answer.calls.append(
                 ToolCall(f"c{self._first_call + number:08d}", name, arguments)
             )
+        kept = [one for one in map(_kept, self._items) if one]
+        if any(one["type"] == "reasoning" or one.get("phase") for one in kept):
+            self._answer.carried = bounded({"items": kept})
+
+
+def _kept(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """An item as it is sent back; None for one that is not. A reasoning item that holds nothing but
+    its id is unknown to a server that stored nothing."""
+    kind = item.get("type")
+    if kind == "reasoning":
+        names = ("id", "summary", "content", "encrypted_content")
+        fields = {n: item[n] for n in names if item.get(n) is not None}
+        whole = fields.get("encrypted_content") or fields.get("content")
+        return {"type": kind, "summary": [], **fields} if whole else None
+    if kind == "message":
+        parts = [mapping(p) for p in items(item.get("content"))]
+        said = "".join(text_of(p.get("text")) for p in parts if p.get("type") == "output_text")
+        phase = {"phase": item["phase"]} if text_of(item.get("phase")) else {}
+        return {"type": kind, "text": said, **phase} if said.strip() else None
+    if kind == "function_call" and text_of(item.get("name")):
+        return {"type": kind}
+    return None

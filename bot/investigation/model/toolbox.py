@@ -81,6 +81,8 @@ class Toolbox:
     redactor: Redactor
     tools: Sequence[Tool] = ()
     _kept: dict[str, str] = field(default_factory=dict)
+    _telling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Calls of one round run side by side, but placeholders and kept results are numbered."""
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -94,24 +96,29 @@ class Toolbox:
         tool = next((t for t in self.tools if t.name == call.name), None)
         try:
             if call.name == READ.name and self.tools:
-                return await in_thread(
-                    self._read, ReadArguments.model_validate(self._arguments(call))
-                )
+                asked = ReadArguments.model_validate(self._arguments(call))
+                async with self._telling:
+                    return await in_thread(self._read, asked)
             if tool is None:
                 raise NotFound(f"no such tool; there are {', '.join(t.name for t in self.specs)}")
             arguments = tool.arguments.model_validate(self._arguments(call))
             async with asyncio.timeout(min(TOOL_S, within_s)):
                 found = await tool.call(self.bench, arguments)
         except ValidationError as error:
-            return self._error(_what_is_wrong(error))
+            return await self._failed(_what_is_wrong(error))
         except (NotFound, FaultlineError) as error:
-            return self._error(str(error))
+            return await self._failed(str(error))
         except TimeoutError:
-            return self._error("took too long")
+            return await self._failed("took too long")
         # The edge of a tool: the model gets the error, the conversation goes on.
         except Exception as error:  # noqa: BLE001
-            return self._error(f"failed ({type(error).__name__})")
-        return await in_thread(self._told, found)
+            return await self._failed(f"failed ({type(error).__name__})")
+        async with self._telling:
+            return await in_thread(self._told, found)
+
+    async def _failed(self, why: str) -> ToolOutcome:
+        async with self._telling:
+            return self._error(why)
 
     def _arguments(self, call: ToolCall) -> dict[str, Any]:
         """The arguments with placeholders turned back into what they stand for; nulls count as not

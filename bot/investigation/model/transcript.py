@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from analysis.errors import EvidenceError
+from bot.investigation.model.compaction import in_short
 from bot.investigation.model.turns import (
     AssistantMessage,
+    Carried,
     Entry,
     ToolCall,
     ToolResult,
@@ -37,7 +39,7 @@ class TranscriptLine(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: str
-    """start, told, said, result, ended."""
+    """start, told, said, result, compacted, ended."""
     text: str = ""
     prompt: str | None = None
     """start: name and version of the prompt."""
@@ -55,6 +57,11 @@ class TranscriptLine(BaseModel):
     """said: whether this is the report."""
     asked: str | None = None
     """result: name of the evidence that the call brought."""
+    carried: dict[str, Any] | None = None
+    """said: what the server sent beside text and calls and may want back, and `of` whom it is."""
+    shortened: int = 0
+    """compacted: as many results, from the first on, are sent in short from here on; `text`
+    replaces the first data, where there is one."""
 
 
 @dataclass
@@ -98,29 +105,42 @@ def read_transcript(content: bytes | None) -> Transcript:
 
 
 def entries(lines: Sequence[TranscriptLine]) -> list[Entry]:
-    """The history as the model was given it."""
+    """The history as the model is given it: as it was, or as it was last compacted."""
     found: list[Entry] = []
+    compacted = next((line for line in reversed(lines) if line.kind == "compacted"), None)
+    shortened = compacted.shortened if compacted else 0
+    first = compacted.text if compacted else ""
+    results = 0
     for line in lines:
         if line.kind == "told":
-            found.append(UserMessage(line.text))
+            found.append(UserMessage(first or line.text))
+            first = ""
         elif line.kind == "said":
-            found.append(
-                AssistantMessage(
-                    line.text,
-                    tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in line.calls),
-                )
-            )
+            found.append(AssistantMessage(line.text, calls_of(line), _carried(line)))
         elif line.kind == "result" and line.call is not None:
-            found.append(ToolResult(line.call, line.text))
+            results += 1
+            text = in_short(line.text) if results <= shortened else line.text
+            found.append(ToolResult(line.call, text))
     return found
 
 
-def usage_json(usage: Usage | None) -> dict[str, int] | None:
+def calls_of(line: TranscriptLine) -> tuple[ToolCall, ...]:
+    """The calls of a stored answer."""
+    return tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in line.calls)
+
+
+def _carried(line: TranscriptLine) -> Carried | None:
+    given = line.carried or {}
+    of, fields = given.get("of"), given.get("fields")
+    return Carried(of, fields) if isinstance(of, str) and isinstance(fields, dict) else None
+
+
+def usage_json(usage: Usage) -> dict[str, int]:
     """Of an answer, for its line."""
-    return {"input": usage.input, "output": usage.output, "cached": usage.cached} if usage else None
+    return asdict(usage)
 
 
 def usage_in(line: TranscriptLine) -> Usage:
     """Of a stored answer."""
     given: dict[str, Any] = line.usage or {}
-    return Usage(given.get("input", 0), given.get("output", 0), given.get("cached", 0))
+    return Usage(*(given.get(name, 0) for name in ("input", "output", "cached", "written")))

@@ -6,8 +6,9 @@ beginning, and charge less.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 MAX_ANSWER_CHARACTERS = 200_000
@@ -15,6 +16,10 @@ MAX_ANSWER_CHARACTERS = 200_000
 MAX_CALLS = 8
 """Tool calls of one answer that are looked at."""
 MAX_TOOL_NAME = 80
+MAX_CARRIED_CHARACTERS = 400_000
+"""Of what one answer holds beside text and calls; what is longer is not kept."""
+DEEPEST = 12
+"""Levels of a server's JSON that are kept."""
 
 Ending = Literal["stop", "length", "refused", "lost"]
 """How an answer ended: whole, out of tokens, the model declined, or the stream broke off."""
@@ -38,11 +43,22 @@ class ToolCall:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """What a server sent in a message beside text and calls (thoughts, signatures, encrypted
+    reasoning). It means something to that server and model alone, which `of` names, and is sent
+    back to them as it came. What `fields` holds is up to the API."""
+
+    of: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class AssistantMessage:
     """What the model answered."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
+    carried: Carried | None = None
 
 
 @dataclass(frozen=True)
@@ -76,15 +92,19 @@ class Turn:
     max_output_tokens: int
     tools: Sequence[ToolSpec] = ()
     schema: tuple[str, Mapping[str, Any]] | None = None
+    effort: str | None = None
+    """How hard the model may think; None leaves it to the server."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens as the server counted them. `cached` is a part of `input`."""
+    """Tokens as the server counted them. `cached` was read from its cache and `written` into it;
+    both are a part of `input`."""
 
     input: int
     output: int
     cached: int = 0
+    written: int = 0
 
 
 @dataclass
@@ -95,6 +115,10 @@ class ModelAnswer:
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage | None = None
     ending: Ending = "stop"
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    """`Carried.fields`."""
+    thought: int = 0
+    """Characters of thinking that were sent beside the text."""
 
     @property
     def empty(self) -> bool:
@@ -104,7 +128,13 @@ class ModelAnswer:
     @property
     def full(self) -> bool:
         """Whether more would not be looked at."""
-        return len(self.text) + sum(len(c.arguments) for c in self.calls) > MAX_ANSWER_CHARACTERS
+        called = sum(len(c.arguments) for c in self.calls)
+        return len(self.text) + self.thought + called > MAX_ANSWER_CHARACTERS
+
+    def start_over(self) -> None:
+        """Forget what a try brought that failed."""
+        self.text, self.calls, self.usage, self.ending = "", [], None, "stop"
+        self.carried, self.thought = {}, 0
 
 
 def usage_of(raw: Any, given: str, said: str) -> Usage | None:
@@ -115,9 +145,12 @@ def usage_of(raw: Any, given: str, said: str) -> Usage | None:
     sent, got = count(raw.get(given)), count(raw.get(said))
     if sent is None or got is None:
         return None
-    details = raw.get(f"{given}_details")
-    kept = count(details.get("cached_tokens")) if isinstance(details, Mapping) else None
-    return Usage(sent, got, min(kept or 0, sent))
+    details = mapping(raw.get(f"{given}_details"))
+    # DeepSeek names what its cache held beside the count, not in the details.
+    kept = count(details.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")) or 0
+    kept = min(kept, sent)
+    written = count(details.get("cache_write_tokens")) or 0
+    return Usage(sent, got, kept, min(written, sent - kept))
 
 
 def count(value: Any) -> int | None:
@@ -143,3 +176,34 @@ def mapping(value: Any) -> Mapping[str, Any]:
 def items(value: Any) -> Sequence[Any]:
     """A list that a server gave; empty where it is none."""
     return value if isinstance(value, list) else ()
+
+
+def kept_json(value: Any, depth: int = DEEPEST) -> Any:
+    """A server's JSON value as it can be stored and sent again; None for what lies too deep."""
+    if isinstance(value, str):
+        return text_of(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if depth > 0 and isinstance(value, Mapping):
+        return {text_of(k): kept_json(v, depth - 1) for k, v in value.items()}
+    if depth > 0 and isinstance(value, list):
+        return [kept_json(v, depth - 1) for v in value]
+    return None
+
+
+def bounded(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is carried, or nothing where it is too long to be kept."""
+    kept = kept_json(fields)
+    return kept if len(json.dumps(kept)) <= MAX_CARRIED_CHARACTERS else {}
+
+
+def read_as(turn: Turn, reader: str | None) -> Turn:
+    """The turn for one server and model: what another one sent in an answer means nothing to it.
+    Without a reader nothing is carried back."""
+    history = [
+        replace(entry, carried=None)
+        if isinstance(entry, AssistantMessage) and entry.carried and entry.carried.of != reader
+        else entry
+        for entry in turn.history
+    ]
+    return replace(turn, history=history)

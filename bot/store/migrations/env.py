@@ -7,10 +7,24 @@ from typing import Any
 
 from alembic import context
 
-from bot.store import call_tables, change_tables, conversation_rows, storm_tables, visitor_tables
+from bot.store import (
+    call_tables,
+    change_tables,
+    conversation_rows,
+    spending_tables,
+    storm_tables,
+    visitor_tables,
+)
 from bot.store.models import Base
 
-DESCRIBED_BESIDE = (call_tables, change_tables, conversation_rows, storm_tables, visitor_tables)
+DESCRIBED_BESIDE = (
+    call_tables,
+    change_tables,
+    conversation_rows,
+    spending_tables,
+    storm_tables,
+    visitor_tables,
+)
 """Modules with tables in separate files: importing them registers the tables."""
 
 LISTED = ("ix_investigations_listed", "ix_investigations_service", "ix_investigations_source")

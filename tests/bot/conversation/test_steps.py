@@ -31,6 +31,7 @@ from bot.store.conversation_rows import QuestionRow
 from bot.store.conversations import Conversations
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
+from bot.store.model_spending import ModelSpending
 from bot.store.store import ReplyTo, Store
 from connectors.slack.settings import SlackSettings
 from connectors.traces.settings import TracesSettings
@@ -418,6 +419,22 @@ def test_what_the_table_does_not_understand_goes_to_the_model_and_its_words_thro
     assert "evil.example" not in said
     assert "network" not in said
     assert "2 sentences removed" in said
+
+
+def test_a_question_that_no_budget_is_left_for_says_so_under_what_code_answers(
+    talk: Talk, shop_folder: Path
+) -> None:
+    _, thread = talk.answered(PUBLIC, shop_folder)
+    ModelSpending(talk.store.engine).add(PUBLIC, 5_000, 0.0)
+    with serving(DONE) as server:
+        model = settings_for(server, max_tokens_per_channel_day=5_000).model
+        settings = talk.context.settings.model_copy(update={"model": model})
+        talk.context = replace(talk.context, settings=settings)
+        question = talk.ask("compare it with tuesday morning, briefly", PUBLIC, thread)
+        talk.work(question)
+        assert server.requests == []
+    said = talk.said(question)
+    assert "Not asked: the model's budget for this channel today is used up (5,000 tokens)" in said
 
 
 def test_hostile_questions_come_back_as_nothing_but_text(talk: Talk, shop_folder: Path) -> None:

@@ -17,19 +17,23 @@ import pytest
 from dbos import DBOS
 from sqlalchemy import event
 
-from analysis.case.folder import read_case, read_diagnosis
+from analysis.case.folder import json_bytes, read_case, read_diagnosis
 from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert
+from analysis.vocabulary import Alert, Report
 from bot.answer.outcome import Outcome
 from bot.answer.view import answer_view
+from bot.investigation.analyzing import analyze_case
+from bot.investigation.asking_model import ask_model
 from bot.investigation.steps import RECOVERIES, InvestigationSteps
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
 from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.runtime.process_pool import ProcessPool
+from bot.runtime.threads import in_thread
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
-from bot.store.store import Store, StoredInvestigation
+from bot.store.model_spending import ModelSpending
+from bot.store.store import ReplyTo, Store, StoredInvestigation
 from connectors.recorded.connector import RecordedConnector
 from tests.databases import store_engine
 from tests.scenarios.small_case import write_small_case
@@ -185,6 +189,36 @@ def test_lists_know_what_the_answer_blames_and_whether_it_says_why(context: Work
     said = answer_view(alert, diagnosis, None)
     assert said.cause is not None
     assert (stored.culprit, stored.explained) == (said.cause.subject, said.explained)
+
+
+def test_a_model_whose_budget_of_the_day_is_used_up_is_not_asked_and_the_answer_says_so(
+    context: WorkerContext,
+) -> None:
+    async def story() -> Report:
+        steps = InvestigationSteps(context)
+        opened = await steps.open(investigation)
+        await steps.collect(investigation, "recorded", opened)
+        await steps.assemble(investigation, opened)
+        with context.cases.checkout(investigation) as folder:
+            found = json_bytes(analyze_case(folder))
+        await in_thread(context.cases.put, investigation, "findings.json", found)
+        _, report = await ask_model(context, investigation, said)
+        return report
+
+    async def said(stage: str, text: str) -> None:
+        told.append(text)
+
+    told: list[str] = []
+    model = {"name": "m", "base_url": "http://127.0.0.1:9/v1", "max_tokens_per_channel_day": 5000}
+    context = replace(context, settings=Settings.model_validate({"model": model}))
+    alert = Alert(source="slack", title="slow", started_at=datetime.now(UTC), service="checkout")
+    accepted_one = context.store.accept(alert, reply_to=ReplyTo(slack_channel="C7"))
+    investigation = accepted_one.investigation_id or ""
+    ModelSpending(context.store.engine).add("C7", 5000, 0.0)
+    report = asyncio.run(story())
+    why = "the model's budget for this channel today is used up (5,000 tokens)"
+    assert report.written_by == "built-in"
+    assert told == [f"m was not asked: {why}; the built-in report stands"]
 
 
 @contextmanager

@@ -18,7 +18,14 @@ from sqlalchemy.sql.sqltypes import JSON, Boolean, DateTime, Float, Integer
 from analysis.errors import FaultlineError
 from bot.operating.database import print_versions, take_back
 from bot.settings import Settings
-from bot.store import call_tables, change_tables, conversation_rows, storm_tables, visitor_tables
+from bot.store import (
+    call_tables,
+    change_tables,
+    conversation_rows,
+    spending_tables,
+    storm_tables,
+    visitor_tables,
+)
 from bot.store.connect import migrate
 from bot.store.models import Base
 from bot.store.versions import (
@@ -33,7 +40,14 @@ from bot.store.versions import (
 from tests.databases import store_engine
 
 NUMBERS = [version.number for version in known_versions()]
-DESCRIBED = (call_tables, change_tables, conversation_rows, storm_tables, visitor_tables)
+DESCRIBED = (
+    call_tables,
+    change_tables,
+    conversation_rows,
+    spending_tables,
+    storm_tables,
+    visitor_tables,
+)
 AT = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 Rows = dict[str, list[dict[str, Any]]]
 

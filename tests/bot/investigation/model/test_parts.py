@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx
-import openai
 import pytest
 
 from analysis.errors import ConnectorError, EvidenceError
@@ -16,6 +14,7 @@ from bot.investigation.model.chat_api import ChatReading
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.drafts import read_draft
 from bot.investigation.model.loop_guard import LoopGuard
+from bot.investigation.model.model_api import ServerFailure
 from bot.investigation.model.schemas import strict_schema
 from bot.investigation.model.tools.queries import CollectArguments
 from bot.investigation.model.transcript import Transcript, TranscriptLine, entries, read_transcript
@@ -60,7 +59,7 @@ def test_errors_in_a_row_are_noticed_and_a_good_call_ends_them() -> None:
         guard.ended(error=error)
     assert guard.nudge() is None
     guard.ended(error=True)
-    assert "3 calls in a row" in (guard.nudge() or "")
+    assert "3 rounds of calls in a row" in (guard.nudge() or "")
 
 
 def test_the_report_is_always_left_room_for() -> None:
@@ -87,9 +86,7 @@ def test_what_was_spent_counts_toward_the_limit_of_cost() -> None:
 @pytest.mark.parametrize(("status", "again"), [(400, False), (429, True), (503, True)])
 def test_a_refusal_by_the_server_says_whether_to_try_again(status: int, again: bool) -> None:
     client = ModelClient(ModelSettings(name="m", base_url="http://127.0.0.1:9/v1"))
-    request = httpx.Request("POST", "http://127.0.0.1:9/v1")
-    response = httpx.Response(status, request=request)
-    explained = client._explained(openai.APIStatusError("no", response=response, body=None))
+    explained = client._explained(ServerFailure(status, "no"))
     assert isinstance(explained, ConnectorError)
     assert (explained.status, explained.retryable) == (status, again)
 

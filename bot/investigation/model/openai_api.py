@@ -1,0 +1,160 @@
+"""The Responses API and chat completions, through the openai package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import openai
+from openai import AsyncOpenAI, AsyncStream
+
+from bot.investigation.model.abilities import Abilities, api_of
+from bot.investigation.model.chat_api import ChatReading, chat_request
+from bot.investigation.model.entra import entra_tokens
+from bot.investigation.model.model_api import Listed, NotOfThisApi, ServerFailure, retry_after
+from bot.investigation.model.responses_api import ResponsesReading, responses_request
+from bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
+from bot.settings.model import ModelSettings
+
+HOSTED = "https://api.openai.com/v1"
+MOST_LISTED = 10_000
+CONTEXT_NAMES = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""What vLLM, OpenRouter, Groq and Mistral call the size of a model's context in the list of
+models; llama.cpp has `n_ctx` in `meta`."""
+Reading = ChatReading | ResponsesReading
+
+
+class OpenAIApi:
+    """One server that speaks one of both APIs."""
+
+    vendor = "openai"
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._chat = api_of(settings) == "chat"
+        self._name = settings.name or ""
+        self._openai = AsyncOpenAI(
+            api_key=_key(settings),
+            base_url=settings.base_url or HOSTED,
+            timeout=settings.timeout_s,
+            max_retries=0,
+        )
+
+    async def once(self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int) -> None:
+        """As `ModelApi` has it."""
+        try:
+            given, reading = await self._asked(turn, able, answer, first_call)
+            broken: Exception | None = None
+            try:
+                await _read(given, reading, answer)
+            except (ValueError, RecursionError) as error:
+                broken = error
+            finally:
+                reading.finish(streamed=isinstance(given, AsyncStream))
+        except openai.OpenAIError as error:
+            raise _failure(error) from error
+        if broken is not None and answer.empty:
+            raise NotOfThisApi from broken
+
+    async def _asked(
+        self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int
+    ) -> tuple[Any, Reading]:
+        if self._chat:
+            given: Any = await self._openai.chat.completions.create(
+                model=self._name, **chat_request(turn, able)
+            )
+            return given, ChatReading(answer, first_call)
+        given = await self._openai.responses.create(
+            model=self._name, **responses_request(turn, able)
+        )
+        return given, ResponsesReading(answer, first_call)
+
+    async def listed(self, name: str) -> Listed:
+        """As `ModelApi` has it."""
+        try:
+            model = await self._openai.models.retrieve(name)
+        except (openai.NotFoundError, openai.APIResponseValidationError):
+            return await self._in_list(name)
+        except openai.OpenAIError as error:
+            failure = _failure(error)
+            if failure.status == 405:
+                return await self._in_list(name)
+            raise failure from error
+        context = _context_of(_plain(model))
+        return (
+            Listed(True, context) if context else Listed(True, (await self._in_list(name)).context)
+        )
+
+    async def _in_list(self, name: str) -> Listed:
+        """vLLM and llama.cpp have no address for a single model."""
+        try:
+            page = await self._openai.models.list()
+            models = {model.id: model for model in page.data[:MOST_LISTED]}
+        except (openai.OpenAIError, AttributeError, TypeError):
+            return Listed(None)
+        model = models.get(name) or models.get(f"{name}:latest")
+        if model is None:
+            return Listed(False if models else None)
+        return Listed(True, _context_of(_plain(model)))
+
+    async def close(self) -> None:
+        """As `ModelApi` has it."""
+        await self._openai.close()
+
+
+def _key(settings: ModelSettings) -> str | Callable[[], Awaitable[str]]:
+    """A key, or what the package asks for a token before each request."""
+    if settings.cloud == "azure":
+        return entra_tokens(settings)
+    return settings.api_key.get_secret_value() if settings.api_key else "unused"
+
+
+async def _read(given: Any, reading: Reading, answer: ModelAnswer) -> None:
+    if not isinstance(given, AsyncStream):
+        reading.read(_plain(given))
+        return
+    async with given:
+        async for event in given:
+            reading.read(_plain(event))
+            if answer.full:
+                return
+
+
+def _plain(event: Any) -> Mapping[str, Any]:
+    """An event as plain JSON values, whatever the server sent."""
+    if isinstance(event, openai.BaseModel):
+        return event.to_dict(mode="python", warnings=False)
+    return event if isinstance(event, Mapping) else {}
+
+
+def _context_of(model: Mapping[str, Any]) -> int | None:
+    sizes = [count(model.get(name)) for name in CONTEXT_NAMES]
+    sizes.append(count(mapping(model.get("meta")).get("n_ctx")))
+    return next((size for size in sizes if size), None)
+
+
+def _failure(error: openai.OpenAIError) -> ServerFailure:
+    if isinstance(error, openai.APITimeoutError):
+        return ServerFailure(timed_out=True)
+    if isinstance(error, openai.APIStatusError):
+        problem = "the server refused the request"
+        return ServerFailure(
+            error.status_code,
+            _words_of(error),
+            retry_after_s=retry_after(error.response.headers),
+            problem=problem,
+        )
+    if isinstance(error, openai.APIConnectionError):
+        return ServerFailure()
+    # An error within a stream has no status, but says what went wrong.
+    words = _words_of(error) if isinstance(error, openai.APIError) else ""
+    problem = f"unexpected response ({type(error).__name__})"
+    return ServerFailure(words=words, problem=problem)
+
+
+def _words_of(error: openai.APIError) -> str:
+    try:
+        body = error.body if isinstance(error.body, str) else json.dumps(error.body)
+    except (TypeError, ValueError):
+        body = ""
+    return f"{error.message[:2000]} {body[:4000]}".lower()
