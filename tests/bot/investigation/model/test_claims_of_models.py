@@ -18,7 +18,7 @@ from bot.answer.writer.guard import keep_supported
 from bot.answer.writer.redaction import Redactor
 from bot.investigation.model.drafts import MOST_INFERENCES, Said, read_draft, said_in
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, GAPS
-from tests.bot.answer.writer.openai_server import calls, says, says_text, serving
+from tests.bot.answer.writer.openai_server import calls, says, serving
 from tests.bot.investigation.model.cases import (
     Payments,
     claim,
@@ -26,7 +26,6 @@ from tests.bot.investigation.model.cases import (
     good_report,
     investigated,
     part,
-    told,
 )
 from tests.bot.investigation.model.test_answering import ask
 from tests.bot.investigation.model.test_investigating import DONE, results, rows
@@ -258,13 +257,6 @@ def test_a_draft_is_read_leniently(claims: list[Any]) -> None:
         "checkoutservice is 18x slower (p99 214 ms → 3.8 s)."
     ]
     assert found.refused == []
-
-
-def test_a_fence_and_thoughts_around_the_report_are_no_part_of_it(case: Path) -> None:
-    text = f"<think>F1 it is.</think>\n```json\n{json.dumps(good_report(case))}\n```"
-    with serving(DONE, says_text(text)) as server:
-        done = investigated(case, server)
-    assert "because of deploy 4f2a9c1" in told(done)
 
 
 def test_what_a_model_infers_in_an_answer_is_labelled_too(case: Path) -> None:
