@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from analysis.case.observations import KIND as OBSERVATION
 from analysis.kinds.finding_details import LineDetails
 from analysis.phrasing.clauses import statement
@@ -84,10 +86,11 @@ def missing(said: Assertion, ground: Ground) -> Phrase:
     for gap in ground.gaps:
         if asked == gap.id:
             return say(
-                "{source} could not give {kind}: {why}",
+                "{source} could not give {kind}: “{why}”",
                 source=neutral(gap.source, 60),
                 kind=neutral(gap.kind, 40),
-                why=neutral(gap.reason, 200).rstrip("."),
+                # A vendor's words, as often as not: nothing in them may end the quotation.
+                why=re.sub("[“”]", '"', neutral(gap.reason, 200)).rstrip("."),
             )
     raise Refused(f"nothing missing has the id {neutral(asked, 40)}")
 
