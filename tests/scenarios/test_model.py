@@ -130,7 +130,7 @@ def is_probe(body: dict[str, Any]) -> bool:
 
 def finding_of(body: dict[str, Any], words: str) -> str:
     """The id of the finding in the data that the model starts from, by words of its line."""
-    lines = body["messages"][1]["content"].splitlines()
+    lines = str(body["messages"][1]["content"]).splitlines()
     return next(line.split()[0] for line in lines if line[:1] == "F" and words in line)
 
 
