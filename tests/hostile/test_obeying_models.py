@@ -87,7 +87,7 @@ def leaking(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
 
 
 def written(about: Replayed, server: OpenAIServer, **settings: Any) -> Investigated:
-    """What becomes of what the model of this server says."""
+    """The result of what the model of this server says."""
     model = {"name": "local-model", "base_url": server.url, "investigates": False, **settings}
     return asyncio.run(investigate(about.case.path, Settings.model_validate({"model": model})))
 

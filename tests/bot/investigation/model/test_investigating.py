@@ -493,7 +493,7 @@ def test_the_stored_report_is_shown_again_without_any_network(case: Path) -> Non
     )
     written = done.report.model_copy(update={"claims": (*forged, *done.report.claims[1:])})
     (case / "report.json").write_bytes(json_bytes(written))
-    assert replay(case).report.claims == done.report.claims, "code words them anew"
+    assert replay(case).report.claims == done.report.claims, "code words them again"
     (case / "report.json").write_text("[")
     assert replay(case).report.written_by == "built-in"
 
