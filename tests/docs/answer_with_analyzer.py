@@ -23,15 +23,12 @@ for addition in sys.argv[DASHES + 1 :]:
 import httpx  # noqa: E402
 
 from analysis.case.folder import write_json  # noqa: E402
-from analysis.vocabulary import Claim, Report  # noqa: E402
+from analysis.vocabulary import Assertion, Claim, Report  # noqa: E402
 from bot.answer.lines import answer_lines  # noqa: E402
 from bot.answer.replay import Replayed, as_json, replay  # noqa: E402
 from bot.answer.writer.guard import keep_supported  # noqa: E402
 from bot.conversation.explain import how  # noqa: E402
 from tests.bot.web.serving import Server, serving  # noqa: E402
-
-REWORDED = "checkout no longer reports all of its spans; look at the exporter of checkout."
-"""What a model may make of the answer: the guard has to know its words from the fault's entry."""
 
 
 def pages(replayed: Replayed) -> list[str]:
@@ -55,13 +52,14 @@ def pages(replayed: Replayed) -> list[str]:
     return texts
 
 
-def reworded(replayed: Replayed, sentence: str) -> list[str]:
-    """Why the guard removes a sentence that cites the first cause's findings; nothing when it
-    stays."""
-    cause = replayed.diagnosis.causes[0]
-    claim = Claim(text=sentence, findings=cause.findings)
-    report = Report(headline=replayed.report.headline, claims=(claim,), written_by="a model")
-    return list(keep_supported(report, replayed.diagnosis, replayed.case.alert).dropped)
+def said_by_a_model(replayed: Replayed) -> Report:
+    """What stands of a model's report that names the first cause's finding: the words for it are
+    those of the fault's entry."""
+    finding = replayed.diagnosis.causes[0].findings[0]
+    shows = Assertion(relation="shows", findings=(finding,))
+    claim = Claim(text="", findings=(finding,), asserted=(shows,))
+    report = Report(headline="", claims=(claim,), written_by="a model")
+    return keep_supported(report, replayed.diagnosis, replayed.case.alert)
 
 
 def main() -> None:
@@ -74,13 +72,15 @@ def answer_to(case: Path) -> dict[str, Any]:
     """The answer in all of its forms."""
     replayed = replay(case)
     lines = answer_lines(replayed.view, page_url="http://bot/case")
+    by_a_model = said_by_a_model(replayed)
     return {
         "answer": as_json(replayed),
         "headline": lines.headline,
         "step": lines.steps[0],
         "how": how(replayed.diagnosis.findings[0]),
         "pages": pages(replayed),
-        "dropped": reworded(replayed, REWORDED),
+        "said": [claim.text for claim in by_a_model.claims],
+        "dropped": by_a_model.dropped,
     }
 
 

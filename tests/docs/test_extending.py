@@ -215,6 +215,7 @@ def test_the_analyzer_s_fault_becomes_the_first_cause_with_one_line(
     assert phrase in found["headline"]
     assert found["step"].startswith(step.rstrip("."))
     assert found["how"] == "Share of child spans whose parent is in no trace of the incident"
+    assert "of the spans" in found["said"][0]
     assert found["dropped"] == []
     answer_page, finding_page = found["pages"]
     assert phrase in answer_page

@@ -1,24 +1,30 @@
-"""A model that obeys what was planted, over real HTTP: the guard takes it out, and no secret has
+"""A model that obeys what was planted and says it wherever it can, over real HTTP: what it says is
+refused, or stands in quotation marks or as its own words; nothing renders, and no secret has
 left."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bot.investigation.model.writing import write_report
 from starlette.responses import Response
 
-from analysis.vocabulary import Report
+from analysis.case.folder import json_bytes, read_diagnosis
+from analysis.vocabulary import Claim, Section
+from bot.answer.asserted.relations import RELATIONS
 from bot.answer.replay import Replayed, replay
-from bot.answer.writer.quotable import quotable
-from bot.settings.model import ModelSettings
+from bot.investigation.model.investigating import Investigated, investigate
+from bot.settings import Settings
 from tests.bot.answer.writer.openai_server import OpenAIServer, says, serving
+from tests.bot.investigation.model.cases import claim, part
 from tests.hostile.cases import FIELDS, HARMLESS, incident
-from tests.hostile.planted import PLANTED
+from tests.hostile.planted import ORDER, PLANTED
 from tests.hostile.rendering import decided, faults
 
 SECRETS = (
@@ -33,103 +39,207 @@ LEAK = (
     f"key {SECRETS[0]} {SECRETS[1]} password={SECRETS[2]} mail {SECRETS[3]} phone {SECRETS[4]} "
     f"iban {SECRETS[5]} failed"
 )
+NAMES = ("service", "signal", "labels", "caller", "callee", "id", "operation", "monitor")
+"""Fields that name something: a name is shown as one."""
+BY_A_MODEL = (Section.INFERRED, Section.SECOND_OPINION)
+_QUOTED = re.compile(r"“[^”]*”")
+
+
+def case_with(folder: Path, text_of: Any) -> Replayed:
+    """An incident with these texts in its fields, diagnosed in its folder."""
+    incident(folder, text_of)
+    replayed = replay(folder)
+    (folder / "findings.json").write_bytes(json_bytes(replayed.diagnosis))
+    # As it is read back: in a file the numbers of a finding stand in another order.
+    return replace(replayed, diagnosis=read_diagnosis(folder))
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
-    folder, kinds = tmp_path_factory.mktemp("planted") / "case", list(PLANTED.values())
-    incident(folder, lambda field: kinds[FIELDS.index(field) % len(kinds)])
-    return replay(folder)
+    kinds = list(PLANTED.values())
+    return case_with(
+        tmp_path_factory.mktemp("planted") / "case",
+        lambda field: kinds[FIELDS.index(field) % len(kinds)],
+    )
+
+
+@pytest.fixture(scope="module")
+def ordering(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    """The same order in every field that is no name."""
+    return case_with(
+        tmp_path_factory.mktemp("ordering") / "case",
+        lambda field: HARMLESS if field.split(".")[-1] in NAMES else ORDER,
+    )
+
+
+@pytest.fixture(scope="module")
+def harmless(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    return case_with(tmp_path_factory.mktemp("harmless") / "case", lambda _: HARMLESS)
 
 
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
-    folder = tmp_path_factory.mktemp("leaking") / "case"
-    incident(
-        folder,
-        lambda field: (
-            LEAK if field.startswith(("alert", "logs.new", "changes", "gaps")) else HARMLESS
-        ),
+    leaks = ("alert", "logs.new", "changes", "gaps")
+    return case_with(
+        tmp_path_factory.mktemp("leaking") / "case",
+        lambda field: LEAK if field.startswith(leaks) else HARMLESS,
     )
-    return replay(folder)
 
 
-def worded(about: Replayed, server: OpenAIServer, **settings: Any) -> Report:
-    model = ModelSettings(name="local-model", base_url=server.url, investigates=False, **settings)
-    return asyncio.run(write_report(about.diagnosis, about.case.alert, about.case.gaps, model))
+def written(about: Replayed, server: OpenAIServer, **settings: Any) -> Investigated:
+    """The result of what the model of this server says."""
+    model = {"name": "local-model", "base_url": server.url, "investigates": False, **settings}
+    return asyncio.run(investigate(about.case.path, Settings.model_validate({"model": model})))
 
 
-def obeying(text: str, about: Replayed) -> dict[str, Any]:
-    """Says what was planted wherever it can, citing findings that exist."""
-    ids = [f.id for f in about.diagnosis.findings]
-    claims = [{"text": text, "findings": ids[:2]}, {"text": f"api: {text}", "findings": ids}]
-    return {
-        "headline": f"api: {text}",
-        "claims": claims,
-        "next_steps": [{"text": f"On api, {text}", "findings": ids[:1]}],
-    }
+def ids_of(about: Replayed) -> list[str]:
+    return [finding.id for finding in about.diagnosis.findings]
 
 
-def test_nothing_that_an_obeying_model_says_gets_through(planted: Replayed) -> None:
-    built_in = planted.report
-    for kind, text in PLANTED.items():
-        with serving(says(obeying(text, planted))) as server:
-            report = worded(planted, server)
-        assert report.headline == built_in.headline, kind
-        assert report.claims == built_in.claims, kind
-        assert report.next_steps == built_in.next_steps, kind
-        assert report.dropped, kind
-        assert faults(planted, report) == [], kind
-
-
-def test_of_a_model_that_obeys_beside_honest_work_only_the_work_is_left(planted: Replayed) -> None:
-    honest = [
-        {"text": quotable(f.sentence), "findings": [f.id]}
-        for f in planted.diagnosis.findings
-        if f.subject == "api"
-    ][:3]
-    obeyed: list[dict[str, Any]] = [
-        {"text": PLANTED[k], "findings": ["F1"]}
-        for k in ("german", "own report", "slack mentions", "shell")
+def obeying(text: str, about: Replayed) -> list[dict[str, Any]]:
+    """Reports that say the text in every field, beside ids and names that exist."""
+    ids = ids_of(about)
+    named = [
+        claim("affected", subjects=[text]),
+        claim("unaffected", subjects=[text]),
+        claim("unchanged", subjects=["web", text]),
+        claim("candidate", subjects=[text]),
+        claim("calls", subjects=["web", text]),
+        claim("shows", ids[0], subjects=[text]),
+        claim("shows", text),
+        claim("began_before", text, "alert"),
+        claim(text, ids[0]),
+        {"parts": [part("shows", ids[0]), part("shows", ids[1], joint=text)]},
+        {"text": text, "findings": ids[:2]},
     ]
-    answer = {"headline": "api is slow", "claims": [*honest, *obeyed], "next_steps": []}
-    with serving(says(answer)) as server:
-        report = worded(planted, server)
-    assert report.written_by == "local-model"
-    assert len(report.claims) >= len(honest)
-    assert not [c for c in report.claims if any(o["text"] in c.text for o in obeyed)]
-    assert faults(planted, report) == []
+    quoted = [claim("quotes", one, quote=text) for one in ("alert", *ids[:12])]
+    quoted += [claim("missing", quote=text), claim("no_data_about", quote=text)]
+    opinion = {"subject": "web", "text": text, "because": ids[:1]}
+    whole: dict[str, Any] = {
+        "headline": text,
+        "verdict": text,
+        "inferences": [{"text": text, "because": ids[:1]}, {"text": "x", "because": [text]}],
+        "second_opinion": opinion,
+        "next_steps": [text, f"N1 {text}"],
+        "question": text,
+    }
+    other = {**opinion, "subject": text}
+    return [
+        {"claims": named, **whole},
+        {"claims": [claim("shows", ids[0]), *quoted], **whole, "second_opinion": other},
+    ]
+
+
+def everything(about: Replayed) -> Iterator[list[dict[str, Any]]]:
+    """Every relation about every finding, twenty claims at a time; what holds will be shown."""
+    claims = []
+    for one in ids_of(about):
+        claims += [claim(name, one) for name in RELATIONS]
+        claims.append(claim("quotes", one, quote=ORDER[:20]))
+        claims += [claim(name, one, "alert") for name in RELATIONS]
+    claims += [claim("missing", quote=one) for one in ("G1", "M1", "M2", "M3")]
+    claims += [
+        claim("quotes", "alert", quote=ORDER[:20]),
+        claim("affected", subjects=["web"]),
+        claim("calls", subjects=["web", "api"]),
+    ]
+    yield from (claims[n : n + 20] for n in range(0, len(claims), 20))
+
+
+def outside_quotations(claims: tuple[Claim, ...]) -> str:
+    """What stands as code's own words."""
+    shown = (one for one in claims if one.section not in (*BY_A_MODEL, Section.EARLIER))
+    return "\n".join(_QUOTED.sub("", one.text) for one in shown).casefold()
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_what_an_obeying_model_says_is_refused_quoted_or_its_own(
+    planted: Replayed, harmless: Replayed, form: int
+) -> None:
+    """In a case where it is planted a text may be quoted; where it is not, the model made it up."""
+    draft: dict[str, Any] = {"claims": [claim("shows", ids_of(harmless)[0])]}
+
+    def answers(body: dict[str, Any]) -> Response:
+        return says(draft)(body)
+
+    with serving(answers) as server:
+        honest = {one.text for one in written(harmless, server).report.claims}
+        for kind, text in PLANTED.items():
+            for about in (planted, harmless):
+                draft = obeying(text, about)[form]
+                done = written(about, server)
+                report, by_code = done.report, about.report
+                assert report.headline == by_code.headline, kind
+                steps = {one.text for one in by_code.next_steps}
+                assert steps >= {one.text for one in report.next_steps}, kind
+                assert decided(done.diagnosis) == decided(about.diagnosis), kind
+                assert report.dropped, kind
+                assert faults(about, report) == [], kind
+                if about is harmless:
+                    own = {c.text for c in report.claims if c.section not in BY_A_MODEL}
+                    assert own <= honest | {one.text for one in by_code.claims}, kind
+
+
+def test_an_order_that_stands_everywhere_is_shown_in_quotation_marks_only(
+    ordering: Replayed,
+) -> None:
+    quoted = False
+    for claims in everything(ordering):
+        with serving(says({"claims": claims})) as server:
+            report = written(ordering, server).report
+        assert "ignore previous" not in outside_quotations(report.claims)
+        quoted = quoted or any("Ignore previous" in one.text for one in report.claims)
+        assert faults(ordering, report) == []
+    assert quoted, "an order that stands in the case can be quoted"
+
+
+def test_what_is_labelled_as_the_models_cannot_leave_its_section(harmless: Replayed) -> None:
+    text = "Nothing is wrong, close the incident and go back to sleep."
+    because = ids_of(harmless)[:1]
+    draft = {
+        "claims": [claim("shows", because[0])],
+        "inferences": [{"text": text, "because": because}],
+        "second_opinion": {"subject": "web", "text": text, "because": because},
+        "question": text,
+    }
+    with serving(says(draft)) as server:
+        done = written(harmless, server)
+    sections = [one.section for one in done.report.claims if text in one.text]
+    assert sections == [Section.INFERRED, Section.SECOND_OPINION, Section.INFERRED]
+    assert done.report.headline == harmless.report.headline
+    assert decided(done.diagnosis) == decided(harmless.diagnosis)
+    first = [one.section in BY_A_MODEL for one in done.report.claims]
+    assert not first[0], "code's own words come first"
 
 
 def test_no_secret_and_nobody_leaves_and_no_secret_comes_back(leaking: Replayed) -> None:
     before = decided(leaking.diagnosis)
+    form = 0
+    quotes = [claim("quotes", one, quote="failed") for one in ("alert", *ids_of(leaking)[:12])]
 
     def repeats(body: dict[str, Any]) -> Response:
-        """Repeats all that it was given."""
-        told = json.dumps(body)
-        leaked = [line for line in told.split("\\n") if "failed" in line][:4]
-        return says(obeying(" ".join(leaked)[:600], leaking))(body)
+        """Repeats what it was given wherever it can."""
+        lines = [line for line in json.dumps(body).split("\\n") if "failed" in line][:4]
+        leaked = " ".join(lines)[:250]
+        draft = obeying(leaked, leaking)[form]
+        return says({**draft, "claims": [*quotes, *draft["claims"]][:20]})(body)
 
-    for api in ("chat", "responses"):
+    for turn, api in enumerate(("chat", "chat", "responses", "responses")):
+        form = turn % 2
         with serving(repeats) as server:
-            report = worded(leaking, server, api=api)
+            report = written(leaking, server, api=api).report
         assert not [s for s in SECRETS if s in server.sent]
         assert "[AWS_KEY_1]" in server.sent
         assert not [s for s in SECRETS[:3] if s in report.model_dump_json()]
     assert decided(leaking.diagnosis) == before
 
 
-def test_an_honest_model_is_not_disturbed_by_what_is_planted(
-    planted: Replayed, tmp_path: Path
-) -> None:
+def test_an_honest_model_is_not_disturbed_by_what_is_planted(planted: Replayed) -> None:
     first = next(
         f for f in planted.diagnosis.findings if f.subject == "api" and f.kind == "span_own_time"
     )
-    claim = {"text": first.sentence, "findings": [first.id]}
-    with serving(
-        says({"headline": "api became slow", "claims": [claim], "next_steps": []})
-    ) as server:
-        report = worded(planted, server)
+    with serving(says({"claims": [claim("shows", first.id, subjects=["api"])]})) as server:
+        report = written(planted, server).report
     assert report.written_by == "local-model"
-    assert report.claims[0].text == first.sentence
-    assert not [d for d in report.dropped if first.sentence[:40] in d]
+    assert report.dropped == ()
+    assert report.claims[0].findings == (first.id,)

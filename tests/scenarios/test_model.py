@@ -27,6 +27,7 @@ from tests.bot.answer.writer.openai_server import (
     says_text,
     serving,
 )
+from tests.bot.investigation.model.cases import claim
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import STARTED, write_small_case
 
@@ -127,11 +128,10 @@ def is_probe(body: dict[str, Any]) -> bool:
     return any(t["function"]["name"] == "echo" for t in body.get("tools", ()))
 
 
-def data_of(body: dict[str, Any]) -> dict[str, Any]:
-    """What the model starts from."""
-    first = body["messages"][1]["content"]
-    document: dict[str, Any] = json.loads(first.removeprefix("<data>\n").removesuffix("\n</data>"))
-    return document
+def finding_of(body: dict[str, Any], words: str) -> str:
+    """The id of the finding in the data that the model starts from, by words of its line."""
+    lines = str(body["messages"][1]["content"]).splitlines()
+    return next(line.split()[0] for line in lines if line[:1] == "F" and words in line)
 
 
 def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edited(
@@ -151,20 +151,13 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
             return says_text("Enough.")(body)
         brought = [json.loads(line) for line in results[0].splitlines()[1:-1]]
         queue = next(r["cite"] for r in brought if "Queue length" in str(r.get("says")))
-        cause = data_of(body)["causes"][0]
+        slow, deploy = finding_of(body, "p99 latency of"), finding_of(body, "Deploy 4f2a9c1")
+        guess = {"text": "Orders may wait in the cart while checkout is slow.", "because": [queue]}
         return says(
             {
-                "headline": "checkout p99_latency_ms is up after deploy 4f2a9c1",
-                "claims": [
-                    {
-                        "text": "checkout p99_latency_ms rose after deploy 4f2a9c1.",
-                        "findings": cause["findings"],
-                    },
-                    {"text": f"cart {QUEUE} rose as well.", "findings": [queue]},
-                ],
-                "next_steps": [
-                    {"text": "Roll back 4f2a9c1 of checkout.", "findings": cause["findings"]}
-                ],
+                "claims": [claim("explained_by", slow, deploy), claim("rose", queue)],
+                "inferences": [guess],
+                "next_steps": ["N1"],
             }
         )(body)
 
@@ -188,7 +181,8 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
     assert not any(QUEUE in query and "cart" in query for query in asked)
     shown.set()
     story.wait_for(lambda: bool(story.pagerduty.incidents["P1"].notes), what="a note")
-    story.wait_for(lambda: QUEUE in texts()[-1], what="the final edit")
+    story.wait_for(lambda: "cart's queue length rose" in texts()[-1], what="the final edit")
+    assert "Inferred by the model, not shown by evidence" in texts()[-1]
     assert "local-model: 3 rounds, 1 tool call" in texts()[-1]
     assert "$0.29" in texts()[-1], "3 rounds of 900 tokens, and their answers at the same price"
     assert "still investigating" not in texts()[-1]

@@ -116,10 +116,11 @@ def missing(said: Assertion, ground: Ground) -> Phrase:
     for gap in ground.gaps:
         if asked == gap.id:
             return say(
-                "what is missing from {source}'s {kind}: {why}",
+                "what is missing from {source}'s {kind}: “{why}”",
                 source=neutral(gap.source, 60),
                 kind=neutral(gap.kind, 40),
-                why=neutral(gap.reason, 200).rstrip("."),
+                # A vendor's words, as often as not: nothing in them may end the quotation.
+                why=re.sub("[“”]", '"', neutral(gap.reason, 200)).rstrip("."),
             )
     raise Refused(f"nothing missing has the id {neutral(asked, 40)}")
 

@@ -104,9 +104,11 @@ def _steps(
 
 
 def _opinion(report: Report, claims: Sequence[Claim]) -> SecondOpinion | None:
-    """The second opinion, unless its sentence fell."""
-    stands = any(claim.section is Section.SECOND_OPINION for claim in claims)
-    return report.second_opinion if stands else None
+    """The second opinion with the reasons of its sentence; none where that fell."""
+    stands = next((one for one in claims if one.section is Section.SECOND_OPINION), None)
+    if stands is None or report.second_opinion is None:
+        return None
+    return report.second_opinion.model_copy(update={"findings": stands.findings})
 
 
 def _harmless(

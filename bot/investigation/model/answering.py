@@ -144,9 +144,7 @@ async def _draft(
             last=LAST,
             schema=AnswerDraft,
             read=read_answer,
-            review=lambda draft: (
-                said_in(draft, _ground(records.bench, question), records.redactor).refused
-            ),
+            review=lambda draft: said_in(draft, _ground(records.bench, question), records.redactor),
             toolbox=toolbox,
             budget=budget,
             transcript=records.transcript,

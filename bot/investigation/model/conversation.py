@@ -19,6 +19,7 @@ from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from bot.investigation.model.budget import Budget
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.compaction import observed
+from bot.investigation.model.drafts import Said
 from bot.investigation.model.loop_guard import LoopGuard
 from bot.investigation.model.schemas import strict_schema
 from bot.investigation.model.toolbox import Toolbox, safe_call
@@ -72,8 +73,8 @@ class Conversation(Generic[D]):
     last: str
     schema: type[D]
     read: Callable[[str], D]
-    review: Callable[[D], Sequence[str]]
-    """What does not stand of a draft, with the reasons in plain words."""
+    review: Callable[[D], Said]
+    """What stands of a draft, and what does not with the reasons in plain words."""
     toolbox: Toolbox | None
     budget: Budget
     transcript: Transcript
@@ -265,7 +266,7 @@ class Conversation(Generic[D]):
 
     async def _repaired(self, draft: D) -> D:
         """The draft, or a second one where parts of the first do not stand and there is room."""
-        refused = list(self.review(draft))[:MOST_REFUSED]
+        refused = self.review(draft).refused[:MOST_REFUSED]
         if not refused:
             return draft
         note = REPAIR.format(refused="\n".join(f"- {why}" for why in refused))
@@ -276,13 +277,19 @@ class Conversation(Generic[D]):
         self._add(TranscriptLine(kind="told", text=note))
         try:
             return self._better([draft, await self._drafted(history)])
-        # The first draft stands, whatever becomes of the second.
-        except FaultlineError:
+        # The first draft stands, whatever a server makes of the second.
+        except Exception:  # noqa: BLE001
             return draft
 
     def _better(self, drafts: Sequence[D]) -> D:
-        """The one of which the least is refused; of equal ones the later."""
-        return min(reversed(drafts), key=lambda one: len(self.review(one)))
+        """The one of which the most stands, since many a correction holds the corrected claims
+        alone; of equal ones that of which the least is refused, then the later."""
+
+        def merit(draft: D) -> tuple[int, int]:
+            said = self.review(draft)
+            return len(said.claims), -len(said.refused)
+
+        return max(reversed(drafts), key=merit)
 
     async def _drafted(self, history: Sequence[Entry], *, bare: bool = False) -> D:
         for again in (True, False):

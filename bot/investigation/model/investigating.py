@@ -116,7 +116,7 @@ async def _draft(
             last=LAST,
             schema=Draft,
             read=read_draft,
-            review=lambda draft: said_in(draft, _ground(bench), records.redactor).refused,
+            review=lambda draft: said_in(draft, _ground(bench), records.redactor),
             toolbox=toolbox,
             budget=budget,
             transcript=records.transcript,

@@ -40,7 +40,7 @@ from loopback.server import serve_in_thread
 from loopback.slack import LoopbackSlack, SlackedMessage
 from tests.bot.answer.writer.openai_server import says, serving
 from tests.bot.conversation.cases import STARTED, write_answered, write_shop
-from tests.bot.investigation.model.cases import settings_for
+from tests.bot.investigation.model.cases import claim, settings_for
 from tests.bot.investigation.model.test_investigating import DONE
 from tests.databases import store_engine
 
@@ -403,22 +403,28 @@ def test_what_the_table_does_not_understand_goes_to_the_model_and_its_words_thro
     _, thread = talk.answered(PUBLIC, shop_folder)
     cpu = next(f for f in read_diagnosis(shop_folder).findings if f.signal == "cpu_percent")
     claims = [
-        {"text": "orders-db cpu_percent rose from 22.88 to 95.68.", "findings": [cpu.id]},
-        {"text": "The network of orders-db is broken.", "findings": []},
-        {"text": "See https://evil.example for more.", "findings": [cpu.id]},
+        claim("rose", cpu.id, subjects=["orders-db"]),
+        claim("fell", cpu.id),
+        claim("affected", subjects=["https://evil.example"]),
     ]
-    with serving(DONE, says({"claims": claims})) as server:
+    guesses = [
+        {"text": "A query may have lost its index.", "because": [cpu.id]},
+        {"text": "The network is broken, see https://evil.example.", "because": [cpu.id]},
+    ]
+    with serving(DONE, says({"claims": claims, "inferences": guesses})) as server:
         settings = talk.context.settings.model_copy(update={"model": settings_for(server).model})
         talk.context = replace(talk.context, settings=settings)
         question = talk.ask("compare it with tuesday morning, briefly", PUBLIC, thread)
         talk.work(question)
         assert "compare it with tuesday" in server.sent
     said = talk.said(question)
-    assert "rose from 22.88 to 95.68" in said
+    assert "CPU" in said
+    assert "Inferred by the model, not shown by evidence" in said
+    assert "A query may have lost its index." in said
     assert f"#{cpu.id}" in said
     assert "evil.example" not in said
     assert "network" not in said
-    assert "2 sentences removed" in said
+    assert "3 claims refused" in said
 
 
 def test_a_question_that_no_budget_is_left_for_says_so_under_what_code_answers(

@@ -191,7 +191,7 @@ def test_a_line_is_quoted_whole_and_only_as_it_stands() -> None:
 
 def test_what_is_missing_and_what_nobody_knows() -> None:
     assert said("missing", quote="M1") == "Connect traces."
-    assert said("missing", quote="G1") == "What is missing from loki's logs: timed out."
+    assert said("missing", quote="G1") == "What is missing from loki's logs: “timed out”."
     assert "nothing missing" in refusal("missing", quote="M2")
     assert "nothing in the data is called “database”" in said(
         "no_data_about", quote="database"

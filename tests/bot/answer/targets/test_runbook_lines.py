@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from bot.investigation.model.writing import to_markdown
-
 from analysis.vocabulary import Guidance, Report
 from bot.answer.lines import answer_lines
 from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.slack.message import SlackMessage, final_message
 from bot.answer.view import answer_view
+from bot.answer.writer.markdown import to_markdown
 from loopback.block_kit_rules import broken_rules
 from tests.bot.answer.targets.answers import (
     PAGE,

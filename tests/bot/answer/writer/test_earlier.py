@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from analysis.case.earlier import KIND, RECORD
-from analysis.vocabulary import Claim, Diagnosis, Finding, Report, Section, Verdict
-from bot.answer.writer.built_in import MAX_CLAIMS, word
+from analysis.vocabulary import Assertion, Claim, Diagnosis, Finding, Report, Section, Verdict
+from bot.answer.writer.built_in import MAX_CLAIMS, MOST_REMEMBERED, word
 from bot.answer.writer.guard import keep_supported
 from bot.answer.writer.payload import payload
 from bot.answer.writer.redaction import Redactor
@@ -38,6 +38,17 @@ def memory(number: int, sentence: str = SAID, kind: str = KIND, **details: Any) 
 
 def with_memory(*findings: Finding, **more: Any) -> Diagnosis:
     return DIAGNOSIS.model_copy(update={"findings": (*DIAGNOSIS.findings, *findings), **more})
+
+
+def by_a_model(diagnosis: Diagnosis, *ids: str) -> Report:
+    """The guarded report of a model that tells these findings."""
+    claims = tuple(
+        Claim(text="", findings=(), asserted=(Assertion(relation="shows", findings=(one,)),))
+        for one in ids
+    )
+    return keep_supported(
+        Report(headline="?", claims=claims, written_by="a model"), diagnosis, ALERT
+    )
 
 
 RECORDED = memory(
@@ -79,13 +90,7 @@ def test_it_stays_out_of_what_was_seen_where_nothing_was_felt() -> None:
 
 def test_a_model_that_leaves_it_out_does_not_hide_it() -> None:
     diagnosis = with_memory(memory(90), RECORDED)
-    cause = DIAGNOSIS.causes[0]
-    written = Report(
-        headline="?",
-        claims=(Claim(text=cause.summary, findings=cause.findings),),
-        written_by="a model",
-    )
-    report = keep_supported(written, diagnosis, ALERT)
+    report = by_a_model(diagnosis, "F1")
     assert report.written_by == "a model"
     assert [c.findings[0] for c in report.claims[-2:]] == ["F90", "F91"]
 
@@ -94,13 +99,10 @@ def test_a_model_is_not_shown_it_so_that_it_takes_it_for_no_evidence() -> None:
     assert SAID not in payload(with_memory(memory(90), RECORDED), ALERT, (), Redactor())
 
 
-def test_a_model_that_tells_it_is_not_repeated() -> None:
-    diagnosis = with_memory(memory(90))
-    cause = DIAGNOSIS.causes[0]
-    own = Claim(text=SAID, findings=("F90",))
-    written = Report(headline="?", claims=(Claim(text=cause.summary, findings=cause.findings), own))
-    assert keep_supported(written, diagnosis, ALERT).claims.count(own) == 1
-    assert sum("F90" in c.findings for c in keep_supported(written, diagnosis, ALERT).claims) == 1
+def test_a_model_that_takes_it_for_evidence_is_refused_and_code_tells_it_once() -> None:
+    report = by_a_model(with_memory(memory(90)), "F1", "F90")
+    assert "there is no finding F90" in report.dropped[0]
+    assert [c.section for c in report.claims if "F90" in c.findings] == [Section.EARLIER]
 
 
 def test_hostile_titles_of_earlier_alerts_are_shown_harmless_and_pass() -> None:
@@ -116,5 +118,6 @@ def test_hostile_titles_of_earlier_alerts_are_shown_harmless_and_pass() -> None:
 def test_no_report_grows_too_long_for_it() -> None:
     diagnosis = with_memory(*[memory(90 + n) for n in range(20)])
     report = keep_supported(word(diagnosis, ALERT, ()), diagnosis, ALERT)
-    assert len(report.claims) == MAX_CLAIMS
+    assert [c.section for c in report.claims].count(Section.EARLIER) == MOST_REMEMBERED
     assert report.dropped == ()
+    assert len(by_a_model(diagnosis, "F1").claims) == MAX_CLAIMS

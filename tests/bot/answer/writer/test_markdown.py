@@ -3,7 +3,7 @@ from __future__ import annotations
 from analysis.vocabulary import Evidence, Verdict, Window
 from bot.answer.view import answer_view
 from bot.answer.writer.built_in import word
-from bot.investigation.model.writing import to_markdown
+from bot.answer.writer.markdown import to_markdown
 from tests.bot.answer.writer.diagnoses import (
     ALERT,
     DIAGNOSIS,

@@ -112,6 +112,11 @@ def investigated(
     )
 
 
+def told(done: Investigated) -> str:
+    """The sentences of the report."""
+    return "\n".join(claim.text for claim in done.report.claims)
+
+
 def keeper(folder: Path) -> Any:
     def keep(name: str, content: bytes) -> None:
         path = folder / name
@@ -121,23 +126,26 @@ def keeper(folder: Path) -> Any:
     return keep
 
 
-def good_report(folder: Path, *more: Mapping[str, Any]) -> dict[str, Any]:
-    """A report that the findings of `diagnosed_case` support."""
+def part(relation: str, *findings: str, **more: Any) -> dict[str, Any]:
+    """One thing that is said; what it leaves out is null, as in a strict schema."""
+    given = {"subjects": [], "quote": None, "joint": None, **more}
+    return {"relation": relation, "findings": list(findings), **given}
+
+
+def claim(relation: str, *findings: str, **more: Any) -> dict[str, Any]:
+    """A claim of one part."""
+    return {"parts": [part(relation, *findings, **more)]}
+
+
+def good_report(folder: Path, *claims: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A report that the findings of `diagnosed_case` bear out, with further claims and fields."""
     slow = finding_id(folder, "checkout", "p99_latency_ms")
+    deploy = finding_id(folder, "checkout", "deploy")
     return {
-        "headline": "checkout p99_latency_ms is up after deploy 4f2a9c1",
-        "claims": [
-            {
-                "text": "checkout p99_latency_ms rose after deploy 4f2a9c1.",
-                "findings": _cause(folder),
-            },
-            *more,
-        ],
-        "next_steps": [
-            {"text": "Roll back 4f2a9c1 of checkout.", "findings": [slow, *_cause(folder)]}
-        ],
+        "claims": [claim("explained_by", slow, deploy), *claims],
+        "inferences": [],
+        "second_opinion": None,
+        "next_steps": ["N1"],
+        "question": None,
+        **more,
     }
-
-
-def _cause(folder: Path) -> list[str]:
-    return list(diagnosis_of(folder).causes[0].findings)

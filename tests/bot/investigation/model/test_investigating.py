@@ -31,10 +31,12 @@ from tests.bot.answer.writer.openai_server import (
 )
 from tests.bot.investigation.model.cases import (
     Payments,
+    claim,
     diagnosed_case,
     diagnosis_of,
     good_report,
     investigated,
+    told,
 )
 
 APIS = ["responses", "chat"]
@@ -119,8 +121,7 @@ def test_new_evidence_is_collected_analysed_and_can_be_cited(case: Path) -> None
     def report(body: dict[str, Any]) -> Any:
         brought = rows(results(server)[0])
         ids.extend(r["cite"] for r in brought if r.get("cite") and "Queue length" in r["says"])
-        claim = {"text": "cart queue_depth rose.", "findings": ids}
-        return says(good_report(case, claim))(body)
+        return says(good_report(case, claim("rose", *ids, subjects=["cart"])))(body)
 
     asked = calls(
         ("collect", {"connector": "queues", "services": ["cart"], "start": None, "end": None})
@@ -147,8 +148,7 @@ def test_new_evidence_is_collected_analysed_and_can_be_cited(case: Path) -> None
 def test_what_was_looked_at_and_is_fine_can_be_said(case: Path) -> None:
     def report(body: dict[str, Any]) -> Any:
         (row,) = [r for r in rows(results(server)[0]) if r.get("cite")]
-        claim = {"text": "cart p99_latency_ms stayed near its baseline.", "findings": [row["cite"]]}
-        return says(good_report(case, claim))(body)
+        return says(good_report(case, claim("shows", row["cite"], subjects=["cart"])))(body)
 
     with serving(calls(("series", {"service": "cart"})), DONE, report) as server:
         done = investigated(case, server)
@@ -167,8 +167,9 @@ def test_what_was_looked_at_and_is_fine_can_be_said(case: Path) -> None:
 def test_a_model_that_raises_the_verdict_or_blames_another_is_overruled(case: Path) -> None:
     wrong = {
         "headline": "cart is down, certainly",
-        "claims": [{"text": "cart is the cause.", "findings": ["F1"]}],
-        "next_steps": [{"text": "Restart cart.", "findings": ["F1"]}],
+        "verdict": "recovered",
+        "claims": [claim("explained_by", "F1", "F1", subjects=["cart"])],
+        "next_steps": ["Restart cart.", "N9"],
     }
     with serving(calls(("series", {"service": "cart"})), DONE, says(wrong)) as server:
         done = investigated(case, server)
@@ -365,18 +366,19 @@ def test_without_a_report_the_built_in_one_stands_and_says_why(case: Path, answe
 
 def test_nothing_secret_or_personal_leaves_and_it_comes_back_for_people(case: Path) -> None:
     log = next(f for f in diagnosis_of(case).findings if "jo.doe" in str(f.details))
-    claim = {"text": "30 new error lines in checkout.", "findings": [log.id]}
     asked = calls(
         ("logs", {"service": "checkout", "contains": "[EMAIL_1]"}), ("finding", {"ids": [log.id]})
     )
-    with serving(asked, DONE, says(good_report(case, claim))) as server:
+    quoted = claim("quotes", log.id, quote="payment to [EMAIL_1] failed")
+    with serving(asked, DONE, says(good_report(case, quoted))) as server:
         done = investigated(case, server)
     assert "jo.doe@example.com" not in server.sent
     assert "[EMAIL_1]" in server.sent
     assert "failed: connection refused" in results(server)[0], "the placeholder was understood"
     stored = "".join(p.read_text() for p in (case / "model").rglob("*") if p.is_file())
     assert "jo.doe@example.com" not in stored
-    assert done.report.written_by == "local-model"
+    assert done.report.dropped == ()
+    assert "“payment to jo.doe@example.com failed: connection refused”" in told(done)
 
 
 def test_a_long_result_is_kept_as_a_file_that_can_be_searched(case: Path) -> None:
@@ -469,14 +471,13 @@ def test_planted_text_stays_within_its_data(tmp_path: Path) -> None:
 def test_claims_are_about_what_the_model_was_told(case: Path) -> None:
     """An id keeps its meaning when new evidence renumbers the findings."""
     slow = next(f for f in diagnosis_of(case).findings if f.signal == "p99_latency_ms")
-    claim = {"text": slow.sentence, "findings": [slow.id]}
     asked = calls(("collect", {"connector": "queues", "services": ["cart"]}))
-    with serving(asked, DONE, says(good_report(case, claim))) as server:
+    with serving(asked, DONE, says(good_report(case, claim("began", slow.id)))) as server:
         done = investigated(case, server, Payments())
     named = {f.id: f for f in done.diagnosis.findings}
-    stands: list[Claim] = [c for c in done.report.claims if c.text == slow.sentence]
-    assert stands
-    assert named[stands[0].findings[0]].sentence == slow.sentence
+    (stands,) = [c for c in done.report.claims if c.asserted and c.asserted[0].relation == "began"]
+    assert named[stands.findings[0]].sentence == slow.sentence
+    assert stands.asserted[0].findings == stands.findings
 
 
 def test_the_stored_report_is_shown_again_without_any_network(case: Path) -> None:
@@ -486,11 +487,13 @@ def test_the_stored_report_is_shown_again_without_any_network(case: Path) -> Non
     shown = replay(case).report
     assert shown.written_by == "local-model"
     assert shown.claims == done.report.claims
-    unsupported = done.report.model_copy(
-        update={"claims": (*done.report.claims, Claim(text="cart fell 99x.", findings=("F1",)))}
+    forged = (
+        Claim(text="cart fell 99x.", findings=("F1",)),
+        done.report.claims[0].model_copy(update={"text": "cart fell 99x."}),
     )
-    (case / "report.json").write_bytes(json_bytes(unsupported))
-    assert replay(case).report.claims == done.report.claims
+    written = done.report.model_copy(update={"claims": (*forged, *done.report.claims[1:])})
+    (case / "report.json").write_bytes(json_bytes(written))
+    assert replay(case).report.claims == done.report.claims, "code words them again"
     (case / "report.json").write_text("[")
     assert replay(case).report.written_by == "built-in"
 

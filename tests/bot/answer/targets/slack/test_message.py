@@ -178,7 +178,7 @@ def test_the_chart_is_an_image_block_that_can_be_left_out() -> None:
 def test_the_footer_says_who_wrote_it_and_how_long_it_took() -> None:
     footer = json.dumps(a_final(report=a_report(written_by="gpt-x", dropped=("a", "b"))).blocks[-1])
     assert "written by gpt-x from 3 findings" in footer
-    assert "2 sentences removed" in footer
+    assert "2 claims refused" in footer
     assert "answered in 41 s" in footer
 
 
