@@ -4,6 +4,7 @@ final edit."""
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -149,8 +150,7 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
             return calls(("collect", {"connector": "prometheus", "services": ["cart"]}))(body)
         if not body.get("response_format"):
             return says_text("Enough.")(body)
-        brought = [json.loads(line) for line in results[0].splitlines()[1:-1]]
-        queue = next(r["cite"] for r in brought if "Queue length" in str(r.get("says")))
+        queue = re.findall(r"(?m)^\[(F\d+)\] .*Queue length", results[0])[0]
         cause = data_of(body)["causes"][0]
         return says(
             {

@@ -26,6 +26,8 @@ class LoopGuard:
     _seen: dict[str, int] = field(default_factory=dict)
     _calls: list[str] = field(default_factory=list)
     _errors: int = 0
+    _in_batch: list[bool] = field(default_factory=list)
+    """Of the calls since the last nudge, which failed."""
     _why: str | None = None
 
     @property
@@ -47,12 +49,17 @@ class LoopGuard:
 
     def ended(self, *, error: bool) -> None:
         """How a call ended."""
-        self._errors = self._errors + 1 if error else 0
-        if self._errors >= ERRORS_IN_A_ROW:
-            self._why = f"{self._errors} calls in a row that failed"
+        self._in_batch.append(error)
 
     def nudge(self) -> str | None:
         """After each round: what to tell the model, None where it gets on."""
+        if self._in_batch:
+            # Calls of one batch were made without knowing of each other: all of them failing is
+            # one failure.
+            self._errors = self._errors + 1 if all(self._in_batch) else 0
+            self._in_batch.clear()
+        if self._errors >= ERRORS_IN_A_ROW:
+            self._why = f"{self._errors} rounds in a row in which every call failed"
         why, self._why = self._why, None
         if why is None:
             return None
