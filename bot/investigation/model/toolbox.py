@@ -142,7 +142,8 @@ class Toolbox:
             raise NotFound("the arguments are not JSON") from None
         if not isinstance(given, dict):
             raise NotFound("the arguments are not a JSON object")
-        names = self._shown_names() if _REPLACED.search(call.arguments) else {}
+        has_replaced = _REPLACED.search(json.dumps(given, ensure_ascii=False))
+        names = self._shown_names() if has_replaced else {}
         return {k: self._revealed(v, names) for k, v in given.items() if v is not None}
 
     def _shown_names(self) -> dict[str, str]:

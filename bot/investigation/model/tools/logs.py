@@ -119,7 +119,10 @@ def _matching(bench: Bench, service: str | None, asked: LogArguments) -> pl.Data
 def _lines(bench: Bench, lines: pl.DataFrame, asked: LogArguments) -> tuple[list[Row], str]:
     start, end = asked.start, asked.end
     if asked.around is not None:
-        start, end = asked.around - AROUND, asked.around + AROUND
+        try:
+            start, end = asked.around - AROUND, asked.around + AROUND
+        except OverflowError:
+            raise NotFound("`around` is at the edge of what a time can be") from None
     window = window_of(bench, start, end, LONGEST)
     inside = lines.filter(pl.col("time").is_between(window.start, window.end)).sort("time")
     shown = inside.slice(asked.skip, MOST_ROWS)
