@@ -165,9 +165,16 @@ class LokiConnector:
     async def answer(self, query: BoundedQuery) -> Collected:
         """The lines, or the counts, of one query. Raises FaultlineError."""
         check_query(self.query_language, self.name, query.text)
-        step_s = max(1, math.ceil(query.window.seconds / query.points))
-        params = [("query", query.text), ("limit", str(query.rows)), ("direction", "forward")]
-        params += [*_between(query.window), ("step", f"{step_s}s")]
+        params = [("query", query.text)]
+        if query.text.lstrip().startswith("{"):
+            params += [("limit", str(query.rows)), ("direction", "forward")]
+            params += _between(query.window)
+        else:
+            # A count is of the step that ends at its moment, so moments are whole seconds.
+            first, last = query.window.start.timestamp(), query.window.end.timestamp()
+            step_s = max(1, math.ceil(query.window.seconds / query.points))
+            params += [("start", str(math.ceil(first))), ("end", str(math.floor(last)))]
+            params.append(("step", f"{step_s}s"))
         async with self._http.open() as session:
             answer = await session.get(CALL, params, type=LokiAnswer)
         link = self._link(query.text, query.window)

@@ -119,6 +119,7 @@ def modelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Modelled]:
             "FAULTLINE_MODEL__API_KEY": "model-key",
             "FAULTLINE_MODEL__INVESTIGATE_S": "300",
             "FAULTLINE_MODEL__PRICE_PER_MILLION_INPUT": "100",
+            "FAULTLINE_MODEL__MAX_COST_USD": "3",
         }
         story = stack.enter_context(bot_story(directory, case, "sqlite", **environ))
         yield Modelled(story, asked, directory / "state", answering)

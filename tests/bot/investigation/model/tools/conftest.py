@@ -137,7 +137,11 @@ def _spans() -> list[dict[str, Any]]:
             ("b", "a", "checkout", 30 + 500 * late),
             ("c", "b", "cart", 5),
         ):
-            row = {"trace_id": trace, "span_id": f"{trace}{span}", "service": service}
+            row: dict[str, Any] = {
+                "trace_id": trace,
+                "span_id": f"{trace}{span}",
+                "service": service,
+            }
             row["parent_id"] = f"{trace}{parent}" if parent else None
             row |= {"operation": f"GET /{service}", "start": at(minute + 0.1)}
             row |= {"status": "ERROR" if late and service == "checkout" else "OK"}

@@ -18,10 +18,13 @@ from analysis.vocabulary import Alert, Scope, Window
 from bot.investigation.model.toolbox import Toolbox
 from bot.settings import Settings
 from connectors.base import Connector
+from connectors.covers import Covers
+from connectors.instance_settings import InstanceSettings
+from connectors.instances import ConnectorInstance
 from connectors.loki import CONNECTOR as LOKI
 from connectors.loki.connector import LokiConnector
 from connectors.prometheus.connector import PrometheusConnector
-from connectors.registry import build_connectors
+from connectors.prometheus.settings import PrometheusSettings
 from tests.bot.investigation.model.tools.conftest import Desk
 from tests.connectors.conftest import ALERT_AT, RunningPrometheus, prometheus, server
 from tests.connectors.local_http import LocalServer, Reply
@@ -102,9 +105,10 @@ def test_a_connector_that_takes_no_queries_gets_none(desk: Desk) -> None:
 def test_instances_of_a_vendor_are_asked_by_their_name(
     prometheus: RunningPrometheus, tmp_path: Path
 ) -> None:
-    instances = [{"name": name, "url": prometheus.url} for name in ("eu", "us")]
-    settings = Settings.model_validate({"prometheus": instances})
-    desk = desk_with(tmp_path, build_connectors(settings))
+    own = PrometheusSettings.model_validate({"url": prometheus.url})
+    instance = InstanceSettings("eu", Covers.of({}), own)
+    connector = ConnectorInstance(PrometheusConnector(prometheus.url), instance)
+    desk = desk_with(tmp_path, [connector])
     rows = desk.rows("query", connector="prometheus eu", query=RATE)
     assert rows[0].startswith("provenance: prometheus eu, E2")
 
