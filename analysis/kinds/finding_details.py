@@ -211,7 +211,7 @@ class SignatureDetails(LineDetails):
 
 class ObservationDetails(LineDetails):
     """One row that somebody asked for, so that a program can check a sentence about it. What each
-    field holds per kind of row is told in `bot.investigation.model.tools.found`."""
+    field holds per kind of row is described in `bot.investigation.model.tools.found`."""
 
     about: str = ""
     """The kind of row: "series", "log_line", "diff_line", ..."""

@@ -56,7 +56,7 @@ class PrometheusApi:
     async def limited_range(
         self, query: str, window: Window, step_s: float, series: int, timeout_s: float
     ) -> RangeAnswer:
-        """The same for at most so many series; servers that know no limit of series (Prometheus
+        """The same for at most that many series; servers that know no such limit (Prometheus
         before 3.2, VictoriaMetrics) give all."""
         params = [("query", query), *between([window]), ("step", f"{step_s:g}")]
         params += [("limit", str(series)), ("timeout", f"{max(1, int(timeout_s))}s")]

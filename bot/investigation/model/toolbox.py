@@ -108,30 +108,35 @@ class Toolbox:
         with self._order.place() as after_those_before:
             found = await self._found(call, within_s)
             await after_those_before()
-            if isinstance(found, ToolOutcome):
-                return found
-            return await in_thread(self._told, found)
+            # One at a time: the redactor counts its placeholders, the bench its rows.
+            return await in_thread(self._rendered, found)
 
-    async def _found(self, call: ToolCall, within_s: float) -> Found | ToolOutcome:
+    async def _found(self, call: ToolCall, within_s: float) -> Found | ReadArguments | str:
+        """What to render; a text is what went wrong."""
         tool = next((t for t in self.tools if t.name == call.name), None)
         try:
             given = self._arguments(call)
             if call.name == READ.name and self.tools:
-                return await in_thread(self._read, ReadArguments.model_validate(given))
+                return ReadArguments.model_validate(given)
             if tool is None:
                 raise NotFound(f"no such tool; there are {', '.join(t.name for t in self.specs)}")
             arguments = tool.arguments.model_validate(given)
             async with asyncio.timeout(min(TOOL_S, within_s)):
                 return await tool.call(self.bench, arguments)
         except ValidationError as error:
-            return self._error(_what_is_wrong(error))
+            return _what_is_wrong(error)
         except (NotFound, FaultlineError) as error:
-            return self._error(str(error))
+            return str(error)
         except TimeoutError:
-            return self._error("took too long; ask for fewer rows or a shorter time")
+            return "took too long; ask for fewer rows or a shorter time"
         # The edge of a tool: the model gets the error, the conversation goes on.
         except Exception as error:  # noqa: BLE001
-            return self._error(f"failed ({type(error).__name__})")
+            return f"failed ({type(error).__name__})"
+
+    def _rendered(self, found: Found | ReadArguments | str) -> ToolOutcome:
+        if isinstance(found, str):
+            return self._error(found)
+        return self._read(found) if isinstance(found, ReadArguments) else self._told(found)
 
     def _arguments(self, call: ToolCall) -> dict[str, Any]:
         """The arguments with placeholders turned back into what they stand for; nulls count as not

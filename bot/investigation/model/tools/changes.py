@@ -120,7 +120,7 @@ def _change(bench: Bench, row: Mapping[str, Any], quote: str) -> Finding:
 
 
 def _diff(bench: Bench, wanted: pl.DataFrame, asked: ChangeArguments) -> tuple[list[Row], str]:
-    """What is told of the change, by whoever tells of it, then the lines of the longest diff."""
+    """What each source says of the change, then the lines of the longest diff."""
     rows = []
     for row in wanted.iter_rows(named=True):
         head, files = _row(bench, row), plain(str(row["files"] or ""), 400)

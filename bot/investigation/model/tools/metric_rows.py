@@ -24,10 +24,10 @@ DAY, WEEK = timedelta(days=1), timedelta(days=7)
 LOW, HIGH = 0.05, 0.95
 """Quantiles of the baseline that bound its usual variation."""
 WORTH_A_MULTIPLE = 1.1
-"""A smaller move is told by its two levels alone: "1x" says nothing."""
+"""A smaller move is described by its two levels alone: "1x" says nothing."""
 SLIGHT = 0.1
 """A median within this share of the baseline's is called unaffected. A larger move inside the usual
-variation is told as a move inside its usual variation."""
+variation is described as a move inside its usual variation."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -38,7 +38,7 @@ MOST_SIGNALS = 12
 MOST_LABELS = 10
 MOST_VALUES = 8
 GAP = 3.0
-"""Points that are missing for so many intervals are a gap."""
+"""Usual intervals without a point that make a gap."""
 
 
 class DataArguments(Arguments):

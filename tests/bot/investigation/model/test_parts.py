@@ -55,7 +55,7 @@ def test_two_calls_in_turns_are_named_and_cost_the_tools() -> None:
 
 
 def ended(guard: LoopGuard, *errors: bool) -> str | None:
-    """A round of calls that ended so, and what the model is told after it."""
+    """A round of calls that ended so, and what the model is warned after it."""
     for error in errors:
         guard.ended(error=error)
     return guard.nudge()
