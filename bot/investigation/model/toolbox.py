@@ -189,8 +189,12 @@ class Toolbox:
             cited = self.bench.observe(cited)
         name = f"[{cited.id}] " if cited is not None and cited.id else ""
         said = neutral(self.redactor.redact(row.text), ROW_LIMIT)
-        quote = f' "{neutral(self.redactor.redact(row.quote), ROW_LIMIT)}"' if row.quote else ""
-        return f"{name}{said}{quote}"
+        if not row.quote:
+            return f"{name}{said}"
+        # A name may hold quotation marks: only what is quoted begins with one.
+        said = said.replace('"', "'")
+        quote = neutral(self.redactor.redact(row.quote), ROW_LIMIT)
+        return f'{name}{said} "{quote}"'
 
     def _bounded(self, text: str) -> str:
         """The result; of a long one its head and tail, and where the whole of it is kept."""

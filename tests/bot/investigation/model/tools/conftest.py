@@ -61,6 +61,7 @@ def write_rich_case(folder: Path) -> Path:
                 "id": "4f2a9c1",
                 "title": "checkout v2 by jo.doe@example.com",
                 "diff": DIFF,
+                "files": '["src/client.py"]',
             }
         ],
     )

@@ -58,6 +58,8 @@ def test_a_line_of_a_diff_can_be_cited_with_its_side_and_file(desk: Desk) -> Non
     head = desk.cited(rows[1])
     assert details(head).about == "change"
     assert details(head).quote == "checkout v2 by jo.doe@example.com"
+    assert rows[1].endswith('"checkout v2 by [EMAIL_1]"')
+    assert rows[1].count('"') == 2, "the first of them begins what somebody else wrote"
     assert len(desk.rows("changes", id="4f2a", contains="0.3")) == 3
 
 
