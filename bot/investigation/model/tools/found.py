@@ -8,14 +8,17 @@ What such a finding carries, for whoever checks a sentence that cites it:
 - `numbers`, each under the name of its role. Values of the signal, in `details.unit`: `baseline`,
   `incident` (medians), `usual_low`, `usual_high` (the 5th and 95th percentile of the baseline),
   `lowest`, `highest` (of the incident), `yesterday`, `last_week` (median of the same hours),
-  `point_1` ... (in the order of `details.points`), `value` (of a calculation), `before`, `here`,
-  `elsewhere`. Others: `ratio` (incident to baseline), `count` and `baseline_count` (lines, spans,
-  requests), `p95_ms`, `baseline_p95_ms`, `failed_percent`, `baseline_failed_percent`, `ms` (of one
-  span), `after_ms` (since its request began).
+  `point_1` ... (in the order of `details.points`), `value` (of a calculation), `here` and
+  `elsewhere` (of a comparison), `first`, `last`, `median` (of a query's series). Others: `ratio`
+  (incident to baseline), `times_the_others`, `count` and `baseline_count` (lines, spans), `p95_ms`,
+  `baseline_p95_ms`, `failed_percent`, `baseline_failed_percent`, `ms` (of one span), `after_ms`
+  (since its request began), `hops` (of a call), `signals`, `log_lines`, `spans`, `changes` (of
+  `data`), `quoted_1` ... (numbers in foreign text, to be quoted with it and never claimed).
 - `onset`: when a departure or a new kind of line began. `details.time`: when a row that is one
   moment happened (a line, a change, a span, an event), ISO 8601 in UTC.
 - `details.about`: "series", "comparison", "calculation", "query_row", "log_template", "log_line",
-  "operation", "span", "change", "diff_line", "call", "state", "monitor" or "alert_text".
+  "operation", "span", "change", "diff_line", "call", "state", "event", "monitor", "alert_text",
+  "data" or "training_row" (whose numbers have the names of the analysis).
 - `details.direction`: "rose", "fell" or "unaffected", and `details.departed`: whether it left its
   usual variation. What rose without departing is `rose` with `departed` false.
 - `details.quote`: foreign text of a log line, a line of a diff, a change's title, an event or the
