@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert, Scope
+from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from connectors.base import Collected
+from connectors.limits import Limits
 
 
 @runtime_checkable
@@ -62,3 +65,43 @@ class KnowsOnCall(Protocol):
     async def on_call(self, service: str) -> Mapping[str, str]:
         """Who is on call for a service now: names by "on call, level 1" and so on; none where the
         vendor does not know the service. Raises FaultlineError."""
+
+
+@dataclass(frozen=True)
+class BoundedQuery:
+    """A query in a vendor's own language, written by somebody who is not trusted."""
+
+    text: str
+    window: Window
+    rows: int
+    """Series or lines that may come back."""
+    points: int
+    """Of each series."""
+    service: str | None = None
+    """Whom rows are about that do not say so."""
+
+
+@runtime_checkable
+class AnswersQueries(Protocol):
+    """A connector that takes queries in its vendor's language."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+
+    @property
+    def limits(self) -> Limits:
+        """Its limits, which hold for a query as for a collection."""
+
+    @property
+    def query_language(self) -> str | None:
+        """What it is called: "PromQL". None where this one takes no queries after all."""
+
+    @property
+    def query_kinds(self) -> tuple[EvidenceKind, ...]:
+        """What an answer is: metrics, logs or both."""
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """Series or lines, at most as many as the query allows, and one item whose rows are of no
+        service (so that no other finding cites it). Raises FaultlineError, also for a query that
+        could change something or has no bounds."""

@@ -12,9 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from analysis.errors import ConnectorError
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.abilities import (
+    AnswersQueries,
+    BoundedQuery,
     KnowsAlerts,
     KnowsCalls,
     KnowsItsOwn,
@@ -115,6 +118,27 @@ class ConnectorInstance:
             return None
         with asking_instance(self._settings.name):
             return await self._connector.rule_of(alert)
+
+    @property
+    def query_language(self) -> str | None:
+        """The language of its queries, where its vendor's connector takes some."""
+        if not isinstance(self._connector, AnswersQueries):
+            return None
+        return self._connector.query_language
+
+    @property
+    def query_kinds(self) -> tuple[EvidenceKind, ...]:
+        """What an answer to a query is."""
+        if not isinstance(self._connector, AnswersQueries):
+            return ()
+        return self._connector.query_kinds
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """What this instance answers to a query. Raises FaultlineError."""
+        if not isinstance(self._connector, AnswersQueries):
+            raise ConnectorError(self.name, "query", "takes no queries")
+        with asking_instance(self._settings.name):
+            return await self._connector.answer(query)
 
 
 def vendor_of(connector: Connector) -> str:

@@ -13,7 +13,9 @@ from analysis.vocabulary import Finding, Frozen
 OBSERVATIONS_FILE = "observations.json"
 KIND = LOOKED_AT.name
 """Kind of the findings that say what was looked at on request."""
-MAX_OBSERVATIONS = 40
+MAX_OBSERVATIONS = 1000
+"""25 calls of 40 rows. A row is about 700 bytes of JSON, so the file stays below 1 MB; only rows
+that an answer cites are kept with the case."""
 
 
 class Observations(Frozen):

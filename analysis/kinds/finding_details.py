@@ -213,6 +213,39 @@ class SignatureDetails(LineDetails):
     baseline_lines: int = 0
 
 
+class ObservationDetails(LineDetails):
+    """One row that somebody asked for, so that a program can check a sentence about it. What each
+    field holds per kind of row is described in `bot.investigation.model.tools.found`."""
+
+    about: str = ""
+    """The kind of row: "series", "log_line", "diff_line", ..."""
+    direction: str | None = None
+    """ "rose", "fell" or "unaffected" against the baseline; None where nothing is compared."""
+    departed: bool | None = None
+    """Whether it left the variation of its baseline; None where nothing is compared."""
+    time: str = ""
+    """When it happened, ISO 8601 in UTC."""
+    unit: str | None = None
+    """Of the numbers that are values of the signal, as its vendor has it."""
+    quote: str = ""
+    """Somebody else's text: one line, secrets masked, no mark-up. May be quoted letter by
+    letter."""
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    """Of its series: the pod, the zone, the rank."""
+    points: tuple[tuple[str, float], ...] = ()
+    """Times (ISO 8601) and values of a series that was shown as numbers."""
+    change: str = ""
+    """Id of the change."""
+    file: str = ""
+    line: int | None = None
+    """Of a diff: the file, and the line's number in the diff, from 1."""
+    side: str = ""
+    """Of a diff's line: "added", "removed" or "unchanged"."""
+    trace_id: str = ""
+    expression: str = ""
+    """What was calculated, or the query that was asked."""
+
+
 class StateFactDetails(_Closed):
     """What is wrong with objects of a cluster or a cloud, by their own state."""
 

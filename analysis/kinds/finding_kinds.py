@@ -25,10 +25,10 @@ from analysis.kinds.finding_details import (
     GpuDetails,
     JobDetails,
     KnownFailureDetails,
-    LineDetails,
     LogLineDetails,
     MetricShiftDetails,
     NoChangeDetails,
+    ObservationDetails,
     PartDetails,
     PlaceDetails,
     RecordDetails,
@@ -341,7 +341,7 @@ ANSWER_RECORD = FindingKind(
 LOOKED_AT = FindingKind(
     "looked_at",
     how="Rows of the case that somebody asked for; it weighs in no answer",
-    details=LineDetails,
+    details=ObservationDetails,
 )
 TRAINING_HEALTHY = FindingKind(
     "training_healthy",

@@ -8,6 +8,7 @@ and later.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import msgspec
 from analysis.case.alert_place import place_labels, place_of
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Scope, Window
+from connectors.abilities import BoundedQuery
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds, split
 from connectors.grafana.links import Explore
@@ -37,8 +39,10 @@ from connectors.loki.answers import (
     line_rows,
     tells_level,
 )
+from connectors.loki.bounded_answers import LokiAnswer, answer_of
 from connectors.loki.settings import LokiSettings
 from connectors.prometheus.promql import one_of, quoted
+from connectors.query_bounds import check_query
 from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
@@ -97,6 +101,8 @@ class LokiConnector:
 
     name = "loki"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
+    query_language = "LogQL"
+    query_kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
 
     def __init__(
         self,
@@ -155,6 +161,24 @@ class LokiConnector:
                 Missing("logs", "services", "the alert names no service to ask about")
             )
         return collection.collected()
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The lines, or the counts, of one query. Raises FaultlineError."""
+        check_query(self.query_language, self.name, query.text)
+        params = [("query", query.text)]
+        if query.text.lstrip().startswith("{"):
+            params += [("limit", str(query.rows)), ("direction", "forward")]
+            params += _between(query.window)
+        else:
+            # A count is of the step that ends at its moment, so moments are whole seconds.
+            first, last = query.window.start.timestamp(), query.window.end.timestamp()
+            step_s = max(1, math.ceil(query.window.seconds / query.points))
+            params += [("start", str(math.ceil(first))), ("end", str(math.floor(last)))]
+            params.append(("step", f"{step_s}s"))
+        async with self._http.open() as session:
+            answer = await session.get(CALL, params, type=LokiAnswer)
+        link = self._link(query.text, query.window)
+        return await asyncio.to_thread(answer_of, answer, query, self._labels, link)
 
     async def check(self) -> Check:
         """Reachable and allowed? Loki itself has no permissions, so what others may do is the

@@ -17,6 +17,7 @@ from analysis.case.alert_place import place_of
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from connectors.abilities import BoundedQuery
 from connectors.base import Check, Collected, Missing, Request
 from connectors.collection_builder import CollectionBuilder
 from connectors.evidence_rows import StateRow
@@ -24,6 +25,7 @@ from connectors.http import ReadOnlyHttp
 from connectors.joined_windows import merged
 from connectors.limits import Limits
 from connectors.prometheus import promql
+from connectors.prometheus.bounded_answers import answer_of
 from connectors.prometheus.custom_queries import check_custom
 from connectors.prometheus.evidence_items import EvidenceItems, state_table
 from connectors.prometheus.exporter_facts import fact_rows, in_trouble
@@ -34,7 +36,7 @@ from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.long_standing import dated
 from connectors.prometheus.node_names import name_nodes
 from connectors.prometheus.part_queries import part_queries
-from connectors.prometheus.promql import PromQuery
+from connectors.prometheus.promql import SERVICE_LABELS, PromQuery
 from connectors.prometheus.query_choice import ALL_SERVICES, QueryChoice
 from connectors.prometheus.range_queries import ask_all
 from connectors.prometheus.rules import NAME_LABEL, query_of_rule
@@ -84,6 +86,8 @@ class PrometheusConnector:
 
     name = "prometheus"
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology")
+    query_language = "PromQL"
+    query_kinds: tuple[EvidenceKind, ...] = ("metrics",)
 
     def __init__(
         self,
@@ -259,6 +263,18 @@ class PrometheusConnector:
         async with self._http.open() as session:
             answer = await PrometheusApi(session).rules(name)
         return query_of_rule(answer, alert)
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The series of one query. Raises FaultlineError."""
+        step_s = max(self._choice.step_s, query.window.seconds / query.points)
+        async with self._http.open() as session:
+            return await answer_of(
+                PrometheusApi(session),
+                query,
+                step_s,
+                (self._choice.service_label, *SERVICE_LABELS),
+                EvidenceItems(self._http.base_url, (query.window,)).link,
+            )
 
     async def check(self) -> Check:
         """Reachable and allowed? Names the version, and warns where others could write through the

@@ -53,6 +53,20 @@ class PrometheusApi:
         params = [("query", query), *between([window]), ("step", f"{step_s:g}")]
         return await self._session.get(CALL, params, type=RangeAnswer)
 
+    async def limited_range(
+        self, query: str, window: Window, step_s: float, series: int, timeout_s: float
+    ) -> RangeAnswer:
+        """The same for at most that many series; servers that know no such limit (Prometheus
+        before 3.2, VictoriaMetrics) give all."""
+        params = [("query", query), *between([window]), ("step", f"{step_s:g}")]
+        params += [("limit", str(series)), ("timeout", f"{max(1, int(timeout_s))}s")]
+        return await self._session.get(CALL, params, type=RangeAnswer)
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the collection's deadline."""
+        return self._session.deadline.remaining
+
     async def status(self, page: str) -> dict[str, str]:
         """A status page; empty where the server has none (Thanos, Mimir) or does not show it."""
         try:

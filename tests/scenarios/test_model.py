@@ -4,6 +4,7 @@ final edit."""
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -119,6 +120,7 @@ def modelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Modelled]:
             "FAULTLINE_MODEL__API_KEY": "model-key",
             "FAULTLINE_MODEL__INVESTIGATE_S": "300",
             "FAULTLINE_MODEL__PRICE_PER_MILLION_INPUT": "100",
+            "FAULTLINE_MODEL__MAX_COST_USD": "3",
         }
         story = stack.enter_context(bot_story(directory, case, "sqlite", **environ))
         yield Modelled(story, asked, directory / "state", answering)
@@ -149,8 +151,7 @@ def test_code_answers_first_then_the_model_asks_for_more_and_the_message_is_edit
             return calls(("collect", {"connector": "prometheus", "services": ["cart"]}))(body)
         if not body.get("response_format"):
             return says_text("Enough.")(body)
-        brought = [json.loads(line) for line in results[0].splitlines()[1:-1]]
-        queue = next(r["cite"] for r in brought if "Queue length" in str(r.get("says")))
+        queue = re.findall(r"(?m)^\[(F\d+)\] .*Queue length", results[0])[0]
         slow, deploy = finding_of(body, "p99 latency of"), finding_of(body, "Deploy 4f2a9c1")
         guess = {"text": "Orders may wait in the cart while checkout is slow.", "because": [queue]}
         return says(

@@ -3,13 +3,18 @@
 The case folder itself stays as it is until the conversation ends: new evidence is merged into a
 working copy, which is analysed again by the same code. Findings keep the ids that the model
 has seen.
+
+A query whose text the model wrote is different: its item and its rows are kept, but its rows enter
+no table, so that no model can bring about a finding that accuses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +32,9 @@ from bot.answer.finding_ids import with_kept_ids
 from bot.investigation.analyzing import analyze_case
 from bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
 from bot.runtime.threads import in_thread
+from connectors.abilities import AnswersQueries, BoundedQuery
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
+from connectors.querying import asking
 
 E = TypeVar("E", Evidence, Gap)
 Run = Callable[[Callable[[Path], Any], Path], Awaitable[Any]]
@@ -37,6 +44,8 @@ Keep = Callable[[str, bytes], None]
 """Stores one file of the case by its name inside the case. Blocks."""
 
 ASKS = "asks"
+ANSWERS = "answer"
+"""Begin of the names of tables that a query of the model's own brought."""
 COPIED = (
     "alert.json",
     "scope.json",
@@ -52,12 +61,45 @@ COPIED = (
 class NewEvidence:
     """What a new query returned: rows by table, evidence we could not collect, and new findings."""
 
+    ask: str
     rows: Mapping[str, int]
     gaps: tuple[Gap, ...]
     evidence: tuple[Evidence, ...]
     new: tuple[Finding, ...]
     before: Diagnosis
     after: Diagnosis
+
+
+@dataclass(frozen=True)
+class QueryAnswer:
+    """What a query of the model's own brought. Its rows enter no table of the case."""
+
+    ask: str
+    evidence: Evidence | None
+    gaps: tuple[Gap, ...]
+    tables: Mapping[str, pl.DataFrame]
+
+
+class InOrder:
+    """Places in a queue, so that what is begun side by side is finished in its order."""
+
+    def __init__(self) -> None:
+        self._last: asyncio.Event | None = None
+
+    @contextmanager
+    def place(self) -> Iterator[Callable[[], Awaitable[object]]]:
+        """The next place. What it gives waits until everybody before it has left."""
+        before, own = self._last, asyncio.Event()
+        self._last = own
+
+        async def after_those_before() -> None:
+            if before is not None:
+                await before.wait()
+
+        try:
+            yield after_those_before
+        finally:
+            own.set()
 
 
 @dataclass
@@ -79,8 +121,13 @@ class Bench:
     """Ids that the model has seen, and their ids in the diagnosis of the working copy."""
     observations: list[Finding] = field(default_factory=list)
     asks: list[str] = field(default_factory=list)
+    answers: dict[str, QueryAnswer] = field(default_factory=dict)
+    """Of the model's own queries, by the name of the ask."""
+    _begun: int = 0
+    _order: InOrder = field(default_factory=InOrder)
+    _merging: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _numbering: threading.Lock = field(default_factory=threading.Lock)
     _taken: set[str] = field(default_factory=set)
-    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _told: Diagnosis = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,6 +139,7 @@ class Bench:
         shutil.rmtree(self.work, ignore_errors=True)
         self.case, self.diagnosis, self.asks = read_case(self.folder), self._told, []
         self.observations = list(self.case.observations.findings)
+        self.answers, self._begun = {}, 0
         self.names = {f.id: f.id for f in self.diagnosis.findings}
         self._taken = set(self.names)
 
@@ -123,41 +171,65 @@ class Bench:
         """The observation with its id; one that says the same as an earlier one has that one's
         id."""
         (finding,) = citing_own_rows([finding], self.case)
-        for known in self.observations:
-            if (known.subject, known.signal, known.sentence) == (
-                finding.subject,
-                finding.signal,
-                finding.sentence,
-            ):
-                return known
-        if len(self.observations) >= MAX_OBSERVATIONS:
-            return finding
-        highest = max((int(o.id[1:]) for o in self.observations if o.id[1:].isdecimal()), default=0)
-        numbered = finding.model_copy(update={"id": f"L{highest + 1}"})
-        self.observations.append(numbered)
-        return numbered
+        with self._numbering:
+            for known in self.observations:
+                if _same_row(known, finding):
+                    return known
+            if len(self.observations) >= MAX_OBSERVATIONS:
+                return finding
+            given = (int(o.id[1:]) for o in self.observations if o.id[1:].isdecimal())
+            numbered = finding.model_copy(update={"id": f"L{max(given, default=0) + 1}"})
+            self.observations.append(numbered)
+            return numbered
+
+    @property
+    def queries_made(self) -> int:
+        """New queries that were begun."""
+        return self._begun
 
     async def ask(self, connector: Connector, alert: Alert, scope: Scope) -> NewEvidence:
         """One new query through a connector, under its own limits; what it brings is merged and
-        analysed. Several at once wait for each other: each changes the case."""
-        async with self._asking:
-            return await self._ask(connector, alert, scope)
+        analysed."""
+        with self._order.place() as after_those_before:
+            name, place = await self._begin()
+            collected = without_traces(
+                await collect_one(connector, Request(alert, scope, place / "files"))
+            )
+            await after_those_before()
+            async with self._merging:
+                part = await in_thread(self._store, name, connector.name, collected, place)
+                return await self._merge(name, part, place)
 
-    async def _ask(self, connector: Connector, alert: Alert, scope: Scope) -> NewEvidence:
-        name = f"ask-{len(self.asks) + 1}"
+    async def query(self, connector: AnswersQueries, query: BoundedQuery) -> QueryAnswer:
+        """A query of the model's own, under the connector's limits. What it brings becomes
+        evidence; one that fails leaves nothing, and its reason is among the gaps."""
+        with self._order.place() as after_those_before:
+            name, place = await self._begin()
+            request = Request(self.case.alert, self.case.scope, place / "files")
+            collected = await collect_one(asking(connector, query), request)
+            await after_those_before()
+            if not collected.items:
+                gaps = (_gap_of(connector.name, one) for one in collected.missing)
+                return QueryAnswer("", None, tuple(gaps), {})
+            async with self._merging:
+                await in_thread(self._store_answer, name, connector.name, collected, place)
+                return await self._merge_answer(name, place)
+
+    async def _begin(self) -> tuple[str, Path]:
+        self._begun += 1
+        name = f"ask-{self._begun}"
         place = self.work.parent / ASKS / name
-        shutil.rmtree(place, ignore_errors=True)
-        (place / "files").mkdir(parents=True)
-        collected = without_traces(
-            await collect_one(connector, Request(alert, scope, place / "files"))
-        )
-        part = await in_thread(self._store, name, connector.name, collected, place)
-        return await self._merge(name, part, place)
+        await in_thread(_empty_folder, place)
+        return name, place
 
     async def restore(self, name: str) -> None:
         """The same from what an earlier worker stored. Raises EvidenceError or OSError when that is
         not there."""
         place = self.folder / self.store / ASKS / name
+        self._begun = max(self._begun, int(name.rpartition("-")[2]))
+        if (place / ANSWERS).exists():
+            await self._merge_answer(name, place)
+            return
         part = CollectionPart.model_validate_json(await in_thread((place / "part.json").read_bytes))
         await self._merge(name, part, place)
 
@@ -165,10 +237,34 @@ class Bench:
         self, name: str, connector: str, collected: Collected, place: Path
     ) -> CollectionPart:
         part = part_of(connector, collected, place / "files", place)
+        self._keep(name, part, place)
+        return part
+
+    def _store_answer(
+        self, name: str, connector: str, collected: Collected, place: Path
+    ) -> CollectionPart:
+        part = part_of(connector, collected, place / "files", place)
+        for table in part.tables:
+            (place / f"{table}.parquet").rename(place / f"{ANSWERS}-{table}.parquet")
+        (place / ANSWERS).touch()
+        part = part.model_copy(update={"tables": []})
+        self._keep(name, part, place)
+        return part
+
+    def _keep(self, name: str, part: CollectionPart, place: Path) -> None:
         write_json(place / "part.json", part)
         for file in sorted(p for p in place.iterdir() if p.is_file()):
             self.keep(f"{self.store}/{ASKS}/{name}/{file.name}", file.read_bytes())
-        return part
+
+    async def _merge_answer(self, name: str, place: Path) -> QueryAnswer:
+        part = CollectionPart.model_validate_json(await in_thread((place / "part.json").read_bytes))
+        _, gaps = await in_thread(self._merged, part, place)
+        self.asks.append(name)
+        tables = await in_thread(_answered_tables, place)
+        known = (e for e in reversed(self.case.evidence) if part.items)
+        item = next((e for e in known if _without_id(e) == _without_id(part.items[0])), None)
+        self.answers[name] = QueryAnswer(name, item, gaps, tables)
+        return self.answers[name]
 
     async def _merge(self, name: str, part: CollectionPart, place: Path) -> NewEvidence:
         before = self.diagnosis
@@ -184,7 +280,7 @@ class Bench:
             t: pl.scan_parquet(place / f"{t}.parquet").select(pl.len()).collect().item()
             for t in part.tables
         }
-        return NewEvidence(rows, merged[1], merged[0], new, before, self.diagnosis)
+        return NewEvidence(name, rows, merged[1], merged[0], new, before, self.diagnosis)
 
     def _merged(
         self, part: CollectionPart, place: Path
@@ -206,7 +302,11 @@ class Bench:
             written.replace(self.work / written.name)
         gaps = _appended(case.gaps, part.gaps, "G")
         write_evidence(self.work, evidence, gaps)
-        self.case = read_case(self.work)
+        merged = read_case(self.work)
+        # Read before the next merge writes these files again.
+        for table in SCHEMAS:
+            getattr(merged, table)
+        self.case = merged
         return evidence[len(case.evidence) :], gaps[len(case.gaps) :]
 
     async def settled(self, cited: Sequence[str]) -> tuple[Diagnosis, dict[str, bytes]] | None:
@@ -230,6 +330,33 @@ class Bench:
         ]
         files = {n: (self.work / n).read_bytes() for n in changed if (self.work / n).exists()}
         return diagnosis, files | {"findings.json": json_bytes(diagnosis)}
+
+
+def _same_row(known: Finding, finding: Finding) -> bool:
+    """Whether two observations say the same of the same rows."""
+    if (known.subject, known.signal, known.sentence) != (
+        finding.subject,
+        finding.signal,
+        finding.sentence,
+    ):
+        return False
+    return known.details == finding.details and known.numbers == finding.numbers
+
+
+def _gap_of(source: str, missing: Missing) -> Gap:
+    return Gap(id="", kind=missing.kind, source=source, query=missing.query, reason=missing.reason)
+
+
+def _answered_tables(place: Path) -> dict[str, pl.DataFrame]:
+    tables = {}
+    for path in sorted(place.glob(f"{ANSWERS}-*.parquet")):
+        tables[path.stem.removeprefix(f"{ANSWERS}-")] = pl.read_parquet(path)
+    return tables
+
+
+def _empty_folder(place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "files").mkdir(parents=True)
 
 
 def working_copy(folder: Path, work: Path) -> None:

@@ -8,7 +8,8 @@ says what the placeholders of personal data stand for, is emptied when the conve
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -39,17 +40,26 @@ class Records:
     transcript: Transcript
     redactor: Redactor
     resumed: bool = False
+    _stored: dict[str, Any] = field(default_factory=dict)
+    """Observations by id, with placeholders. They quote log lines, and nothing personal stays in
+    what is kept of a conversation."""
 
     async def save(self) -> None:
         """Store the conversation so far."""
-        observations = Observations(findings=tuple(self.bench.observations))
+        observations = await in_thread(self._observations)
         files = {
             PLACEHOLDERS: json.dumps(self.redactor.state()).encode("utf-8", "replace"),
-            OBSERVATIONS_FILE: json_bytes(observations),
+            OBSERVATIONS_FILE: observations,
             TRANSCRIPT: self.transcript.as_bytes(),
         }
         for name, content in files.items():
             await in_thread(self.bench.keep, f"{self.bench.store}/{name}", content)
+
+    def _observations(self) -> bytes:
+        for one in self.bench.observations:
+            if one.id not in self._stored:
+                self._stored[one.id] = self.redactor.redact_all(one.model_dump(mode="json"))
+        return json_bytes({"findings": list(self._stored.values())})
 
     async def close(self) -> None:
         """What the placeholders stood for is forgotten."""
@@ -64,7 +74,9 @@ async def open_records(bench: Bench) -> Records:
         stored = (folder / TRANSCRIPT).read_bytes()
         transcript = read_transcript(stored)
         known = Placeholders.model_validate_json((folder / PLACEHOLDERS).read_bytes())
-        seen = Observations.model_validate_json((folder / OBSERVATIONS_FILE).read_bytes())
+        redactor = Redactor.resumed(known.originals, known.counts)
+        stored_rows = json.loads((folder / OBSERVATIONS_FILE).read_bytes())
+        seen = Observations.model_validate(_revealed(stored_rows, redactor))
         asked = [line.asked for line in transcript.lines if line.asked]
         bench.observations = list(seen.findings)
         for name in asked:
@@ -77,6 +89,15 @@ async def open_records(bench: Bench) -> Records:
     return Records(
         bench,
         transcript,
-        Redactor.resumed(known.originals, known.counts),
+        redactor,
         resumed=bool(transcript.lines),
     )
+
+
+def _revealed(value: Any, redactor: Redactor) -> Any:
+    """A JSON value with every placeholder turned back."""
+    if isinstance(value, str):
+        return redactor.reveal(value)
+    if isinstance(value, dict):
+        return {_revealed(k, redactor): _revealed(v, redactor) for k, v in value.items()}
+    return [_revealed(v, redactor) for v in value] if isinstance(value, list) else value

@@ -1,5 +1,7 @@
 """The toolbox: checks what a model asks for, runs it within bounds, and gives it back as data with
-placeholders.
+placeholders, one line a row.
+
+Calls of one round may run side by side: their rows are numbered in the order of the calls.
 
 Arguments are hostile: a log line may have dictated them. They are validated against a typed model;
 names must be those that the case or the settings know. What is too long to send is kept as a file
@@ -11,41 +13,49 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field, ValidationError
 
 from analysis.errors import FaultlineError
-from bot.answer.writer.payload import as_data, clean
+from analysis.wording.phrases import plain
+from bot.answer.writer.payload import clean
 from bot.answer.writer.plain_text import neutral
 from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.bench import Bench
+from bot.investigation.model.bench import Bench, InOrder
 from bot.investigation.model.schemas import strict_schema
+from bot.investigation.model.tools.bounded_query import answering_queries, query_tool
+from bot.investigation.model.tools.calculator import CALCULATE
 from bot.investigation.model.tools.changes import CHANGES
+from bot.investigation.model.tools.compare import COMPARE
 from bot.investigation.model.tools.findings import FINDING
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool
+from bot.investigation.model.tools.found import Arguments, Found, NotFound, Row, Tool, askable
 from bot.investigation.model.tools.logs import LOGS
-from bot.investigation.model.tools.queries import askable, collect_tool
+from bot.investigation.model.tools.objects import EVENTS
+from bot.investigation.model.tools.overview import DATA
+from bot.investigation.model.tools.queries import collect_tool
 from bot.investigation.model.tools.series import SERIES
-from bot.investigation.model.tools.spans import TRACES
+from bot.investigation.model.tools.spans import REQUEST, TRACES
 from bot.investigation.model.tools.topology import TOPOLOGY
 from bot.investigation.model.tools.training import TRAINING
 from bot.investigation.model.turns import ToolCall, ToolSpec
 from bot.runtime.threads import in_thread
 
-RESULT_LIMIT = 6_000
-"""Characters of a result that are sent; of a longer one its head and tail."""
-HEAD, TAIL = 3_500, 1_200
+RESULT_LIMIT = 12_000
+"""Characters of a result that are sent: 40 rows of 300. Of a longer one its head and tail."""
+HEAD, TAIL = 9_000, 2_000
+ROW_LIMIT = 2_000
+"""60 points of a series beside yesterday's and last week's."""
 LONGEST_RESULT = 400_000
 """Characters of a result that are kept."""
-LINE_LIMIT = 300
 MATCHES = 40
 TOOL_S = 60.0
 """One call may take so long; a new query has the connector's own deadline besides."""
 RESULTS = "results"
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_REPLACED = re.compile(r"[\[‗∗∼∶‹›…]|\(at\)|: //")
+"""What stands in a shown name for something that is not shown as it is."""
 _SAFE_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -81,8 +91,7 @@ class Toolbox:
     redactor: Redactor
     tools: Sequence[Tool] = ()
     _kept: dict[str, str] = field(default_factory=dict)
-    _telling: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Calls of one round run side by side, but placeholders and kept results are numbered."""
+    _order: InOrder = field(default_factory=InOrder)
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -92,33 +101,42 @@ class Toolbox:
         return (*told, read) if told else ()
 
     async def run(self, call: ToolCall, *, within_s: float) -> ToolOutcome:
-        """Carry out a call. Never raises: what went wrong is the result."""
+        """Carry out a call. Never raises: what went wrong is the result.
+
+        May be called for several calls at once, in their order.
+        """
+        with self._order.place() as after_those_before:
+            found = await self._found(call, within_s)
+            await after_those_before()
+            # One at a time: the redactor counts its placeholders, the bench its rows.
+            return await in_thread(self._rendered, found)
+
+    async def _found(self, call: ToolCall, within_s: float) -> Found | ReadArguments | str:
+        """What to render; a text is what went wrong."""
         tool = next((t for t in self.tools if t.name == call.name), None)
         try:
+            given = self._arguments(call)
             if call.name == READ.name and self.tools:
-                asked = ReadArguments.model_validate(self._arguments(call))
-                async with self._telling:
-                    return await in_thread(self._read, asked)
+                return ReadArguments.model_validate(given)
             if tool is None:
                 raise NotFound(f"no such tool; there are {', '.join(t.name for t in self.specs)}")
-            arguments = tool.arguments.model_validate(self._arguments(call))
+            arguments = tool.arguments.model_validate(given)
             async with asyncio.timeout(min(TOOL_S, within_s)):
-                found = await tool.call(self.bench, arguments)
+                return await tool.call(self.bench, arguments)
         except ValidationError as error:
-            return await self._failed(_what_is_wrong(error))
+            return _what_is_wrong(error)
         except (NotFound, FaultlineError) as error:
-            return await self._failed(str(error))
+            return str(error)
         except TimeoutError:
-            return await self._failed("took too long")
+            return "took too long; ask for fewer rows or a shorter time"
         # The edge of a tool: the model gets the error, the conversation goes on.
         except Exception as error:  # noqa: BLE001
-            return await self._failed(f"failed ({type(error).__name__})")
-        async with self._telling:
-            return await in_thread(self._told, found)
+            return f"failed ({type(error).__name__})"
 
-    async def _failed(self, why: str) -> ToolOutcome:
-        async with self._telling:
-            return self._error(why)
+    def _rendered(self, found: Found | ReadArguments | str) -> ToolOutcome:
+        if isinstance(found, str):
+            return self._error(found)
+        return self._read(found) if isinstance(found, ReadArguments) else self._told(found)
 
     def _arguments(self, call: ToolCall) -> dict[str, Any]:
         """The arguments with placeholders turned back into what they stand for; nulls count as not
@@ -129,45 +147,69 @@ class Toolbox:
             raise NotFound("the arguments are not JSON") from None
         if not isinstance(given, dict):
             raise NotFound("the arguments are not a JSON object")
-        return {k: self._revealed(v) for k, v in given.items() if v is not None}
+        has_replaced = _REPLACED.search(json.dumps(given, ensure_ascii=False))
+        names = self._shown_names() if has_replaced else {}
+        return {k: self._revealed(v, names) for k, v in given.items() if v is not None}
 
-    def _revealed(self, value: Any) -> Any:
+    def _shown_names(self) -> dict[str, str]:
+        """Names of the case by what was shown of them: a secret in one cannot be revealed, and
+        mark-up is shown as something else."""
+        case = self.bench.case
+        names = [*self.bench.services(), *case.metrics["signal"].unique().to_list()]
+        for column in ("service", "id"):
+            names += case.changes[column].drop_nulls().unique().to_list()
+        names += case.states["name"].drop_nulls().unique().to_list()
+        shown: dict[str, str] = {}
+        for name in sorted(names):
+            for form in (name, plain(name)):
+                shown.setdefault(clean(form, self.redactor), name)
+        return shown
+
+    def _revealed(self, value: Any, names: Mapping[str, str]) -> Any:
         if isinstance(value, str):
-            return self.redactor.reveal(value)
-        return [self._revealed(v) for v in value] if isinstance(value, list) else value
+            return names.get(value.strip()) or self.redactor.reveal(value)
+        return [self._revealed(v, names) for v in value] if isinstance(value, list) else value
 
     def _error(self, why: str) -> ToolOutcome:
-        return ToolOutcome(
-            as_data([json.dumps({"error": clean(why, self.redactor)}, ensure_ascii=False)]),
-            error=True,
-        )
+        return ToolOutcome(_as_data([f"error: {clean(why, self.redactor)}"]), error=True)
 
     def _told(self, found: Found) -> ToolOutcome:
-        head = {"provenance": found.provenance, "note": found.note}
-        lines = [
-            json.dumps(clean(row, self.redactor), ensure_ascii=False) for row in (head, *found.rows)
-        ]
-        if found.text:
-            safe = self.redactor.redact(found.text).split("\n")
-            lines += [
-                json.dumps(_CONTROL.sub(" ", line)[:LINE_LIMIT], ensure_ascii=False)
-                for line in safe
-            ]
+        lines = [f"provenance: {clean(found.provenance, self.redactor)}"]
+        if found.note:
+            lines.append(f"note: {clean(found.note, self.redactor)}")
+        lines += [self._line(row) for row in found.rows]
+        if found.cut:
+            lines.append(f"cut: {clean(found.cut, self.redactor)}")
         return ToolOutcome(self._bounded("\n".join(lines)[:LONGEST_RESULT]), asked=found.asked)
+
+    def _line(self, row: Row) -> str:
+        """What code says, then what somebody else wrote, which is the last of the line."""
+        cited = row.finding
+        if cited is not None and not cited.id:
+            cited = self.bench.observe(cited)
+        name = f"[{cited.id}] " if cited is not None and cited.id else ""
+        said = neutral(self.redactor.redact(row.text), ROW_LIMIT)
+        if not row.quote:
+            return f"{name}{said}"
+        # A name may hold quotation marks: only what is quoted begins with one.
+        said = said.replace('"', "'")
+        quote = neutral(self.redactor.redact(row.quote), ROW_LIMIT)
+        return f'{name}{said} "{quote}"'
 
     def _bounded(self, text: str) -> str:
         """The result; of a long one its head and tail, and where the whole of it is kept."""
         if len(text) <= RESULT_LIMIT:
-            return as_data([text])
+            return _as_data([text])
         name = f"r{len(self._kept) + 1}"
         self._kept[name] = text
         self.bench.keep(f"{self.bench.store}/{RESULTS}/{name}.txt", text.encode())
         head, tail = text[:HEAD].rsplit("\n", 1)[0], text[-TAIL:].split("\n", 1)[-1]
         lines, shown = text.count("\n") + 1, head.count("\n") + tail.count("\n") + 2
-        left_out = json.dumps(
-            {"left_out_lines": max(0, lines - shown), "kept_as": name, "lines": lines}
+        left_out = (
+            f"cut: {max(0, lines - shown)} of {lines} lines left out; all are kept as {name}, "
+            "which `read` searches"
         )
-        return as_data([head, left_out, tail])
+        return _as_data([head, left_out, tail])
 
     def _read(self, asked: ReadArguments) -> ToolOutcome:
         """Lines of a kept result. It holds placeholders already."""
@@ -190,12 +232,9 @@ class Toolbox:
                 break
             shown.append(line[:RESULT_LIMIT])
         rest = len(lines) - len(shown)
-        return ToolOutcome(
-            as_data(
-                [*shown, *([json.dumps({"more_lines": rest})] if rest else [])]
-                or ['"no such line"']
-            )
-        )
+        if rest:
+            shown.append(f"cut: {rest} more lines; narrow with contains or from_line")
+        return ToolOutcome(_as_data(shown or ["no such line"]))
 
     def restore(self) -> None:
         """The kept results of a worker that ended."""
@@ -207,13 +246,29 @@ class Toolbox:
             self._kept[f"r{number}"] = path.read_text(encoding="utf-8", errors="replace")
 
 
+ALL = (
+    DATA,
+    FINDING,
+    SERIES,
+    LOGS,
+    TRACES,
+    REQUEST,
+    CHANGES,
+    TOPOLOGY,
+    EVENTS,
+    COMPARE,
+    CALCULATE,
+    TRAINING,
+)
+
+
 def tools_for(bench: Bench) -> tuple[Tool, ...]:
-    """The tools that make sense for a case."""
-    tools = [FINDING, SERIES, LOGS, TRACES, CHANGES, TOPOLOGY]
-    if any(e.kind == "traces" for e in bench.case.evidence) and bench.case.trace_files:
-        tools.append(TRAINING)
+    """The tools for which the case has data, or a connector may bring some."""
+    tools = [tool for tool in ALL if tool.offered(bench)]
     if askable(bench.connectors):
         tools.append(collect_tool(bench.connectors))
+    if answering_queries(bench.connectors):
+        tools.append(query_tool(bench.connectors))
     return tuple(tools)
 
 
@@ -236,6 +291,12 @@ def safe_call(call: ToolCall) -> ToolCall:
         whole = False
     name = _SAFE_NAME.sub("_", call.name)[:64] or "unnamed"
     return ToolCall(call.id, name, (call.arguments or "{}") if whole else "{}")
+
+
+def _as_data(lines: Sequence[str]) -> str:
+    """Lines as the one element of data. They are neutral, so no tag is left in them; what is left
+    of angle brackets stays as it is, so that it can be quoted."""
+    return "<data>\n" + "\n".join(lines).replace("</", "‹/") + "\n</data>"
 
 
 def _what_is_wrong(error: ValidationError) -> str:

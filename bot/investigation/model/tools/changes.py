@@ -1,27 +1,45 @@
-"""`changes`: deploys, configuration, flags and merges; with an id, the change's files and diff."""
+"""`changes`: deploys, configuration, flags and merges; with an id, the change's diff line by
+line."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 from pydantic import Field
 
-from analysis.kinds.finding_details import change_named
+from analysis.kinds.finding_details import ObservationDetails, change_finding
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import plain
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.tools.found import (
+    MOST_ROWS,
     Arguments,
     Found,
     NotFound,
+    Row,
     Tool,
     from_evidence,
+    has,
+    iso,
     known_service,
     moment,
+    observation,
+    quoted,
+    short_names,
 )
+from bot.runtime.threads import in_thread
 
-MAX_CHANGES = 30
-MAX_DIFF = 200_000
-"""Characters."""
+MOST_LINES = 80
+"""Of a diff in one result."""
+LONGEST_DIFF = 400_000
+"""Characters that are read."""
+_FILE = re.compile(r"(?:\+\+\+|---) (?:[ab]/)?(\S{1,300})")
+_HEADER = re.compile(r"diff --git |index [0-9a-f]|new file mode|deleted file mode|similarity ")
+SIDES = {"+": "added", "-": "removed"}
 
 
 class ChangeArguments(Arguments):
@@ -29,56 +47,146 @@ class ChangeArguments(Arguments):
     id: str | None = Field(
         default=None, description="A change's id (or how it begins) for its diff, else null."
     )
+    contains: str | None = Field(
+        default=None, description="With id: only lines of the diff with these words, or null."
+    )
+    from_line: int = Field(
+        default=1, ge=1, le=10_000_000, description="With id: the first line of the diff wanted."
+    )
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """One line of a diff: its number in the diff from 1, its file, and which side it is of."""
+
+    number: int
+    file: str
+    side: str
+    text: str
 
 
 async def changes(bench: Bench, asked: ChangeArguments) -> Found:
     """The changes nearest to the alert, or one with its diff."""
     table = bench.case.changes
-    provenance = (
-        f"{from_evidence(bench.case.evidence, 'changes')}; titles, files and diffs are foreign text"
-    )
+    provenance = f"{from_evidence(bench.case.evidence, 'changes')}; quoted parts are foreign text"
     if not table.height:
         raise NotFound("the case holds no changes")
     if asked.id:
         wanted = table.filter(pl.col("id").str.starts_with(asked.id))
         if not wanted.height:
             raise NotFound("no change of this id; `changes` without an id lists them")
-        row = wanted.row(0, named=True)
-        head = {
-            **_row(bench, row),
-            "author": row["author"],
-            "files": str(row["files"] or "")[:1000] or None,
-        }
-        return Found([head], provenance, text=str(row["diff"] or "")[:MAX_DIFF])
+        ids = wanted["id"].unique().to_list()
+        if len(ids) > 1:
+            raise NotFound(f"several changes begin so: {short_names(ids)}")
+        rows, cut = await in_thread(_diff, bench, wanted, asked)
+        return Found(rows, provenance, cut=cut)
     if asked.service:
-        table = table.filter(pl.col("service") == known_service(bench, asked.service))
+        service = known_service(bench, asked.service)
+        table = table.filter(pl.col("service") == service)
+        if not table.height:
+            raise NotFound(f"no change of {service}; without a service all are listed")
     away = (pl.col("time") - bench.case.alert.started_at).abs()
-    nearest = table.sort(away).head(MAX_CHANGES).sort("time", descending=True)
-    more = (
-        f"{table.height - MAX_CHANGES} changes further from the alert"
-        if table.height > MAX_CHANGES
-        else ""
+    nearest = table.sort(away).head(MOST_ROWS).sort("time", descending=True)
+    left_out = table.height - nearest.height
+    cut = f"{left_out} further from the alert; narrow with service" if left_out else ""
+    return Found([_row(bench, row) for row in nearest.iter_rows(named=True)], provenance, cut=cut)
+
+
+def _row(bench: Bench, row: Mapping[str, Any]) -> Row:
+    """The change; `see F3` names what the analysis says of it."""
+    known = change_finding(bench.diagnosis.findings, row["id"])
+    service, kind = plain(row["service"] or "no service"), plain(row["kind"], 20)
+    text = f"{moment(row['time'])} {kind} {plain(row['id'], 100)} of {service}"
+    text += f" by {plain(row['author'], 60)}" if row["author"] else ""
+    text += f", diff of {row['diff'].count(chr(10)) + 1} lines" if row["diff"] else ", no diff"
+    text += f" (see {known.id})" if known is not None else ""
+    quote = quoted(str(row["title"] or ""))
+    return Row(text, quote, _change(bench, row, quote))
+
+
+def _change(bench: Bench, row: Mapping[str, Any], quote: str) -> Finding:
+    service = str(row["service"] or "")
+    said = f"{plain(row['kind'], 20)} {plain(row['id'], 100)} of {plain(service) or 'no service'}"
+    return observation(
+        service,
+        str(row["kind"]),
+        f"{said} at {moment(row['time'])}.",
+        ObservationDetails(
+            about="change", time=iso(row["time"]), quote=quote, change=str(row["id"])
+        ),
+        evidence=bench.case.evidence_ids("changes"),
+        series={"table": "changes", "id": str(row["id"])},
     )
-    return Found([_row(bench, row) for row in nearest.iter_rows(named=True)], provenance, more)
 
 
-def _row(bench: Bench, row: dict[str, Any]) -> dict[str, Any]:
-    known = (f.id for f in bench.diagnosis.findings if change_named(f) == row["id"])
-    return {
-        "cite": next(known, None),
-        "id": row["id"],
-        "time": moment(row["time"]),
-        "service": row["service"],
-        "kind": row["kind"],
-        "title": row["title"],
-        "has_diff": bool(row["diff"]),
-    }
+def _diff(bench: Bench, wanted: pl.DataFrame, asked: ChangeArguments) -> tuple[list[Row], str]:
+    """What each source says of the change, then the lines of the longest diff."""
+    rows = []
+    for row in wanted.iter_rows(named=True):
+        head, files = _row(bench, row), plain(str(row["files"] or ""), 400)
+        rows.append(replace(head, text=f"{head.text}; files {files}" if files else head.text))
+    longest = pl.col("diff").fill_null("").str.len_bytes()
+    row = wanted.sort(longest, descending=True).row(0, named=True)
+    words = (asked.contains or "").lower()
+    lines = []
+    for line in diff_lines(str(row["diff"] or "")[:LONGEST_DIFF]):
+        if line.number >= asked.from_line and words in line.text.lower():
+            lines.append(line)
+    rows += [_diff_row(bench, row, line) for line in lines[:MOST_LINES]]
+    left_out = len(lines) - MOST_LINES
+    if left_out <= 0:
+        return rows, ""
+    return rows, f"{left_out} more lines; from_line={lines[MOST_LINES].number}, or contains"
+
+
+def _diff_row(bench: Bench, row: Mapping[str, Any], line: DiffLine) -> Row:
+    quote = quoted(line.text)
+    where = f"line {line.number}"
+    where += f" of {plain(line.file, 120)}" if line.file else ""
+    service = str(row["service"] or "")
+    said = f"{plain(row['kind'], 20)} {plain(row['id'], 100)} has {line.side} in its diff"
+    finding = observation(
+        service,
+        str(row["kind"]),
+        f'{said}, {where}: "{plain(quote, 160)}".',
+        ObservationDetails(
+            about="diff_line",
+            time=iso(row["time"]),
+            quote=quote,
+            change=str(row["id"]),
+            file=plain(line.file, 300),
+            line=line.number,
+            side=line.side,
+        ),
+        evidence=bench.case.evidence_ids("changes"),
+        series={"table": "changes", "id": str(row["id"])},
+    )
+    return Row(f"{where} {line.side}", quote, finding)
+
+
+def diff_lines(diff: str) -> Iterator[DiffLine]:
+    """The lines of a unified diff that hold something; headers and hunk marks only tell where."""
+    file, lines = "", diff.splitlines()
+    for number, text in enumerate(lines, start=1):
+        # Taking out an SQL comment looks like the name of a file, but no second name follows.
+        following = lines[number] if number < len(lines) else ""
+        is_old = text.startswith("--- ") and following.startswith("+++ ")
+        is_new = text.startswith("+++ ") and number > 1 and lines[number - 2].startswith("--- ")
+        if is_old or is_new:
+            named = _FILE.match(text)
+            file = named[1] if named is not None and named[1] != "/dev/null" else file
+        elif text.startswith("@@") or _HEADER.match(text) or not text[1:].strip():
+            continue
+        else:
+            side = SIDES.get(text[:1], "unchanged")
+            yield DiffLine(number, file, side, text[1:] if text[:1] in "+- " else text)
 
 
 CHANGES = Tool(
     "changes",
-    "Deploys, configuration, flags, merges, nearest to the alert; with an id the change's files "
-    "and diff.",
+    "Deploys, configuration, flags, merges, nearest to the alert; with an id the lines of the "
+    "change's diff, each to be cited.",
     ChangeArguments,
     changes,
+    has("changes"),
 )

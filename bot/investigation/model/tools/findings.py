@@ -11,14 +11,17 @@ from pydantic import Field
 
 from analysis.case.folder import Case
 from analysis.vocabulary import Finding
+from analysis.wording.phrases import number, plain
 from bot.answer.writer.earlier import is_memory
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
+    Row,
     Tool,
     moment,
+    quoted,
     span_of,
     sparkline,
 )
@@ -37,38 +40,30 @@ async def findings(bench: Bench, asked: FindingArguments) -> Found:
     wanted = [known[i] for i in dict.fromkeys(i.strip("[]() ") for i in asked.ids) if i in known]
     if not wanted:
         raise NotFound(f"no such finding; there are {', '.join(list(known)[:60])}")
-    return Found(
-        [_row(bench.case, f) for f in wanted],
-        "findings computed by code; quoted parts are foreign text",
-    )
+    rows = [row for finding in wanted for row in _rows(bench.case, finding)]
+    return Found(rows, "findings computed by code; quoted parts are foreign text")
 
 
-def _row(case: Case, finding: Finding) -> dict[str, Any]:
-    behind = [e for e in case.evidence if e.id in finding.evidence][:4]
-    return {
-        "id": finding.id,
-        "kind": finding.kind,
-        "subject": finding.subject,
-        "signal": finding.signal,
-        "sentence": finding.sentence,
-        "onset": moment(finding.onset),
-        "onset_uncertainty_s": finding.onset_uncertainty_s,
-        "strength": finding.strength,
-        "numbers": dict(finding.numbers),
-        "sparkline": _spark(case, finding),
-        "details": {
-            str(k): _short(v) for k, v in list(finding.details.written().items())[:MAX_LIST]
-        },
-        "evidence": [
-            {
-                "id": e.id,
-                "source": e.source,
-                "query": e.query,
-                "window": span_of([e.window]) if e.window else None,
-            }
-            for e in behind
-        ],
-    }
+def _rows(case: Case, finding: Finding) -> list[Row]:
+    """Its sentence, then lines for its numbers, its details, and each query behind it."""
+    said = f"{finding.kind} of {plain(finding.subject)}: {finding.sentence}"
+    if finding.onset is not None:
+        said += f" Onset {moment(finding.onset)}"
+        uncertainty = finding.onset_uncertainty_s
+        said += f" within {number(uncertainty, 2)} s." if uncertainty else "."
+    said += f" Strength {number(finding.strength, 2)}."
+    rows = [Row(f"{said} {_spark(case, finding) or ''}".strip(), finding=finding)]
+    numbers = [f"{name} {number(value)}" for name, value in finding.numbers.items()]
+    if numbers:
+        rows.append(Row(f"{finding.id} numbers: {', '.join(numbers[:MAX_LIST])}"))
+    for name, value in list(finding.details.written().items())[:MAX_LIST]:
+        if value not in (None, "", [], {}):
+            rows.append(Row(f"{finding.id} {plain(name, 60)}:", quoted(_short(value), MAX_DETAIL)))
+    for item in [e for e in case.evidence if e.id in finding.evidence][:4]:
+        window = f", {span_of([item.window])}" if item.window else ""
+        asked = f"{finding.id} rests on {item.id} of {plain(item.source, 60)}{window}; asked"
+        rows.append(Row(asked, quoted(item.query, MAX_DETAIL)))
+    return rows
 
 
 def _spark(case: Case, finding: Finding) -> str | None:
@@ -86,14 +81,13 @@ def _spark(case: Case, finding: Finding) -> str | None:
     return sparkline(rows["time"], rows["value"], start, end) if rows.height else None
 
 
-def _short(value: Any) -> Any:
-    if isinstance(value, str):
-        return value[:MAX_DETAIL]
+def _short(value: Any) -> str:
+    """A detail in one line."""
     if isinstance(value, Mapping):
-        return {str(k): _short(v) for k, v in list(value.items())[:MAX_LIST]}
+        return ", ".join(f"{k} {_short(v)}" for k, v in list(value.items())[:MAX_LIST])
     if isinstance(value, (list, tuple)):
-        return [_short(v) for v in value[:MAX_LIST]]
-    return value
+        return ", ".join(_short(v) for v in value[:MAX_LIST])
+    return number(value) if isinstance(value, float) else str(value)
 
 
 FINDING = Tool(

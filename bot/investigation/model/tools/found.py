@@ -1,24 +1,70 @@
-"""What a tool gives: rows of small values with where they come from, and the findings in them that
-may be cited."""
+"""What a tool gives: one line a row, and for each row that may be cited a finding of the kind
+`looked_at` with an id such as L3.
+
+What such a finding carries, for whoever checks a sentence that cites it:
+
+- `sentence`: what code says of the row. Foreign text in it stands between quotation marks, cut.
+- `subject`, `signal`: whom and what it is about.
+- `numbers`, each under the name of its role. Values of the signal, in `details.unit`: `baseline`,
+  `incident` (medians), `usual_low`, `usual_high` (the 5th and 95th percentile of the baseline),
+  `lowest`, `highest` (of the incident), `yesterday`, `last_week` (median of the same hours),
+  `point_1` ... (in the order of `details.points`), `value` (of a calculation), `here` and
+  `elsewhere` (of a comparison), `first`, `last`, `median` (of a query's series). Others: `ratio`
+  (incident to baseline), `times_the_others`, `count` and `baseline_count` (lines, spans), `p95_ms`,
+  `baseline_p95_ms`, `failed_percent`, `baseline_failed_percent`, `ms` (of one span), `after_ms`
+  (since its request began), `hops` (of a call), `signals`, `log_lines`, `spans`, `changes` (of
+  `data`), `quoted_1` ... (numbers in foreign text, to be quoted with it and never claimed).
+- `onset`: when a departure or a new kind of line began. `details.time`: when a row that is one
+  moment happened (a line, a change, a span, an event), ISO 8601 in UTC.
+- `details.about`: "series", "comparison", "calculation", "query_row", "log_template", "log_line",
+  "operation", "span", "change", "diff_line", "call", "state", "event", "monitor", "alert_text",
+  "data" or "training_row" (whose numbers have the names of the analysis).
+- `details.direction`: "rose", "fell" or "unaffected", and `details.departed`: whether it left its
+  usual variation. What rose without departing is `rose` with `departed` false.
+- `details.quote`: foreign text of a log line, a line of a diff, a change's title, an event or the
+  alert: one line, secrets masked, no mark-up, at most QUOTE_LIMIT characters. A claim may quote any
+  part of it letter by letter, by the finding's id and an offset into this text. The model sees it
+  with personal data replaced by placeholders, which `Redactor.reveal` turns back.
+- `details.labels`, `points`, `change`, `file`, `line`, `side`, `trace_id`, `expression`: see
+  `ObservationDetails`.
+- `series`: where the rows are. A series has table, service, signal and, where it is one of several,
+  labels; `calculate` takes it by the finding's id.
+
+In a result foreign text is the last part of its line, between quotation marks: whatever follows the
+first of them was written by somebody else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from analysis.vocabulary import Evidence, Window
-from analysis.wording.phrases import rounded
+from analysis.case.observations import KIND
+from analysis.case.windows import metric_windows
+from analysis.kinds.finding_details import ObservationDetails
+from analysis.secrets.redaction import masked
+from analysis.vocabulary import Evidence, EvidenceKind, Finding, Window
+from analysis.wording.phrases import plain, rounded
+from bot.answer.writer.plain_text import neutral
 from bot.investigation.model.bench import Bench
+from connectors.base import Connector
+from connectors.instances import vendor_of
 
-Row = Mapping[str, Any]
+T = TypeVar("T")
+
+MOST_ROWS = 40
+"""Rows of one result; MAX_OBSERVATIONS lets 25 such results be cited."""
+QUOTE_LIMIT = 300
 BARS = "▁▂▃▄▅▆▇█"
 SPARK = 32
 """Bars of a sparkline."""
+NOT_ASKED = frozenset({"recorded", "traces", "wandb"})
+"""A recorded case holds nothing beyond itself; files of training jobs are collected once."""
 
 
 class Arguments(BaseModel):
@@ -29,14 +75,25 @@ class Arguments(BaseModel):
 
 
 @dataclass(frozen=True)
+class Row:
+    """One line of a result. `finding` is what to cite for it; without an id it gets the next."""
+
+    text: str
+    """What code says."""
+    quote: str = ""
+    """What somebody else wrote."""
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True)
 class Found:
     """The result of a call. `provenance` says whose data it is; `note` is ours."""
 
     rows: Sequence[Row]
     provenance: str
     note: str = ""
-    text: str = ""
-    """Foreign text of many lines, such as a diff."""
+    cut: str = ""
+    """How many rows are not shown, and how to narrow."""
     asked: str | None = None
     """Name of the new evidence that the call brought."""
 
@@ -47,12 +104,75 @@ class NotFound(Exception):
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: how the model sees it, and what it does."""
+    """A tool: how the model sees it, what it does, and in which cases there is something for it."""
 
     name: str
     description: str
     arguments: type[Arguments]
     call: Callable[[Bench, Any], Awaitable[Found]]
+    offered: Callable[[Bench], bool] = lambda _: True
+
+
+def askable(connectors: Sequence[Connector]) -> list[Connector]:
+    """Connectors that can bring something new."""
+    found = []
+    for connector in connectors:
+        if vendor_of(connector) not in NOT_ASKED and tuple(connector.kinds) != ("traces",):
+            found.append(connector)
+    return found
+
+
+def has(*kinds: EvidenceKind) -> Callable[[Bench], bool]:
+    """Whether the case holds rows of one of these tables, or a connector may bring some."""
+
+    def offered(bench: Bench) -> bool:
+        for kind in kinds:
+            if getattr(bench.case, kind).height:
+                return True
+            if any(kind in connector.kinds for connector in askable(bench.connectors)):
+                return True
+        return False
+
+    return offered
+
+
+def observation(
+    subject: str,
+    signal: str,
+    sentence: str,
+    details: ObservationDetails,
+    *,
+    evidence: Sequence[str],
+    numbers: Mapping[str, float] | None = None,
+    onset: datetime | None = None,
+    series: Mapping[str, str] | None = None,
+) -> Finding:
+    """A row as a finding without an id, which accuses nobody. Numbers are rounded as they are
+    quoted."""
+    return Finding(
+        id="",
+        kind=KIND,
+        subject=subject,
+        signal=signal,
+        onset=onset,
+        strength=0.0,
+        sentence=sentence,
+        numbers={name: rounded(number) for name, number in (numbers or {}).items()},
+        evidence=tuple(evidence),
+        series=series or {},
+        details=details,
+    )
+
+
+def quoted(text: str, limit: int = QUOTE_LIMIT) -> str:
+    """Foreign text as it may be shown and quoted."""
+    return neutral(masked(text[: 20 * limit]), limit)
+
+
+def first_of(rows: Sequence[T], how: str, most: int = MOST_ROWS) -> tuple[Sequence[T], str]:
+    """The first rows, and what is said of the others."""
+    left_out = len(rows) - most
+    return rows[:most], f"{left_out} more; {how}" if left_out > 0 else ""
 
 
 def known_service(bench: Bench, name: str) -> str:
@@ -60,16 +180,14 @@ def known_service(bench: Bench, name: str) -> str:
     services = bench.services()
     if name in services:
         return name
-    folded = {s.casefold(): s for s in sorted(services)}
-    if name.casefold() in folded:
-        return folded[name.casefold()]
-    like = [
-        s
-        for s in sorted(services)
-        if name.casefold() in s.casefold() or s.casefold() in name.casefold()
-    ]
-    shown = ", ".join((like or sorted(services))[:20])
-    raise NotFound(f"no service of that name is known here; known are: {shown}")
+    for shown in (str.casefold, neutral):
+        alike = {shown(s): s for s in sorted(services)}
+        if shown(name) in alike:
+            return alike[shown(name)]
+    folded = name.casefold()
+    like = [s for s in sorted(services) if folded in s.casefold() or s.casefold() in folded]
+    shown_names = ", ".join((like or sorted(services))[:20])
+    raise NotFound(f"no service of that name is known here; known are: {shown_names}")
 
 
 def from_evidence(evidence: Sequence[Evidence], kind: str) -> str:
@@ -100,13 +218,19 @@ def sparkline(times: pl.Series, values: pl.Series, start: datetime, end: datetim
     )
 
 
-def moment(value: Any) -> str | None:
+def moment(at: datetime) -> str:
     """A time as findings write it."""
-    return (
-        value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        if isinstance(value, datetime)
-        else None
-    )
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock(at: datetime) -> str:
+    """The time of day, for rows of a result whose day is known."""
+    return at.astimezone(UTC).strftime("%H:%M:%S")
+
+
+def iso(at: datetime) -> str:
+    """A time as details hold it."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def span_of(windows: Iterable[Window]) -> str:
@@ -114,6 +238,22 @@ def span_of(windows: Iterable[Window]) -> str:
     return "; ".join(f"{w.start:%Y-%m-%d %H:%M:%S} to {w.end:%H:%M:%S} UTC" for w in windows)
 
 
-def value(number: Any) -> float | None:
-    """A number as it is quoted."""
-    return rounded(float(number)) if isinstance(number, (int, float)) else None
+def window_of(
+    bench: Bench, start: AwareDatetime | None, end: AwareDatetime | None, longest: timedelta
+) -> Window:
+    """The times that were asked for, those in which an onset is looked for where they were not.
+    Raises NotFound."""
+    incident = metric_windows(bench.case).search
+    first, last = start or incident.start, end or incident.end
+    if not first < last:
+        raise NotFound("`start` must be before `end`")
+    if last - first > longest:
+        raise NotFound(f"at most {longest.total_seconds() / 3600:g} hours at once")
+    return Window(start=first, end=last)
+
+
+def short_names(names: Iterable[str], most: int = 12) -> str:
+    """Names in a line, and how many more there are."""
+    known = sorted(set(names))
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(plain(name, 60) for name in known[:most]) + more

@@ -1,107 +1,188 @@
-"""`logs`: log lines as templates with their counts in incident and baseline, one example each."""
+"""`logs`: log lines as templates with their counts in incident and baseline, or single lines around
+a time."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Literal
 
 import polars as pl
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
-from analysis.case.observations import KIND
+from analysis.case.tables import ORIGIN
 from analysis.case.windows import log_windows
-from analysis.kinds.finding_details import LineDetails
+from analysis.kinds.finding_details import LineDetails, ObservationDetails
 from analysis.logs.counts import distinct_lines, own_items
 from analysis.logs.templates import template_counts
 from analysis.vocabulary import Finding
 from analysis.wording.phrases import counted, plain
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.tools.found import (
+    MOST_ROWS,
     Arguments,
     Found,
     NotFound,
+    Row,
     Tool,
+    first_of,
     from_evidence,
+    has,
+    iso,
     known_service,
     moment,
+    observation,
+    quoted,
+    short_names,
+    window_of,
 )
 from bot.runtime.threads import in_thread
 
-MAX_TEMPLATES = 15
-MAX_OBSERVED = 5
-"""Templates of one call that may be cited."""
+LONGEST = timedelta(hours=24)
+AROUND = timedelta(minutes=5)
+BAD = re.compile(r"(?i)^(err|error|fatal|crit|critical|alert|emerg|emergency|panic|severe)")
+NARROW = "narrow with service, contains, level, place, start or end"
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
 class LogArguments(Arguments):
+    show: Literal["templates", "lines"] = Field(
+        default="templates",
+        description="templates: kinds of lines, counted against the baseline. lines: single lines.",
+    )
     service: str | None = Field(default=None, description="The service, or null for all.")
     contains: str | None = Field(
         default=None, description="Words as they stand in the lines, any case, or null."
     )
-    errors_only: bool = Field(default=False, description="Whether only errors are wanted.")
+    level: str | None = Field(
+        default=None, description="A level such as WARN, or 'error' for all that are errors."
+    )
+    place: str | None = Field(
+        default=None, description="A pod, host, zone or other attribute of the lines, or null."
+    )
+    around: AwareDatetime | None = Field(
+        default=None, description="Of lines: 5 minutes before and after, ISO 8601. Else null."
+    )
+    start: AwareDatetime | None = Field(
+        default=None, description="Of lines: from; null with start and end for the incident."
+    )
+    end: AwareDatetime | None = Field(default=None, description="Of lines: until, or null.")
+    skip: int = Field(
+        default=0, ge=0, le=1_000_000, description="Of lines: how many to leave out, to page on."
+    )
 
 
 async def logs(bench: Bench, asked: LogArguments) -> Found:
-    """The templates of the matching lines, most in the incident first."""
+    """The templates of the matching lines, most in the incident first; or the lines by time."""
     service = known_service(bench, asked.service) if asked.service else None
-    table = await in_thread(_templates, bench, service, asked)
-    if not table.height:
+    if not bench.case.logs.height:
+        raise NotFound("the case holds no logs: `collect` may bring some")
+    provenance = f"{from_evidence(bench.case.evidence, 'logs')}; quoted parts are foreign text"
+    lines = await in_thread(_matching, bench, service, asked)
+    if asked.show == "lines":
+        rows, cut = await in_thread(_lines, bench, lines, asked)
+    else:
+        rows, cut = await in_thread(_templates, bench, lines)
+    if not rows:
         raise NotFound(_nothing(bench, service))
-    rows = [
-        _row(bench, row, n < MAX_OBSERVED)
-        for n, row in enumerate(table.head(MAX_TEMPLATES).iter_rows(named=True))
-    ]
-    more = f"{table.height - MAX_TEMPLATES} more templates" if table.height > MAX_TEMPLATES else ""
-    return Found(
-        rows,
-        f"{from_evidence(bench.case.evidence, 'logs')}; templates and examples are foreign text",
-        more,
-    )
+    return Found(rows, provenance, cut=cut)
 
 
 def _nothing(bench: Bench, service: str | None) -> str:
-    held = sorted(bench.case.logs["service"].drop_nulls().unique().to_list())
+    held = bench.case.logs["service"].drop_nulls().unique().to_list()
     if service is not None and service not in held:
-        return (
-            f"the case holds no logs of {service}: `collect` may; there are logs of "
-            f"{', '.join(held[:20]) or 'none'}"
-        )
-    return "no line matches in the incident or its baseline"
+        there = short_names(held, 20) or "none"
+        return f"the case holds no logs of {service}: `collect` may; there are logs of {there}"
+    return "no line matches in that time"
 
 
-def _templates(bench: Bench, service: str | None, asked: LogArguments) -> pl.DataFrame:
+def _matching(bench: Bench, service: str | None, asked: LogArguments) -> pl.DataFrame:
     lines = bench.case.logs
     if service is not None:
         lines = lines.filter(pl.col("service") == service)
-    if asked.contains:
-        lines = lines.filter(
-            pl.col("message").str.to_lowercase().str.contains(asked.contains.lower(), literal=True)
-        )
+    for column, part in (("message", asked.contains), ("attributes", asked.place)):
+        if part:
+            # A literal: a pattern of the model's could take for ever.
+            text = pl.col(column).fill_null("").str.to_lowercase()
+            lines = lines.filter(text.str.contains(part.lower(), literal=True))
+    if asked.level:
+        level = pl.col("level").fill_null("")
+        if BAD.match(asked.level):
+            lines = lines.filter(level.str.contains(BAD.pattern))
+        else:
+            wanted = asked.level.lower()
+            lines = lines.filter(level.str.to_lowercase().str.starts_with(wanted))
+    return lines
+
+
+def _lines(bench: Bench, lines: pl.DataFrame, asked: LogArguments) -> tuple[list[Row], str]:
+    start, end = asked.start, asked.end
+    if asked.around is not None:
+        try:
+            start, end = asked.around - AROUND, asked.around + AROUND
+        except OverflowError:
+            raise NotFound("`around` is at the edge of what a time can be") from None
+    window = window_of(bench, start, end, LONGEST)
+    inside = lines.filter(pl.col("time").is_between(window.start, window.end)).sort("time")
+    shown = inside.slice(asked.skip, MOST_ROWS)
+    rows = [_line(bench, row) for row in shown.iter_rows(named=True)]
+    left_out = inside.height - asked.skip - len(rows)
+    cut = f"{left_out} more; skip={asked.skip + len(rows)}, or {NARROW}" if left_out > 0 else ""
+    return rows, cut
+
+
+def _line(bench: Bench, row: Mapping[str, Any]) -> Row:
+    service = str(row["service"] or "")
+    quote = quoted(str(row["message"] or ""))
+    said = f"{plain(service) or 'a line of no service'}"
+    said += f" logged at {row['time']:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+    level = f" {plain(row['level'], 12)}" if row["level"] else ""
+    own = (row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("logs")
+    finding = observation(
+        service,
+        "logs",
+        f"{said}{level}: {_brief(quote)}.",
+        ObservationDetails(
+            about="log_line",
+            time=iso(row["time"]),
+            quote=quote,
+            trace_id=plain(row["trace_id"] or "", 64),
+        ),
+        evidence=own,
+        numbers=_quoted_numbers(quote),
+        series={"table": "logs", "service": service} if service else {},
+    )
+    trace = f" trace {plain(row['trace_id'], 64)}" if row["trace_id"] else ""
+    text = f"{row['time']:%H:%M:%S.%f}"[:-3] + f" {plain(service)}{level}{trace}"
+    return Row(text, quote, finding)
+
+
+def _brief(quote: str) -> str:
+    return f'"{plain(quote, 120)}"'
+
+
+def _templates(bench: Bench, lines: pl.DataFrame) -> tuple[list[Row], str]:
     if not lines.height:
-        return pl.DataFrame()
-    templates = template_counts(distinct_lines(lines, log_windows(bench.case)))
-    if asked.errors_only:
-        templates = templates.filter("is_error")
-    return templates.sort(
+        return [], ""
+    table = template_counts(distinct_lines(lines, log_windows(bench.case))).sort(
         ["n", "n_before", "text"], descending=[True, True, False], maintain_order=True
     )
+    shown, cut = first_of(list(table.iter_rows(named=True)), NARROW)
+    return [_template(bench, row) for row in shown], cut
 
 
-def _row(bench: Bench, row: dict[str, Any], cite: bool) -> dict[str, Any]:
-    service, n, before = str(row["service"]), int(row["n"]), int(row["n_before"])
-    finding = _known(bench, service, str(row["text"])) or (
-        bench.observe(_observation(bench, row)) if cite else None
-    )
-    return {
-        "cite": finding.id or None if finding else None,
-        "service": service,
-        "template": str(row["text"]),
-        "incident": n,
-        "baseline": before,
-        "first": moment(row["first"]),
-        "error": bool(row["is_error"]),
-        "example": str(row["example"]),
-    }
+def _template(bench: Bench, row: dict[str, Any]) -> Row:
+    n, before = int(row["n"]), int(row["n_before"])
+    finding = _template_finding(bench, row)
+    text = f"{plain(str(row['service']))}{' error' if row['is_error'] else ''} lines: {n} in the "
+    text += f"incident, {before} in the baseline"
+    if row["first"] is not None:
+        text += f", first at {moment(row['first'])}"
+    known = _known(bench, str(row["service"]), str(row["text"]))
+    text += f" (see {known.id})" if known is not None else ""
+    assert isinstance(finding.details, ObservationDetails)
+    return Row(text, finding.details.quote, finding)
 
 
 def _known(bench: Bench, service: str, template: str) -> Finding | None:
@@ -112,36 +193,40 @@ def _known(bench: Bench, service: str, template: str) -> Finding | None:
     return None
 
 
-def _observation(bench: Bench, row: dict[str, Any]) -> Finding:
+def _template_finding(bench: Bench, row: dict[str, Any]) -> Finding:
     n, before, text = int(row["n"]), int(row["n_before"]), plain(str(row["text"]), 120)
     word = "error line" if row["is_error"] else "line"
-    numbers: dict[str, float] = {"lines": n, "baseline_lines": before}
-    numbers |= {
-        f"quoted_{i}": float(digits) for i, digits in enumerate(_NUMBER.findall(text), start=1)
-    }
-    service = str(row["service"])
-    return Finding(
-        id="",
-        kind=KIND,
-        subject=service,
-        signal="logs",
-        onset=row["first"] if n and not before else None,
-        strength=0.0,
-        sentence=f"{counted(n, word)} in {plain(service)} in the incident, {before} in the "
+    service, example = str(row["service"]), quoted(str(row["example"]))
+    return observation(
+        service,
+        "logs",
+        f"{counted(n, word)} in {plain(service)} in the incident, {before} in the "
         f'baseline: "{text}".',
-        numbers=numbers,
-        evidence=own_items(row, bench.case.evidence_ids("logs")),
-        series={"table": "logs", "service": service},
-        details=LineDetails(
-            template=str(row["text"])[:400], example=plain(str(row["example"]), 300)
+        ObservationDetails(
+            about="log_template",
+            template=str(row["text"])[:400],
+            example=plain(str(row["example"]), 300),
+            quote=example,
+            time=iso(row["first"]) if row["first"] is not None else "",
         ),
+        evidence=own_items(row, bench.case.evidence_ids("logs")),
+        numbers={"count": n, "baseline_count": before, **_quoted_numbers(text)},
+        onset=row["first"] if n and not before else None,
+        series={"table": "logs", "service": service},
     )
+
+
+def _quoted_numbers(text: str) -> dict[str, float]:
+    """Numbers of foreign text, which may be quoted with it and never claimed."""
+    found = _NUMBER.findall(text)[:20]
+    return {f"quoted_{place}": float(digits) for place, digits in enumerate(found, start=1)}
 
 
 LOGS = Tool(
     "logs",
-    "Search log lines. Gives templates with their counts in incident and baseline and an example, "
-    "not single lines.",
+    "Log lines: templates counted in incident and baseline, or single lines around a time, "
+    "filtered by service, words, level, place.",
     LogArguments,
     logs,
+    has("logs"),
 )

@@ -16,28 +16,28 @@ from pydantic import AwareDatetime, Field
 
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Diagnosis, Finding, Scope, Window
+from analysis.wording.phrases import number, plain
 from bot.investigation.model.bench import Bench, NewEvidence
 from bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
+    Row,
     Tool,
+    askable,
     known_service,
     moment,
     span_of,
 )
 from connectors.base import Connector
-from connectors.instances import vendor_of
 
 MAX_SERVICES = 5
-MAX_ASKS = 6
+MAX_ASKS = 12
 """New queries in one conversation."""
 LONGEST = timedelta(hours=24)
 EARLIEST = timedelta(days=2)
 """How long before the incident's window a query may begin."""
-MAX_NEW = 15
-NOT_ASKED = frozenset({"recorded", "traces", "wandb"})
-"""A recorded case holds nothing beyond itself; files of training jobs are collected once."""
+MAX_NEW = 40
 
 
 class CollectArguments(Arguments):
@@ -51,22 +51,13 @@ class CollectArguments(Arguments):
     end: AwareDatetime | None = Field(default=None, description="Null, or the end with `start`.")
 
 
-def askable(connectors: Sequence[Connector]) -> list[Connector]:
-    """Connectors that can bring something new."""
-    found = []
-    for connector in connectors:
-        if vendor_of(connector) not in NOT_ASKED and tuple(connector.kinds) != ("traces",):
-            found.append(connector)
-    return found
-
-
 async def collect(bench: Bench, asked: CollectArguments) -> Found:
     """What a new query brought: rows, gaps, and what the analysis made of them."""
     able = askable(bench.connectors)
     connector = next((c for c in able if c.name == asked.connector), None)
     if connector is None:
         raise NotFound(f"no such connector; there are {', '.join(c.name for c in able) or 'none'}")
-    if len(bench.asks) >= MAX_ASKS:
+    if bench.queries_made >= MAX_ASKS:
         raise NotFound(f"{MAX_ASKS} new queries were made, which is the limit")
     scope = _scope(bench, asked)
     brought = await bench.ask(connector, bench.case.alert, scope)
@@ -74,7 +65,7 @@ async def collect(bench: Bench, asked: CollectArguments) -> Found:
         f"{connector.name}, asked now about {', '.join(scope.services)}, "
         f"{span_of([scope.incident])}"
     )
-    return Found(_rows(brought), where, _what_changed(brought), asked=bench.asks[-1])
+    return Found(_rows(brought), where, _what_changed(brought), asked=brought.ask)
 
 
 def _scope(bench: Bench, asked: CollectArguments) -> Scope:
@@ -107,25 +98,22 @@ def _window(incident: Window, start: datetime | None, end: datetime | None) -> W
     return Window(start=first, end=last)
 
 
-def _rows(brought: NewEvidence) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = [
-        {"table": name, "rows": count} for name, count in sorted(brought.rows.items())
-    ]
-    rows += [
-        {"evidence": e.id, "query": e.query, "rows": e.rows} for e in brought.evidence[:MAX_NEW]
-    ]
-    rows += [{"gap": gap.kind, "reason": gap.reason} for gap in brought.gaps[:MAX_NEW]]
-    return rows + [_finding(f) for f in sorted(brought.new, key=lambda f: -f.strength)[:MAX_NEW]]
+def _rows(brought: NewEvidence) -> list[Row]:
+    rows = [Row(f"{count} rows of {name}") for name, count in sorted(brought.rows.items())]
+    for item in brought.evidence[:MAX_NEW]:
+        cut = f", cut: {plain(item.cut, 100)}" if item.cut else ""
+        rows.append(Row(f"{item.id}: {item.rows} rows of {item.kind}{cut}; asked", item.query))
+    for gap in brought.gaps[:MAX_NEW]:
+        rows.append(Row(f"missing {gap.kind}:", gap.reason))
+    ordered = sorted(brought.new, key=lambda finding: -finding.strength)
+    return rows + [_finding(finding) for finding in ordered[:MAX_NEW]]
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "cite": finding.id,
-        "says": finding.sentence,
-        "onset": moment(finding.onset),
-        "strength": finding.strength,
-        "numbers": dict(finding.numbers),
-    }
+def _finding(finding: Finding) -> Row:
+    onset = f"; onset {moment(finding.onset)}" if finding.onset is not None else ""
+    return Row(
+        f"{finding.sentence}{onset}; strength {number(finding.strength, 2)}", finding=finding
+    )
 
 
 def _what_changed(brought: NewEvidence) -> str:

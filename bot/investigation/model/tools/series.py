@@ -1,38 +1,53 @@
-"""`series`: the metrics of a service beside their baseline, each as levels, ratio, onset and
-sparkline."""
+"""`series`: the metrics of a service beside their baseline and yesterday; with a resolution, as
+numbers."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
-import numpy as np
 import polars as pl
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
-from analysis.case.folder import Case
-from analysis.case.observations import KIND
 from analysis.case.windows import metric_windows
-from analysis.metrics.baseline_comparison import compare
-from analysis.metrics.series import metric_blocks
-from analysis.metrics.shifts import KIND as SHIFT
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from analysis.kinds.finding_details import ObservationDetails
+from analysis.vocabulary import Finding, Window
+from analysis.wording.amounts import Unit
+from analysis.wording.phrases import number, plain
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
+    Row,
     Tool,
+    clock,
+    first_of,
     from_evidence,
+    has,
+    iso,
     known_service,
-    moment,
+    observation,
+    short_names,
     sparkline,
+    window_of,
+)
+from bot.investigation.model.tools.metric_rows import (
+    DAY,
+    WEEK,
+    SeriesSummary,
+    labels_in,
+    metric_rows,
+    shown_labels,
+    summaries,
 )
 from bot.runtime.threads import in_thread
 
-MAX_SERIES = 12
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_AS_NUMBERS = 6
+"""Series that are shown point by point."""
+MOST_POINTS = 60
+LONGEST = timedelta(hours=24)
+NARROW = "narrow with signal or labels"
 
 
 class SeriesArguments(Arguments):
@@ -40,130 +55,182 @@ class SeriesArguments(Arguments):
     signal: str | None = Field(
         default=None, description="A part of the signal's name, or null for all of them."
     )
+    labels: str | None = Field(
+        default=None, description="A part of the labels, such as a pod's or zone's name, or null."
+    )
+    resolution_s: int | None = Field(
+        default=None,
+        ge=1,
+        le=86_400,
+        description="Seconds of one point, to get numbers instead of a summary; else null.",
+    )
+    start: AwareDatetime | None = Field(
+        default=None, description="With resolution_s: ISO 8601, or null for the incident."
+    )
+    end: AwareDatetime | None = Field(default=None, description="With resolution_s, or null.")
 
 
 async def series(bench: Bench, asked: SeriesArguments) -> Found:
     """The series of a service that departed most, first."""
     service = known_service(bench, asked.service)
-    rows = await in_thread(_compared, bench.case, service, asked.signal)
-    if not rows:
-        held = sorted(
-            set(bench.case.metrics.filter(pl.col("service") == service)["signal"].to_list())
-        )[:30]
-        said = (
-            f"its signals are {', '.join(held)}"
-            if held
-            else "the case holds no metrics of it: `collect` may"
+    chosen = await in_thread(_chosen, bench, service, asked)
+    provenance = f"{from_evidence(bench.case.evidence, 'metrics')}; times in UTC"
+    if asked.resolution_s is None:
+        rows, cut = first_of(await in_thread(_summed, bench, chosen), NARROW)
+        return Found(rows, provenance, cut=cut)
+    window = window_of(bench, asked.start, asked.end, LONGEST)
+    points = window.seconds / asked.resolution_s
+    if points > MOST_POINTS:
+        least = -(-window.seconds // MOST_POINTS)
+        raise NotFound(
+            f"{points:.0f} points are too many: at most {MOST_POINTS}, so resolution_s of "
+            f"{least:.0f} or more, or a shorter time"
         )
-        raise NotFound(f"no series of {service} with points before and in the incident; {said}")
-    shown = [_told(bench, service, row) for row in rows[:MAX_SERIES]]
-    note = (
-        f"{len(rows) - MAX_SERIES} more series; ask with `signal`" if len(rows) > MAX_SERIES else ""
-    )
-    return Found(shown, from_evidence(bench.case.evidence, "metrics"), note)
+    found = await in_thread(summaries, bench.case, chosen)
+    shown, cut = first_of(found, NARROW, MOST_AS_NUMBERS)
+    rows = await in_thread(_as_numbers, bench, chosen, shown, window, asked.resolution_s)
+    return Found(rows, provenance, cut=cut)
 
 
-def _compared(case: Case, service: str, signal: str | None) -> list[dict[str, Any]]:
-    metrics = case.metrics.filter(pl.col("service") == service)
-    if signal:
-        metrics = metrics.filter(
-            pl.col("signal").str.to_lowercase().str.contains(signal.lower(), literal=True)
-        )
-    windows = metric_windows(case)
+def _chosen(bench: Bench, service: str, asked: SeriesArguments) -> pl.DataFrame:
+    own = bench.case.metrics.filter(pl.col("service") == service)
+    if not own.height:
+        raise NotFound(f"the case holds no metrics of {service}: `collect` may bring some")
+    chosen = own
+    for column, part in (("signal", asked.signal), ("labels", asked.labels)):
+        if part:
+            text = pl.col(column).fill_null("").str.to_lowercase()
+            chosen = chosen.filter(text.str.contains(part.lower(), literal=True))
+    if not chosen.height:
+        signals = short_names(own["signal"].unique().to_list(), 30)
+        raise NotFound(f"no series of {service} matches; its signals are {signals}")
+    return chosen
+
+
+def _summed(bench: Bench, metrics: pl.DataFrame) -> list[Row]:
+    windows = metric_windows(bench.case)
     start = windows.recent or min((w.start for w in windows.baseline), default=windows.search.start)
-    found: list[dict[str, Any]] = []
-    for block in metric_blocks(metrics, windows):
-        compared = compare(block)
-        for n, (_, name, unit, labels) in enumerate(compared.keys.iter_rows()):
-            ceiling = float(compared.ceiling[n])
-            before, level = (
-                float(compared.centre[n]),
-                _level(block.values[n], compared.level[n], compared.departed[n]),
-            )
-            if np.isfinite(ceiling):
-                before, level = ceiling - before, ceiling - level
-            own = metrics.filter(pl.col("signal") == name, pl.col("labels").fill_null("") == labels)
-            own = own.filter(pl.col("time") >= start, pl.col("time") <= windows.search.end)
-            departed = bool(compared.departed[n])
-            onset = (
-                _EPOCH + timedelta(microseconds=int(compared.onset_ns[n]) // 1000)
-                if departed
-                else None
-            )
-            found.append(
-                {
-                    "signal": name,
-                    "unit": unit or None,
-                    "labels": plain(labels, 200) or None,
-                    "before": before,
-                    "now": level,
-                    "departed": departed,
-                    "sigmas": min(float(compared.sigmas[n]), 1e6) if departed else 0.0,
-                    "onset": onset,
-                    "sparkline": sparkline(own["time"], own["value"], start, windows.search.end),
-                }
-            )
-    return sorted(found, key=lambda r: (-r["sigmas"], r["signal"], r["labels"] or ""))
+    end = windows.search.end
+    rows = metric_rows(metrics, windows).filter(pl.col("time").is_between(start, end))
+    found = []
+    for one in summaries(bench.case, metrics):
+        own = _of(rows, one)
+        bars = sparkline(own["time"], own["value"], start, end)
+        finding = finding_of(bench, one)
+        beside = one.beside()
+        text = "; ".join(part for part in (finding.sentence.rstrip("."), beside, bars) if part)
+        found.append(Row(text, finding=finding))
+    return found
 
 
-def _level(values: Any, departed_level: Any, departed: Any) -> float:
-    """The level of the departure; without one, the middle of what was searched."""
-    return float(departed_level) if departed else float(np.nanmedian(values))
-
-
-def _told(bench: Bench, service: str, row: dict[str, Any]) -> dict[str, Any]:
-    same = (
-        f
-        for f in bench.diagnosis.findings
-        if (f.kind, f.subject, f.signal) == (SHIFT, service, row["signal"])
+def finding_of(
+    bench: Bench, one: SeriesSummary, points: Sequence[tuple[datetime, float]] = ()
+) -> Finding:
+    """A series as it is cited; with points, those are in its numbers and details."""
+    departure = one.departure
+    numbers = one.numbers
+    for place, (_, value) in enumerate(points, start=1):
+        numbers[f"point_{place}"] = value
+    details = ObservationDetails(
+        about="series",
+        direction=one.direction,
+        departed=one.departed if departure is not None else None,
+        unit=one.unit,
+        labels=labels_in(one.labels),
+        points=tuple((iso(at), value) for at, value in points),
     )
-    finding = next(same, None) or bench.observe(_observation(bench, service, row))
-    return {
-        "cite": finding.id or None,
-        "says": finding.sentence,
-        "labels": row["labels"],
-        "unit": row["unit"],
-        "baseline": rounded(row["before"]),
-        "incident": rounded(row["now"]),
-        "departed": row["departed"],
-        "onset": moment(row["onset"]),
-        "sparkline": row["sparkline"],
-    }
-
-
-def _observation(bench: Bench, service: str, row: dict[str, Any]) -> Finding:
-    before, now, signal = row["before"], row["now"], row["signal"]
-    numbers = {"baseline": rounded(before), "incident": rounded(now)}
-    unit = f" {plain(row['unit'], 12)}" if row["unit"] else ""
-    said = f"{plain(service)} {plain(signal)} "
-    if row["departed"]:
-        said += (
-            f"{'rose' if now > before else 'fell'} from {number(before)} to {number(now)}{unit}."
-        )
-    else:
-        said += (
-            f"stayed near its baseline: {number(before)} before, {number(now)} in the "
-            f"incident{unit}."
-        )
-    return Finding(
-        id="",
-        kind=KIND,
-        subject=service,
-        signal=signal,
-        onset=row["onset"],
-        strength=0.0,
-        sentence=said,
-        numbers=numbers,
+    name = f"{plain(one.service)} {plain(one.signal)}{shown_labels(one.labels)}"
+    return observation(
+        one.service,
+        one.signal,
+        f"{name} {one.moved()}.",
+        details,
         evidence=bench.case.evidence_ids("metrics"),
-        series={"table": "metrics", "service": service, "signal": signal},
+        numbers=numbers,
+        onset=departure.onset if departure is not None and departure.departed else None,
+        series=one.place,
     )
+
+
+def _of(rows: pl.DataFrame, one: SeriesSummary) -> pl.DataFrame:
+    return rows.filter(
+        pl.col("service") == one.service,
+        pl.col("signal") == one.signal,
+        pl.col("unit") == (one.unit or ""),
+        pl.col("labels") == one.labels,
+    )
+
+
+def _as_numbers(
+    bench: Bench,
+    metrics: pl.DataFrame,
+    shown: Sequence[SeriesSummary],
+    window: Window,
+    resolution_s: int,
+) -> list[Row]:
+    rows = metric_rows(metrics, metric_windows(bench.case))
+    found = []
+    for one in shown:
+        own = _of(rows, one)
+        points = means(own, window, resolution_s)
+        finding = finding_of(bench, one, points)
+        text = f"{finding.sentence.rstrip('.')}; {one.beside()}"
+        text += f"; every {resolution_s} s from {window.start:%Y-%m-%d} {clock(window.start)}"
+        factor, unit = scale_of(one.shown_unit)
+        text += f"{f' in {unit}' if unit else ''}: "
+        text += _numbers(points, window, resolution_s, factor)
+        for name, ago in (("yesterday", DAY), ("last week", WEEK)):
+            earlier = Window(start=window.start - ago, end=window.end - ago)
+            past = means(own, earlier, resolution_s)
+            if past:
+                text += f"; {name} {_numbers(past, earlier, resolution_s, factor)}"
+        found.append(Row(text, finding=finding))
+    return found
+
+
+def means(rows: pl.DataFrame, window: Window, resolution_s: int) -> list[tuple[datetime, float]]:
+    """The mean of each part of the window that has points, by where the part begins."""
+    inside = rows.filter(pl.col("time") >= window.start, pl.col("time") < window.end)
+    part = (pl.col("time") - window.start).dt.total_milliseconds() // (1000 * resolution_s)
+    table = inside.group_by(part.alias("part")).agg(pl.col("value").mean()).sort("part")
+    step = timedelta(seconds=resolution_s)
+    return [(window.start + n * step, value) for n, value in table.iter_rows()]
+
+
+def scale_of(unit: Unit) -> tuple[float, str]:
+    """The factor and the name of one unit for all values of a row."""
+    match unit.kind:
+        case "time":
+            return unit.factor * 1000, "ms"
+        case "share":
+            return unit.factor * 100, "%"
+        case "bytes":
+            return unit.factor / 1e6, "MB"
+        case "bytes/s":
+            return unit.factor / 1e6, "MB/s"
+        case "rate":
+            return unit.factor, "1/s"
+        case "number":
+            return unit.factor, unit.noun
+
+
+def _numbers(
+    points: Sequence[tuple[datetime, float]], window: Window, resolution_s: int, factor: float
+) -> str:
+    """Every part of the window, a dash where it has no point."""
+    by_time = dict(points)
+    step, at, said = timedelta(seconds=resolution_s), window.start, []
+    while at < window.end:
+        said.append(number(factor * by_time[at], 3) if at in by_time else "-")
+        at += step
+    return " ".join(said)
 
 
 SERIES = Tool(
     "series",
-    "Metrics of a service against their baseline: levels, whether and when they departed, "
-    "sparkline. Each row names "
-    "the finding to cite.",
+    "Metrics of a service: how each moved against its baseline, its usual range, yesterday, a "
+    "sparkline. With resolution_s its values as numbers.",
     SeriesArguments,
     series,
+    has("metrics"),
 )

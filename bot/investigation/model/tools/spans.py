@@ -1,81 +1,123 @@
-"""`traces`: the slowest or failing requests of a service, its operations against the baseline, or
-one whole trace."""
+"""`traces`: the slowest or failing requests of a service and its operations against the baseline;
+`request`: all spans of one trace."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import polars as pl
 from pydantic import Field
 
-from analysis.case.observations import KIND
+from analysis.case.tables import ORIGIN
 from analysis.case.windows import span_windows
+from analysis.kinds.finding_details import ObservationDetails
 from analysis.requests.error_origin import FAILED
 from analysis.requests.visits import with_visits
 from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from analysis.wording.amounts import MILLISECONDS, amount
+from analysis.wording.phrases import number, plain
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
+    Row,
     Tool,
+    clock,
     from_evidence,
+    has,
+    iso,
     known_service,
     moment,
-    value,
+    observation,
+    short_names,
 )
 from bot.runtime.threads import in_thread
 
-MAX_OPERATIONS = 6
-MAX_REQUESTS = 8
-MAX_SPANS = 60
-"""Of one trace."""
+MOST_OPERATIONS = 15
+MOST_REQUESTS = 25
+MOST_SPANS = 80
+"""Of one trace in one result."""
+MOST_READ = 10_000
+"""Spans of one trace that are put into a tree."""
+DEEPEST = 60
+SLIGHT = 0.1
+"""A p95 within this share of the baseline's is called unaffected."""
 
 
 class TraceArguments(Arguments):
-    service: str | None = Field(
-        default=None, description="The service whose requests are meant; null with trace_id."
-    )
+    service: str = Field(description="The service whose requests are meant.")
     order: Literal["slowest", "failing"] = Field(
         default="slowest", description="Which of its requests."
     )
-    trace_id: str | None = Field(default=None, description="One trace, shown as a tree; else null.")
+    operation: str | None = Field(
+        default=None, description="A part of the operation's name, or null for all."
+    )
+
+
+class RequestArguments(Arguments):
+    trace_id: str = Field(description="The id of a trace, from `traces` or a log line.")
+    service: str | None = Field(default=None, description="Only spans of this service, or null.")
+    skip: int = Field(
+        default=0, ge=0, le=1_000_000, description="How many spans to leave out, to page on."
+    )
 
 
 async def traces(bench: Bench, asked: TraceArguments) -> Found:
-    """One trace, or a service's operations and requests."""
-    if not bench.case.spans.height:
-        raise NotFound("the case holds no spans")
-    provenance = (
-        f"{from_evidence(bench.case.evidence, 'spans')}; operations and statuses are foreign text"
-    )
-    if asked.trace_id:
-        return Found(await in_thread(_tree, bench, asked.trace_id), provenance)
-    if not asked.service:
-        raise NotFound("give `service` or `trace_id`")
+    """A service's operations against the baseline, then requests of the incident."""
     service = known_service(bench, asked.service)
-    rows = await in_thread(_requests, bench, service, asked.order)
-    return Found(rows, provenance)
+    if not bench.case.spans.height:
+        raise NotFound("the case holds no spans: `collect` may bring some")
+    return await in_thread(_requests, bench, service, asked)
 
 
-def _requests(bench: Bench, service: str, order: str) -> list[dict[str, Any]]:
+async def request(bench: Bench, asked: RequestArguments) -> Found:
+    """The spans of a trace as a tree, by when they began."""
+    service = known_service(bench, asked.service) if asked.service else None
+    return await in_thread(_tree, bench, asked, service)
+
+
+def _provenance(bench: Bench) -> str:
+    return f"{from_evidence(bench.case.evidence, 'spans')}; operations are foreign names"
+
+
+def _requests(bench: Bench, service: str, asked: TraceArguments) -> Found:
     own = bench.case.spans.filter(pl.col("service") == service)
     if not own.height:
-        held = sorted(bench.case.spans["service"].drop_nulls().unique().to_list())
-        raise NotFound(
-            f"the case holds no spans of {service}; there are spans of {', '.join(held[:20])}"
-        )
+        there = short_names(bench.case.spans["service"].drop_nulls().unique().to_list(), 20)
+        raise NotFound(f"the case holds no spans of {service}; there are spans of {there}")
+    if asked.operation:
+        name = pl.col("operation").str.to_lowercase()
+        own = own.filter(name.str.contains(asked.operation.lower(), literal=True))
     windows = span_windows(bench.case)
-    side = pl.when(windows.in_search("start")).then(1).when(windows.in_baseline("start")).then(0)
     own = own.with_columns(
-        side.alias("now"), pl.col("status").fill_null("").str.contains(FAILED).alias("failed")
+        windows.side("start", searched=1, baseline=0).alias("now"),
+        pl.col("status").fill_null("").str.contains(FAILED).alias("failed"),
     ).filter(pl.col("now").is_not_null())
-    operations = [_operation(bench, service, row) for row in _compared(own).iter_rows(named=True)]
+    compared = _compared(own)
+    rows = []
+    for row in compared.head(MOST_OPERATIONS).iter_rows(named=True):
+        finding = _operation(bench, service, row)
+        rows.append(Row(finding.sentence, finding=finding))
     now = own.filter(pl.col("now") == 1)
-    picked = now.filter("failed") if order == "failing" else now
-    picked = picked.sort("duration_us", descending=True, nulls_last=True).head(MAX_REQUESTS)
-    return [*operations, *(_request(row) for row in picked.iter_rows(named=True))]
+    picked = now.filter("failed") if asked.order == "failing" else now
+    first = pl.col("start").rank("ordinal").over("trace_id") == 1
+    picked = picked.filter(first) if picked.height else picked
+    slowest = picked.sort("duration_us", descending=True, nulls_last=True)
+    for row in slowest.head(MOST_REQUESTS).iter_rows(named=True):
+        rows.append(_span(bench, row, f"trace {plain(row['trace_id'], 64)} "))
+    if not rows:
+        raise NotFound(f"no span of {service} matches in the incident or its baseline")
+    parts = []
+    for left_out, what in (
+        (compared.height - MOST_OPERATIONS, "operations"),
+        (slowest.height - MOST_REQUESTS, "requests"),
+    ):
+        if left_out > 0:
+            parts.append(f"{left_out} more {what}")
+    cut = f"{', '.join(parts)}; narrow with operation" if parts else ""
+    return Found(rows, _provenance(bench), cut=cut)
 
 
 def _compared(own: pl.DataFrame) -> pl.DataFrame:
@@ -91,94 +133,114 @@ def _compared(own: pl.DataFrame) -> pl.DataFrame:
         own.group_by("operation", maintain_order=True)
         .agg(*side(1, "now"), *side(0, "before"))
         .sort(["count_now", "operation"], descending=[True, False])
-        .head(MAX_OPERATIONS)
     )
 
 
-def _operation(bench: Bench, service: str, row: dict[str, Any]) -> dict[str, Any]:
-    finding = bench.observe(_observation(bench, service, row))
-    return {
-        "cite": finding.id or None,
-        "operation": row["operation"],
-        "says": finding.sentence,
-        "spans": {"incident": row["count_now"], "baseline": row["count_before"]},
+def _operation(bench: Bench, service: str, row: Mapping[str, Any]) -> Finding:
+    name = plain(str(row["operation"]))
+    numbers: dict[str, float] = {
+        "count": row["count_now"],
+        "baseline_count": row["count_before"],
+        "percentile": 95,
     }
-
-
-def _observation(bench: Bench, service: str, row: dict[str, Any]) -> Finding:
-    numbers: dict[str, float] = {"spans": row["count_now"]}
-    said = f"{plain(service)} {plain(str(row['operation']))}: "
-    if row["p95_now"] is not None:
-        numbers["incident_ms"] = rounded(row["p95_now"] / 1000)
-        said += f"p95 {number(row['p95_now'] / 1000)} ms in the incident"
+    said = f"{plain(service)} {name}: "
+    now, before, direction = row["p95_now"], row["p95_before"], None
+    if now is not None:
+        numbers["p95_ms"] = now / 1000
+        said += f"p95 {amount(now / 1000, MILLISECONDS)} in the incident"
     else:
         said += "no spans in the incident"
-    if row["p95_before"] is not None:
-        numbers["baseline_ms"] = rounded(row["p95_before"] / 1000)
-        said += f", {number(row['p95_before'] / 1000)} ms before"
-    if row["failed_now"] is not None:
-        numbers["failed_percent"] = rounded(100 * row["failed_now"], 3)
-        said += f"; {number(100 * row['failed_now'], 3)} % of {row['count_now']} spans failed"
-    if row["failed_before"] is not None:
-        numbers["failed_before_percent"] = rounded(100 * row["failed_before"], 3)
-        said += f", {number(100 * row['failed_before'], 3)} % before"
-    return Finding(
-        id="",
-        kind=KIND,
-        subject=service,
-        signal=f"spans of {plain(str(row['operation']))}",
-        strength=0.0,
-        sentence=f"{said}.",
-        numbers=numbers | {"percentile": 95},
+    if before is not None:
+        numbers["baseline_p95_ms"] = before / 1000
+        said += f", {amount(before / 1000, MILLISECONDS)} before"
+    if now is not None and before is not None:
+        direction = "unaffected"
+        if abs(now - before) > SLIGHT * before:
+            direction = "rose" if now > before else "fell"
+        if before > 0:
+            numbers["ratio"] = now / before
+    said += f"; {row['count_now']} spans, {row['count_before']} before"
+    for share, role, when in (
+        (row["failed_now"], "failed_percent", "failed"),
+        (row["failed_before"], "baseline_failed_percent", "before"),
+    ):
+        if share is not None:
+            numbers[role] = 100 * share
+            said += f"{';' if when == 'failed' else ','} {number(100 * share, 3)} % {when}"
+    return observation(
+        service,
+        f"spans of {name}",
+        f"{said}.",
+        ObservationDetails(about="operation", direction=direction, unit="ms"),
         evidence=bench.case.evidence_ids("spans"),
-        series={"table": "spans", "service": service},
+        numbers=numbers,
+        series={"table": "spans", "service": service, "operation": str(row["operation"])},
     )
 
 
-def _request(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "trace_id": row["trace_id"],
-        "operation": row["operation"],
-        "start": moment(row["start"]),
-        "ms": value((row["duration_us"] or 0) / 1000),
-        "status": row["status"],
-    }
+def _span(bench: Bench, row: Mapping[str, Any], prefix: str, after_ms: float | None = None) -> Row:
+    """One span; `after_ms` is when it began, in ms since the first of its trace."""
+    service, name = str(row["service"] or ""), plain(str(row["operation"]))
+    ms = (row["duration_us"] or 0.0) / 1000
+    status = plain(str(row["status"] or ""), 40)
+    numbers = {"ms": ms} | ({"after_ms": after_ms} if after_ms is not None else {})
+    said = f"{plain(service)} {name} took {amount(ms, MILLISECONDS)}"
+    ending = f", {status}" if status else ""
+    finding = observation(
+        service,
+        f"spans of {name}",
+        f"{said} at {moment(row['start'])}{ending}.",
+        ObservationDetails(
+            about="span", time=iso(row["start"]), trace_id=str(row["trace_id"]), unit="ms"
+        ),
+        evidence=(row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("spans"),
+        numbers=numbers,
+        series={"table": "spans", "service": service, "operation": str(row["operation"])},
+    )
+    when = f"after {amount(after_ms, MILLISECONDS)}" if after_ms is not None else ""
+    return Row(f"{prefix}{when or clock(row['start'])} {said}{ending}", finding=finding)
 
 
-def _tree(bench: Bench, trace_id: str) -> list[dict[str, Any]]:
-    """The spans of a trace by start; `depth` says how far below its root each is."""
-    own = bench.case.spans.filter(pl.col("trace_id") == trace_id)
+def _tree(bench: Bench, asked: RequestArguments, service: str | None) -> Found:
+    own = bench.case.spans.filter(pl.col("trace_id") == asked.trace_id)
     if not own.height:
         raise NotFound("no trace of this id; `traces` of a service names some")
-    spans = with_visits(own.head(10_000)).sort("start")
+    spans = with_visits(own.head(MOST_READ)).sort("start")
     parents = dict(spans.select("row", "parent").iter_rows())
     first = spans["start"].min()
-    rows = [
-        {
-            "depth": _depth(row["row"], parents),
-            "service": row["service"],
-            "operation": row["operation"],
-            "after_ms": value((row["start"] - first).total_seconds() * 1000),
-            "ms": value(row["duration_us"] / 1000),
-            "status": row["status"],
-        }
-        for row in spans.head(MAX_SPANS).iter_rows(named=True)
-    ]
-    left_out = own.height - MAX_SPANS
-    return [*rows, {"left_out": left_out}] if left_out > 0 else rows
+    shown = spans.filter(pl.col("service") == service) if service else spans
+    rows = []
+    for row in shown.slice(asked.skip, MOST_SPANS).iter_rows(named=True):
+        after = (row["start"] - first).total_seconds() * 1000
+        indent = "." * _depth(row["row"], parents)
+        rows.append(_span(bench, row, f"{indent} " if indent else "", after))
+    if not rows:
+        raise NotFound("no span of this trace matches")
+    left_out = shown.height - asked.skip - len(rows)
+    cut = f"{left_out} more spans; skip={asked.skip + len(rows)}, or service" if left_out else ""
+    note = f"{own.height} spans; dots tell how far below the root a span is"
+    return Found(rows, _provenance(bench), note, cut)
 
 
-def _depth(row: int, parents: dict[int, int | None]) -> int:
+def _depth(row: int, parents: Mapping[int, int | None]) -> int:
     depth, above = 0, parents.get(row)
-    while above is not None and depth < MAX_SPANS:
+    while above is not None and depth < DEEPEST:
         depth, above = depth + 1, parents.get(above)
     return depth
 
 
 TRACES = Tool(
     "traces",
-    "Spans: the slowest or failing requests of a service and its operations against their "
-    "baseline, or one trace.",
+    "Spans of a service: its operations against their baseline, and its slowest or failing "
+    "requests with their trace ids.",
     TraceArguments,
     traces,
+    has("spans"),
+)
+REQUEST = Tool(
+    "request",
+    "All spans of one request by its trace id, as a tree with times.",
+    RequestArguments,
+    request,
+    has("spans"),
 )

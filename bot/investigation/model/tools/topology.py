@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import Field
 
+from analysis.kinds.finding_details import ObservationDetails, change_named
 from analysis.requests.topology import read_topology
 from analysis.vocabulary import Finding
+from analysis.wording.phrases import plain
 from bot.answer.writer.earlier import is_memory
 from bot.investigation.model.bench import Bench
 from bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
+    Row,
     Tool,
+    first_of,
     from_evidence,
     known_service,
     moment,
+    observation,
 )
 
 HOPS = 2
-MAX_NEIGHBOURS = 40
-MAX_FINDINGS = 4
+MOST_FINDINGS = 4
 
 
 class TopologyArguments(Arguments):
@@ -38,14 +41,13 @@ async def topology(bench: Bench, asked: TopologyArguments) -> Found:
     callers = _others(graph.upstream(service, HOPS))
     if not callees and not callers:
         raise NotFound(f"nothing is known of who calls {service} and whom it calls")
-    rows = [_row(bench, service, "itself", 0)]
+    rows = [Row(f"{plain(service)} itself{_state(bench, service)}")]
     for name, hops in callees.items():
-        rows.append(_row(bench, name, "called by it", hops))
+        rows.append(_row(bench, service, name, hops, "calls"))
     for name, hops in callers.items():
-        rows.append(_row(bench, name, "calls it", hops))
-    left_out = len(rows) - MAX_NEIGHBOURS
-    note = f"{left_out} more services" if left_out > 0 else ""
-    return Found(rows[:MAX_NEIGHBOURS], from_evidence(bench.case.evidence, "topology"), note)
+        rows.append(_row(bench, service, name, hops, "is called by"))
+    shown, cut = first_of(rows, "ask about a service nearer to what you look for")
+    return Found(shown, from_evidence(bench.case.evidence, "topology"), cut=cut)
 
 
 def _others(reached: Mapping[str, int]) -> dict[str, int]:
@@ -53,22 +55,36 @@ def _others(reached: Mapping[str, int]) -> dict[str, int]:
     return {name: hops for name, hops in reached.items() if hops}
 
 
-def _row(bench: Bench, name: str, relation: str, hops: int) -> dict[str, Any]:
-    own = _findings_about(bench, name)
-    onsets = [finding.onset for finding in own if finding.onset is not None]
-    metrics, logs = bench.case.metrics["service"], bench.case.logs["service"]
-    return {
-        "service": name,
-        "is": relation,
-        "hops": hops,
-        "findings": [finding.id for finding in own[:MAX_FINDINGS]],
-        "first_onset": moment(min(onsets, default=None)),
-        "has_metrics": bool((metrics == name).any()),
-        "has_logs": bool((logs == name).fill_null(False).any()),
-    }
+def _row(bench: Bench, service: str, name: str, hops: int, how: str) -> Row:
+    said = f"{plain(service)} {how} {plain(name)}"
+    said += " through another service" if hops > 1 else ""
+    finding = observation(
+        service,
+        "calls",
+        f"{said}.",
+        ObservationDetails(about="call", labels={"to" if how == "calls" else "from": name}),
+        evidence=bench.case.evidence_ids("topology") or bench.case.evidence_ids("spans"),
+        numbers={"hops": hops},
+    )
+    return Row(f"{said}{_state(bench, name)}", finding=finding)
 
 
-def _findings_about(bench: Bench, name: str) -> list[Finding]:
+def _state(bench: Bench, name: str) -> str:
+    """What was found of a service, and which data there is of it."""
+    own = findings_about(bench, name)
+    # A change is not a symptom: its time says nothing of when trouble began.
+    onsets = [f.onset for f in own if f.onset is not None and change_named(f) is None]
+    said = f"; findings {', '.join(f.id for f in own[:MOST_FINDINGS])}" if own else ""
+    said += f"; first onset {moment(min(onsets))}" if onsets else ""
+    has_it = [
+        kind
+        for kind in ("metrics", "logs", "spans")
+        if (getattr(bench.case, kind)["service"] == name).fill_null(value=False).any()
+    ]
+    return f"{said}; {'has ' + ', '.join(has_it) if has_it else 'no data of it'}"
+
+
+def findings_about(bench: Bench, name: str) -> list[Finding]:
     """What was found of a service in this case, the strongest first."""
     own = []
     for finding in bench.diagnosis.findings:
@@ -78,10 +94,15 @@ def _findings_about(bench: Bench, name: str) -> list[Finding]:
     return own
 
 
+def _offered(bench: Bench) -> bool:
+    return bool(read_topology(bench.case).services)
+
+
 TOPOLOGY = Tool(
     "topology",
     "Who calls a service and whom it calls, within two hops, with the findings and data that the "
     "case has of each.",
     TopologyArguments,
     topology,
+    _offered,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,19 @@ from pydantic import Field
 
 from analysis.case.folder import read_case
 from analysis.errors import FaultlineError
+from analysis.kinds.finding_details import ObservationDetails
+from analysis.wording.phrases import number, plain
 from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool, from_evidence
+from bot.investigation.model.tools.found import (
+    MOST_ROWS,
+    Arguments,
+    Found,
+    NotFound,
+    Row,
+    Tool,
+    from_evidence,
+    observation,
+)
 from trace_report.registry import ANALYSES, rows_of
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -23,6 +35,12 @@ MAX_FILES = 16
 class TrainingArguments(Arguments):
     analysis: str = Field(description="One of: " + ", ".join(ANALYSES) + ".")
     rank: int = Field(ge=0, le=1_000_000, description="The rank.")
+    contains: str | None = Field(
+        default=None, description="Only rows with these words, any case, or null."
+    )
+    skip: int = Field(
+        default=0, ge=0, le=1_000_000, description="How many rows to leave out, to page on."
+    )
 
 
 async def training(bench: Bench, asked: TrainingArguments) -> Found:
@@ -32,9 +50,43 @@ async def training(bench: Bench, asked: TrainingArguments) -> Found:
     rows = await bench.run(partial(rank_rows, name=asked.analysis, rank=asked.rank), bench.folder)
     if isinstance(rows, str):
         raise NotFound(rows)
-    return Found(
-        rows, f"{ANALYSES[asked.analysis]}; {from_evidence(bench.case.evidence, 'traces')}"
+    words = (asked.contains or "").lower()
+    matching = [row for row in rows if words in _line(row).lower()]
+    shown = matching[asked.skip : asked.skip + MOST_ROWS]
+    if not shown:
+        raise NotFound(f"no row matches; the analysis has {len(rows)}")
+    left_out = len(matching) - asked.skip - len(shown)
+    cut = f"{left_out} more; skip={asked.skip + len(shown)}, or contains" if left_out else ""
+    found = [_row(bench, asked, row) for row in shown]
+    provenance = f"{ANALYSES[asked.analysis]}; {from_evidence(bench.case.evidence, 'traces')}"
+    return Found(found, provenance, cut=cut)
+
+
+def _row(bench: Bench, asked: TrainingArguments, row: Mapping[str, Any]) -> Row:
+    line = _line(row)
+    numbers = {}
+    for name, value in row.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            numbers[plain(str(name), 60)] = float(value)
+    finding = observation(
+        f"rank {asked.rank}",
+        asked.analysis,
+        f"rank {asked.rank}, {asked.analysis}: {plain(line, 300)}.",
+        ObservationDetails(about="training_row", labels={"rank": str(asked.rank)}),
+        evidence=bench.case.evidence_ids("traces"),
+        numbers=numbers,
     )
+    return Row(line, finding=finding)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """Names and values of one row; times that are in ns are in their names."""
+    parts = []
+    for name, value in row.items():
+        if value not in (None, "", [], {}):
+            said = number(value) if isinstance(value, float) else plain(str(value), 120)
+            parts.append(f"{plain(str(name), 60)} {said}")
+    return ", ".join(parts)
 
 
 def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | str:
@@ -61,9 +113,14 @@ def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | s
     )
 
 
+def _offered(bench: Bench) -> bool:
+    return bool(bench.case.evidence_ids("traces") and bench.case.trace_files)
+
+
 TRAINING = Tool(
     "training",
     "One analysis of one rank's profiler trace, for training jobs.",
     TrainingArguments,
     training,
+    _offered,
 )

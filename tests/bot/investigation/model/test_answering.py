@@ -23,7 +23,7 @@ from tests.bot.investigation.model.cases import (
     keeper,
     settings_for,
 )
-from tests.bot.investigation.model.test_investigating import DONE, results, rows
+from tests.bot.investigation.model.test_investigating import DONE, results, rows_cited
 
 
 def ask(case: Path, server: OpenAIServer, question: str, **given: Any) -> GuardedAnswer:
@@ -51,9 +51,7 @@ def test_a_new_query_brings_findings_and_leaves_the_case_as_it_is(case: Path) ->
     before = {p.name: p.read_bytes() for p in case.iterdir() if p.is_file()}
 
     def answer(body: dict[str, Any]) -> Any:
-        (cite,) = [
-            r["cite"] for r in rows(results(server)[0]) if "Queue length" in str(r.get("says"))
-        ]
+        (cite,) = rows_cited(results(server)[0], "Queue length")
         return says({"claims": [claim("rose", cite)]})(body)
 
     asked = calls(("collect", {"connector": "queues", "services": ["cart"]}))

@@ -32,7 +32,7 @@ from bot.investigation.model.turns import (
 from bot.settings.model import ModelSettings
 from tests.bot.answer.writer.openai_server import Answer, calls, fails, says, serving
 from tests.bot.investigation.model.cases import LOG_LINES, good_report, investigated
-from tests.bot.investigation.model.test_investigating import results, rows
+from tests.bot.investigation.model.test_investigating import results
 from tests.scenarios.small_case import STARTED
 
 ROUNDS = 12
@@ -193,31 +193,25 @@ def test_a_context_that_not_even_the_document_fits_into_ends_in_the_built_in_rep
 
 
 def test_the_result_in_short_keeps_what_may_be_cited() -> None:
-    rows_given = [
-        {"provenance": "metrics from recorded", "note": ""},
-        {"cite": "L3", "says": "cart stayed near <data> its baseline.", "sparkline": "▁" * 300},
-        {"cite": None, "says": "not citable", "bars": "▁" * 300},
-        {"id": "F2", "sentence": "checkout is slow.", "numbers": {"ratio": 3}, "kind": "x" * 300},
-        {
-            "cite": "L4",
-            "service": "cart",
-            "template": "no <*>",
-            "incident": 30,
-            "example": "y" * 900,
-        },
-        {"left_out_lines": 9, "kept_as": "r1", "lines": 40},
-    ]
-    text = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows_given)
-    whole = "<data>\n" + text.replace("<", "\\u003c").replace(">", "\\u003e") + "\n</data>"
+    whole = "\n".join(
+        [
+            "<data>",
+            "provenance: metrics from recorded",
+            "[L3] cart was steady: 45 ms before, 46 ms in the incident; " + "▁" * 300,
+            "not citable " + "▁" * 300,
+            "[F2] checkout is slow.",
+            '[L4] cart error lines: 30 in the incident "' + "y" * 900 + '"',
+            "cut: 9 of 40 lines left out; all are kept as r1, which `read` searches",
+            "</data>",
+        ]
+    )
     short = in_short(whole)
-    assert len(short) < len(whole) / 3
-    found = rows(short)
-    assert found[0] == {"shortened_result": "metrics from recorded"}
-    assert found[1] == {"cite": "L3", "says": "cart stayed near <data> its baseline."}
-    assert found[2] == {"cite": "F2", "says": "checkout is slow."}
-    assert found[3]["cite"] == "L4"
-    assert found[3]["says"].startswith("service cart, template no <*>, incident 30")
-    assert found[4] == {"kept_as": "r1"}
+    assert len(short) < len(whole) / 2
+    lines = short.split("\n")[1:-1]
+    assert lines[1] == "provenance: metrics from recorded"
+    assert lines[2].endswith("all are kept as r1, which `read` searches")
+    assert [line[:5] for line in lines[3:]] == ["[L3] ", "[F2] ", "[L4] "]
+    assert "not citable" not in short
     assert short.count("</data>") == 1, "nothing in it can close the element"
     assert in_short(short) == short
 

@@ -53,13 +53,26 @@ def test_two_calls_in_turns_are_named_and_cost_the_tools() -> None:
     assert guard.withdrawn
 
 
-def test_errors_in_a_row_are_noticed_and_a_good_call_ends_them() -> None:
+def ended(guard: LoopGuard, *errors: bool) -> str | None:
+    """A round of calls that ended so, and what the model is warned after it."""
+    guard.ended(error=all(errors))
+    return guard.nudge()
+
+
+def test_failing_rounds_in_a_row_are_noticed_and_a_good_one_ends_them() -> None:
     guard = LoopGuard()
     for error in (True, True, False, True, True):
-        guard.ended(error=error)
-    assert guard.nudge() is None
-    guard.ended(error=True)
-    assert "3 rounds of calls in a row" in (guard.nudge() or "")
+        assert ended(guard, error) is None
+    assert "3 rounds of calls in a row" in (ended(guard, True) or "")
+
+
+def test_failing_calls_of_one_batch_are_one_strike() -> None:
+    guard = LoopGuard()
+    assert ended(guard, True, True, True) is None
+    assert ended(guard, True, False, True) is None, "one of them brought something"
+    assert ended(guard, True, True, True) is None
+    assert ended(guard, True, True) is None
+    assert "3 rounds of calls in a row" in (ended(guard, True) or "")
 
 
 def test_the_report_is_always_left_room_for() -> None:

@@ -1,0 +1,188 @@
+"""`events`: what clusters and clouds say of pods, nodes and other objects: their states, their
+events, the monitors that watch them, and the alert's own text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+from pydantic import Field
+
+from analysis.case.tables import ORIGIN
+from analysis.kinds.finding_details import ObservationDetails
+from analysis.vocabulary import Finding
+from analysis.wording.phrases import plain
+from bot.investigation.model.bench import Bench
+from bot.investigation.model.tools.found import (
+    Arguments,
+    Found,
+    NotFound,
+    Row,
+    Tool,
+    first_of,
+    has,
+    iso,
+    known_service,
+    moment,
+    observation,
+    quoted,
+)
+from bot.investigation.model.tools.metric_rows import labels_in
+from bot.runtime.threads import in_thread
+
+EVENT_MARK = '"kubernetes event"'
+"""In the attributes of a log line that is an event of Kubernetes."""
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+
+
+class EventArguments(Arguments):
+    service: str | None = Field(default=None, description="The service, or null for all.")
+    object: str | None = Field(
+        default=None, description="A part of a pod's, node's or other object's name, or null."
+    )
+    contains: str | None = Field(
+        default=None, description="Words of the reason, state or message, any case, or null."
+    )
+
+
+async def events(bench: Bench, asked: EventArguments) -> Found:
+    """The newest first: alert, monitors, states of objects, events."""
+    service = known_service(bench, asked.service) if asked.service else None
+    rows = await in_thread(_matching, bench, service, asked)
+    if not rows:
+        raise NotFound("no event, state or monitor matches; with nulls all are listed")
+    shown, cut = first_of(rows, "narrow with service, object or contains")
+    said = "events, states and monitors of the case; quoted parts are foreign text"
+    return Found(shown, said, cut=cut)
+
+
+def _matching(bench: Bench, service: str | None, asked: EventArguments) -> list[Row]:
+    found: list[tuple[datetime, Row]] = []
+    for of_service, at, row in (
+        *_alert(bench),
+        *_monitors(bench),
+        *_states(bench),
+        *_events(bench),
+    ):
+        text = f"{row.text} {row.quote}".lower()
+        if service is not None and of_service != service:
+            continue
+        if asked.object and asked.object.lower() not in text:
+            continue
+        if asked.contains and asked.contains.lower() not in text:
+            continue
+        found.append((at or LATEST, row))
+    found.sort(key=lambda one: one[0], reverse=True)
+    return [row for _, row in found]
+
+
+_Told = tuple[str | None, datetime | None, Row]
+"""The service, when, and the row."""
+
+
+def _alert(bench: Bench) -> Iterator[_Told]:
+    alert = bench.case.alert
+    for part in (alert.title, alert.summary):
+        if part:
+            quote = quoted(part)
+            said = f"the alert of {plain(alert.source, 40)} at {moment(alert.started_at)}"
+            finding = observation(
+                alert.service or "",
+                "alert",
+                f'{said} says "{plain(quote, 160)}".',
+                ObservationDetails(about="alert_text", time=iso(alert.started_at), quote=quote),
+                evidence=bench.case.evidence_ids("alert"),
+            )
+            yield alert.service, alert.started_at, Row(said, quote, finding)
+
+
+def _monitors(bench: Bench) -> Iterator[_Told]:
+    for row in bench.case.monitors.iter_rows(named=True):
+        service, since = row["service"], row["since"]
+        state = plain(row["state"] or "in no state", 40)
+        when = f" since {moment(since)}" if since is not None else ""
+        said = f"a monitor of {plain(service or 'no service')} is {state}{when}"
+        quote = quoted(row["monitor"])
+        finding = observation(
+            service or "",
+            "monitors",
+            f'{said}: "{plain(quote, 120)}".',
+            ObservationDetails(
+                about="monitor", quote=quote, time=iso(since) if since is not None else ""
+            ),
+            evidence=bench.case.evidence_ids("monitors"),
+        )
+        yield service, since, Row(said, quote, finding)
+
+
+def _states(bench: Bench) -> Iterator[_Told]:
+    for row in bench.case.states.iter_rows(named=True):
+        service, since = row["service"], row["since"]
+        finding, said, quote = _state(bench, row)
+        yield service, since, Row(said, quote, finding)
+
+
+def _state(bench: Bench, row: Mapping[str, Any]) -> tuple[Finding, str, str]:
+    inside = f"{row['namespace']}/" if row["namespace"] else ""
+    name = f"{plain(row['kind'], 40)} {plain(inside + row['name'], 120)}"
+    said = f"{name}: {plain(row['fact'], 60)}"
+    said += f" ({plain(row['field'], 60)})" if row["field"] else ""
+    said += f" on {plain(row['place'], 80)}" if row["place"] else ""
+    said += f", of {plain(row['service'])}" if row["service"] else ""
+    said += f", since {moment(row['since'])}" if row["since"] is not None else ""
+    values = [f"{n} {row[n]}" for n in ("value", "expected") if row[n]]
+    quote = quoted("; ".join(values))
+    own = [e.id for e in bench.case.evidence if e.kind == "states" and e.query == row["query"]]
+    finding = observation(
+        row["service"] or row["name"],
+        "states",
+        f"{said}.",
+        ObservationDetails(
+            about="state",
+            quote=quote,
+            time=iso(row["since"]) if row["since"] is not None else "",
+            labels={"object": name} | ({"place": row["place"]} if row["place"] else {}),
+        ),
+        evidence=own or bench.case.evidence_ids("states"),
+    )
+    return finding, said, quote
+
+
+def _events(bench: Bench) -> Iterator[_Told]:
+    lines = bench.case.logs
+    attributes = pl.col("attributes").fill_null("")
+    of_objects = lines.filter(attributes.str.contains(EVENT_MARK, literal=True))
+    for row in of_objects.sort("time").iter_rows(named=True):
+        about = labels_in(row["attributes"])
+        service, quote = row["service"], quoted(row["message"] or "")
+        said = f"{moment(row['time'])} {about.get('object', 'an object')}"
+        said += f" {about['reason']}" if about.get("reason") else ""
+        said += f" on {about['node']}" if about.get("node") else ""
+        said += f", of {plain(service)}" if service else ""
+        finding = observation(
+            service or "",
+            "events",
+            f'{said}: "{plain(quote, 120)}".',
+            ObservationDetails(about="event", time=iso(row["time"]), quote=quote, labels=about),
+            evidence=(row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("logs"),
+        )
+        yield service, row["time"], Row(said, quote, finding)
+
+
+def _offered(bench: Bench) -> bool:
+    if has("states", "monitors")(bench):
+        return True
+    text = bench.case.logs["attributes"].fill_null("")
+    return bool(text.str.contains(EVENT_MARK, literal=True).any())
+
+
+EVENTS = Tool(
+    "events",
+    "Events and states of pods, nodes and other objects, monitors, and the alert's text; newest "
+    "first.",
+    EventArguments,
+    events,
+    _offered,
+)

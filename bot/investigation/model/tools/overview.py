@@ -1,0 +1,178 @@
+"""`data`: what the case holds: windows, services with their signals, logs and spans, places, and
+the connectors that may be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+from pydantic import Field
+
+from analysis.case.alert_place import place_of
+from analysis.case.tables import ROWS, SCHEMAS
+from analysis.case.windows import log_windows, metric_windows, span_windows
+from analysis.kinds.finding_details import ObservationDetails
+from analysis.wording.phrases import counted, number, plain
+from bot.investigation.model.bench import Bench
+from bot.investigation.model.tools.found import (
+    Arguments,
+    Found,
+    NotFound,
+    Row,
+    Tool,
+    askable,
+    first_of,
+    known_service,
+    moment,
+    observation,
+    short_names,
+    span_of,
+)
+from bot.investigation.model.tools.metric_rows import labels_in, shown_labels
+from bot.runtime.threads import in_thread
+from connectors.querying import answering
+
+MOST_SIGNALS = 12
+"""Of a service in one line."""
+MOST_LABELS = 10
+MOST_VALUES = 8
+GAP = 3.0
+"""Usual intervals without a point that make a gap."""
+
+
+class DataArguments(Arguments):
+    service: str | None = Field(
+        default=None, description="One line a series of this service; null: one line a service."
+    )
+
+
+async def data(bench: Bench, asked: DataArguments) -> Found:
+    """The windows and what is there; of one service each of its series."""
+    if asked.service is not None:
+        service = known_service(bench, asked.service)
+        rows, cut = first_of(await in_thread(_series, bench, service), "use `series` with signal")
+        return Found([_holds(bench, service), *rows], "counted in the case's tables", cut=cut)
+    rows, cut = first_of(await in_thread(_services, bench), "give service")
+    about = await in_thread(_about, bench)
+    return Found([*about, *rows], "counted in the case's tables", cut=cut)
+
+
+def _about(bench: Bench) -> list[Row]:
+    """The windows, the places, the connectors, and what is not there."""
+    case, incident = bench.case, bench.case.scope.incident
+    rows = [Row(f"alert at {moment(case.alert.started_at)}; incident {span_of([incident])}")]
+    metrics = metric_windows(case)
+    rows.append(Row(f"baseline {span_of(metrics.baseline) or 'none'}"))
+    for name, windows in (("logs", log_windows(case)), ("spans", span_windows(case))):
+        if windows.baseline != metrics.baseline:
+            rows.append(Row(f"baseline of {name} {span_of(windows.baseline) or 'none'}"))
+    if metrics.search != incident:
+        rows.append(Row(f"an onset is looked for from {span_of([metrics.search])}"))
+    held = {name: getattr(case, name).height for name in SCHEMAS}
+    there = ", ".join(f"{count} {ROWS[name]}" for name, count in held.items() if count)
+    none = ", ".join(ROWS[name] for name, count in held.items() if not count)
+    rows.append(Row(f"held: {there or 'nothing'}" + (f"; not held: {none}" if none else "")))
+    place = ", ".join(f"{kind} {plain(value)}" for kind, value in place_of(case.alert).items())
+    if place:
+        rows.append(Row(f"the alert is in {place}"))
+    labels = _labels(bench)
+    if labels:
+        rows.append(Row(f"labels of series: {labels}"))
+    connectors = "; ".join(f"{c.name}: {', '.join(c.kinds)}" for c in askable(bench.connectors))
+    if connectors:
+        rows.append(Row(f"`collect` may ask {connectors}"))
+    queries = "; ".join(f"{c.name}: {c.query_language}" for c in answering(bench.connectors))
+    if queries:
+        rows.append(Row(f"`query` may ask {queries}"))
+    return rows
+
+
+def _labels(bench: Bench) -> str:
+    values: dict[str, set[str]] = {}
+    for text in bench.case.metrics["labels"].drop_nulls().unique().to_list():
+        for label, value in labels_in(text).items():
+            values.setdefault(label, set()).add(value)
+    ordered = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
+    said = [f"{n} ({short_names(own, MOST_VALUES)})" for n, own in ordered[:MOST_LABELS]]
+    return ", ".join(said)
+
+
+def _services(bench: Bench) -> list[Row]:
+    counts = {name: _rows_of(bench, name) for name in bench.services()}
+    ordered = sorted(counts, key=lambda name: (-counts[name], name))
+    return [_holds(bench, name) for name in ordered]
+
+
+def _rows_of(bench: Bench, service: str) -> int:
+    tables = (bench.case.metrics, bench.case.logs, bench.case.spans, bench.case.changes)
+    return sum(table.filter(pl.col("service") == service).height for table in tables)
+
+
+def _holds(bench: Bench, service: str) -> Row:
+    """A service and what there is of it."""
+    case, numbers, parts = bench.case, dict[str, float](), []
+    signals = case.metrics.filter(pl.col("service") == service)["signal"].unique().to_list()
+    if signals:
+        numbers["signals"] = len(signals)
+        parts.append(f"signals {short_names(signals, MOST_SIGNALS)}")
+    for name, table in (("log line", case.logs), ("span", case.spans), ("change", case.changes)):
+        count = table.filter(pl.col("service") == service).height
+        if count:
+            numbers[f"{name.replace(' ', '_')}s"] = count
+            parts.append(counted(count, name))
+    findings = sum(f.subject == service for f in bench.diagnosis.findings)
+    if findings:
+        parts.append(counted(findings, "finding"))
+    said = f"{plain(service)}: {'; '.join(parts) or 'nothing held'}"
+    finding = observation(
+        service,
+        "data",
+        f"{said}.",
+        ObservationDetails(about="data"),
+        evidence=[e.id for e in case.evidence if e.may_show(service)][:6],
+        numbers=numbers,
+    )
+    return Row(said, finding=finding)
+
+
+def _series(bench: Bench, service: str) -> list[Row]:
+    own = bench.case.metrics.filter(pl.col("service") == service, pl.col("value").is_not_null())
+    keys = ["signal", "unit", "labels"]
+    step = pl.col("time").diff().dt.total_milliseconds() / 1000
+    table = (
+        own.with_columns(pl.col("unit", "labels").fill_null(""))
+        .sort([*keys, "time"])
+        .group_by(keys, maintain_order=True)
+        .agg(
+            pl.len().alias("points"),
+            pl.col("time").min().alias("first"),
+            pl.col("time").max().alias("last"),
+            step.median().alias("interval"),
+            (step > GAP * step.median()).sum().alias("gaps"),
+            step.max().alias("longest"),
+        )
+    )
+    if not table.height and not _rows_of(bench, service):
+        raise NotFound(f"the case holds nothing of {service}: `collect` may bring some")
+    return [Row(_one_series(row)) for row in table.iter_rows(named=True)]
+
+
+def _one_series(row: Mapping[str, Any]) -> str:
+    said = f"{plain(row['signal'], 120)}{shown_labels(row['labels'])}: "
+    said += f"{plain(row['unit'], 20)}, " if row["unit"] else ""
+    said += f"{row['points']} points, {moment(row['first'])} to {moment(row['last'])}"
+    if row["interval"]:
+        said += f", every {number(row['interval'], 3)} s"
+    if row["gaps"]:
+        said += f", {row['gaps']} gaps, the longest {number(row['longest'], 3)} s"
+    return said
+
+
+DATA = Tool(
+    "data",
+    "What the case holds: windows, services with signals, logs, spans, changes, places, and the "
+    "connectors that may be asked. With service: each of its series.",
+    DataArguments,
+    data,
+)
