@@ -79,7 +79,8 @@ def place_said(finding: Finding) -> str:
     for kind, place in (parts_of(labels) if isinstance(labels, dict) else {}).items():
         if f" in {kind} {plain(place)} " in finding.sentence:
             called = plain(place) if kind in place else f"{kind} {plain(place)}"
-            return f"in {called}"
+            # The series is one pod's: of the others in that place it says nothing.
+            return f"in one pod of {called}" if "pod" in labels else f"in {called}"
     return ""
 
 

@@ -36,6 +36,11 @@ NEARLY_ALL = 99.5
 """Percent from which on it is said to be all."""
 QUOTABLE = 100
 """A longer step of a request is not quoted: its finding's own sentence stands instead."""
+FAIL_OR_WAIT = Verb(
+    "fail or wait more than before",
+    "failed or waited more than before",
+    "fail or wait more than before",
+)
 REACHED = (Verb("no longer reach", "did not reach", "miss"),
            Verb("never reach", "never reached", "miss"))  # fmt: skip
 CALLED = (Verb("no longer call", "did not call", "no longer call"),
@@ -115,6 +120,9 @@ def path_ended(finding: Finding, voice: Voice) -> Statement | None:
         whose=voice.whose,
         operation=_operation(finding, operation),
     )
+    before_it = call_of(details.after)
+    if before_it is not None:
+        what = say("{what} that call {after}", what=what, after=name(before_it[0]))
     called = call_of(details.event)
     step: Slot = quote(step_name(details.event), finding)
     verbs = REACHED
@@ -192,7 +200,8 @@ def calls_into(finding: Finding, voice: Voice) -> Statement | None:
         lines = figure(finding, "lines", counted(details.lines, "error"))
         verb = "mentions" if details.lines == 1 else "mention"
         named = say("({lines} {verb} {it})", lines=lines, verb=verb, it=name(finding.subject))
-    return Statement(calls, FAIL, named, NOTHING)
+    # Without a failing line only their time was measured.
+    return Statement(calls, FAIL if details.lines else FAIL_OR_WAIT, named, NOTHING)
 
 
 def _operation(finding: Finding, operation: str) -> str:

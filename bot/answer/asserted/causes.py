@@ -11,6 +11,7 @@ from analysis.phrasing.clauses import statement
 from analysis.phrasing.phrase import Phrase, clock, listed, name, quote, say
 from analysis.vocabulary import Assertion, Cause, Finding
 from analysis.wording.amounts import SECONDS, amount
+from bot.answer.asserted import measurements
 from bot.answer.asserted.ground import Ground, Refused
 from bot.answer.asserted.measurements import own_finding
 from bot.answer.asserted.times import is_change
@@ -26,6 +27,14 @@ LEAST_CONFIDENCE = 0.05
 """A less likely cause is none that a reader should think about."""
 
 
+def shows(said: Assertion, ground: Ground) -> Phrase:
+    """What a finding says; of a change with what code thinks of it."""
+    finding = own_finding(said, ground)
+    if is_change(finding) and finding.onset is not None:
+        return changed(said, ground)
+    return measurements.shows(said, ground)
+
+
 def explained_by(said: Assertion, ground: Ground) -> Phrase:
     """An effect because of the first cause, as sure as code is."""
     effect, behind = (ground.finding(one) for one in said.findings)
@@ -36,14 +45,13 @@ def explained_by(said: Assertion, ground: Ground) -> Phrase:
         raise Refused(f"{behind.id} is not what code blames: infer it, or give a second opinion")
     if not _is_an_effect(effect, behind, ground) and effect != story.effect:
         raise Refused(f"{effect.id} is no effect of {behind.id} that code has found")
-    if effect != story.effect:
-        _in_order(effect, behind)
-    what = statement(effect).clause(ground.tense)
+    _in_order(effect, behind, headline=effect == story.effect)
+    what = statement(effect).clause(ground.tense_of(effect))
     if is_change(behind):
         why = say("of {it}", it=change_called(behind, with_service=True))
     else:
         known = behind.subject == effect.subject
-        why = statement(behind, known=known).clause(ground.tense)
+        why = statement(behind, known=known).clause(ground.tense_of(behind))
     return say("{what}{because} {why}", what=what, because=_because(cause), why=why)
 
 
@@ -51,16 +59,17 @@ def passed_on(said: Assertion, ground: Ground) -> Phrase:
     """A caller's fault and that of a service that it calls, which may not be the first cause."""
     felt, behind = (ground.finding(one) for one in said.findings)
     for one in (felt, behind):
-        if fault_of(one) is None:
-            raise Refused(f"{one.id} is no fault")
+        if not is_symptom(one):
+            raise Refused(f"{one.id} does not say that requests are slow or fail")
     caller, callee = neutral(felt.subject, 60), neutral(behind.subject, 60)
     if behind.subject not in ground.calls.callees(felt.subject):
         raise Refused(f"no call from {caller} to {callee} is known")
+    _in_order(felt, behind)
     return say(
-        "{felt}, and it calls {callee}, where {behind}",
-        felt=statement(felt).clause(ground.tense),
+        "{felt}, and it calls {callee}: {behind}",
+        felt=statement(felt).clause(ground.tense_of(felt)),
         callee=name(behind.subject),
-        behind=statement(behind, known=True).clause(ground.tense),
+        behind=statement(behind).clause(ground.tense_of(behind)),
     )
 
 
@@ -109,7 +118,7 @@ def against(said: Assertion, ground: Ground) -> Phrase:
     finding, cause = own_finding(said, ground), ground.cause
     if cause is None or finding.id not in cause.contradicting:
         raise Refused(f"{finding.id} is not held against the first cause")
-    what = statement(finding).clause(ground.tense)
+    what = statement(finding).clause(ground.tense_of(finding))
     return say("against {who} as the cause: {what}", who=name(cause.subject), what=what)
 
 
@@ -148,7 +157,9 @@ def unchanged(said: Assertion, ground: Ground) -> Phrase:
     if not ground.sees_changes:
         raise Refused("no source of changes was asked")
     names = [ground.subject(one) for one in said.subjects]
+    about = [ChangeDetails.of(one) for one in ground.findings.values() if change_named(one)]
     blamed = {one.subject for one in ground.findings.values() if change_named(one)}
+    blamed |= {one.concerns for one in about if one is not None and one.concerns}
     for one in names:
         if one not in ground.calls.services | ground.measured or "/" in one:
             raise Refused(f"whether {neutral(one, 60)} was changed is not known")
@@ -166,7 +177,7 @@ def _because(cause: Cause) -> str:
 def _lead(cause: Cause, ground: Ground) -> Finding | None:
     """The finding that leads the first cause, where it says more than that something fails."""
     found = ground.findings.get(cause.findings[0]) if cause.findings else None
-    return None if found is None or _is_symptom(found) or tells_nothing(found) else found
+    return None if found is None or is_symptom(found) or tells_nothing(found) else found
 
 
 def _is_an_effect(effect: Finding, behind: Finding, ground: Ground) -> bool:
@@ -178,13 +189,18 @@ def _is_an_effect(effect: Finding, behind: Finding, ground: Ground) -> bool:
     if effect.subject == cause.subject == behind.subject:
         return not is_change(effect) and not tells_nothing(effect)
     affected = (*impact.services, ground.alert.service, cause.subject)
-    felt = _is_symptom(effect) or LogLineDetails.of(effect) is not None
+    felt = is_symptom(effect) or LogLineDetails.of(effect) is not None
     return felt and not tells_nothing(effect) and effect.subject in affected
 
 
-def _in_order(effect: Finding, behind: Finding) -> None:
-    """Raises Refused where the cause began after its effect, or where that cannot be known."""
+def _in_order(effect: Finding, behind: Finding, *, headline: bool = False) -> None:
+    """Raises Refused where the cause began after its effect, was over while that went on, or where
+    that cannot be known; what the headline says needs no onsets."""
+    if behind.details.recovered and not effect.details.recovered:
+        raise Refused(f"{behind.id} was over while {effect.id} went on")
     if effect.onset is None or behind.onset is None:
+        if headline:
+            return
         raise Refused(f"{effect.id} or {behind.id} has no onset, so their order is not known")
     earliest = behind.onset - timedelta(seconds=behind.onset_uncertainty_s or 0.0)
     if earliest > effect.onset:
@@ -193,6 +209,7 @@ def _in_order(effect: Finding, behind: Finding) -> None:
         raise Refused(f"{effect.id} is older than this incident")
 
 
-def _is_symptom(finding: Finding) -> bool:
+def is_symptom(finding: Finding) -> bool:
+    """Whether it says that requests are slow or fail."""
     fault = fault_of(finding)
     return fault is not None and fault.is_symptom

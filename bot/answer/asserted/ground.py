@@ -23,8 +23,8 @@ from analysis.wording.names import change_name, subject_name
 from bot.answer.writer.earlier import is_memory
 from bot.answer.writer.plain_text import neutral
 
-FELT = frozenset({SignalClass.ERRORS, SignalClass.LATENCY, SignalClass.AVAILABILITY})
-"""What callers of a service feel."""
+FELT = ({SignalClass.LATENCY}, {SignalClass.ERRORS, SignalClass.AVAILABILITY})
+"""What callers of a service feel: that it is slow, and that it fails."""
 ALERT = "alert"
 """Stands for the alert where a finding's id is expected."""
 
@@ -42,7 +42,7 @@ class Ground:
     gaps: Sequence[Gap] = ()
     calls: Topology = field(default_factory=lambda: topology_of(()))
     measured: frozenset[str] = frozenset()
-    """Services whose errors or latency were measured in the incident and before it."""
+    """Services whose errors and latency were measured in the incident and before it."""
     changed: frozenset[str] = frozenset()
     """Services with a change in the windows that were looked at."""
     sees_changes: bool = False
@@ -70,6 +70,16 @@ class Ground:
     def tense(self) -> Tense:
         """Of statements about the incident."""
         return Tense.OVER if self.diagnosis.verdict is Verdict.RECOVERED else Tense.NOW
+
+    def tense_of(self, finding: Finding) -> Tense:
+        """Of a statement about this finding."""
+        return Tense.OVER if finding.details.recovered else self.tense
+
+    @cached_property
+    def involved(self) -> frozenset[str]:
+        """Who alerted, is affected, or is among the causes."""
+        causes = {one.subject for one in self.diagnosis.causes}
+        return frozenset({*causes, *self.diagnosis.impact.services, self.alert.service or ""})
 
     @cached_property
     def subjects(self) -> dict[str, str]:
@@ -152,15 +162,13 @@ def ground_of(case: Case, diagnosis: Diagnosis, question: str = "") -> Ground:
 def _measured(case: Case) -> frozenset[str]:
     windows = metric_windows(case)
     rows = case.metrics.filter(pl.col("value").is_finite())
-    keys = rows.select("service", "signal").unique()
-    telling = {signal for signal in keys["signal"].unique() if classify(signal) in FELT}
-    rows = rows.filter(pl.col("signal").is_in(telling))
-    sides = [
-        rows.filter(inside).select("service", "signal").unique()
-        for inside in (windows.in_baseline("time"), windows.in_search("time"))
-    ]
-    both = sides[0].join(sides[1], on=["service", "signal"])
-    return frozenset(name for name in both["service"].unique().to_list() if name)
+    kinds = {signal: classify(signal) for signal in rows["signal"].unique()}
+    measured: list[set[str]] = []
+    for felt in FELT:
+        own = rows.filter(pl.col("signal").is_in([s for s, kind in kinds.items() if kind in felt]))
+        for inside in (windows.in_baseline("time"), windows.in_search("time")):
+            measured.append(set(own.filter(inside)["service"].drop_nulls().unique()))
+    return frozenset(set.intersection(*measured))
 
 
 def cited(assertions: Iterable[Assertion]) -> tuple[str, ...]:

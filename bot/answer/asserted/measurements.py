@@ -33,7 +33,8 @@ STEADY_SHARE = 0.02
 def shows(said: Assertion, ground: Ground) -> Phrase:
     """What the finding says of its subject; of a known failure with the line that shows it."""
     finding = own_finding(said, ground)
-    what, line = statement(finding).clause(ground.tense), SignatureDetails.of(finding)
+    what = statement(finding).clause(ground.tense_of(finding))
+    line = SignatureDetails.of(finding)
     if line is None or not line.example or "“" in str(what):
         return what
     return say("{what}: {line}", what=what, line=quote(message_of(line.example), finding))
@@ -69,7 +70,7 @@ def unaffected(said: Assertion, ground: Ground) -> Phrase:
         steady = finding.kind == OBSERVATION and direction(finding) == STEADY
         if not steady and finding.kind != ALERT_IN_RANGE.name:
             raise Refused(f"{finding.id} does not say that something stayed as usual")
-        return statement(finding).clause(ground.tense)
+        return statement(finding).clause(ground.tense_of(finding))
     if not said.subjects:
         raise Refused("unaffected takes subjects, or a finding")
     names = [ground.subject(one) for one in said.subjects]
@@ -88,10 +89,13 @@ def unaffected(said: Assertion, ground: Ground) -> Phrase:
 def only(said: Assertion, ground: Ground) -> Phrase:
     """That no other service is in trouble."""
     subject = ground.subject(said.subjects[0])
+    if ground.gaps or ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        raise Refused("not everything was looked at, or nothing is wrong")
     if not ground.is_in_trouble(subject):
         raise Refused(f"{neutral(subject, 60)} is not in trouble")
     others = {one.subject for one in ground.findings.values() if fault_of(one)}
-    others = (others | set(ground.diagnosis.impact.services)) - {subject}
+    others |= {*ground.diagnosis.impact.services, ground.alert.service or subject}
+    others -= {subject}
     if others:
         raise Refused(f"{neutral(min(others), 60)} is in trouble too")
     return say("nothing but {who} shows trouble", who=name(subject))
@@ -175,4 +179,4 @@ def _moved(said: Assertion, ground: Ground, way: str, verb: str) -> Phrase:
         raise Refused(f"{finding.id} does not say which way it moved: use `shows`")
     if found != way:
         raise Refused(f"{finding.id} did not {verb}")
-    return statement(finding).clause(ground.tense)
+    return statement(finding).clause(ground.tense_of(finding))

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from analysis.kinds.finding_details import ChangeDetails, LineDetails
-from analysis.kinds.finding_kinds import LOG_VANISHED
+from analysis.kinds.finding_details import ChangeDetails, LineDetails, change_named
+from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, LOG_VANISHED
 from analysis.phrasing.phrase import Part, Phrase, name, say
 from analysis.vocabulary import Assertion, Finding
+from analysis.wording.names import change_name
 from bot.answer.asserted.ground import ALERT, Ground, Refused
 from bot.answer.asserted.measurements import own_finding
 from bot.answer.writer.plain_text import clipped, neutral
@@ -22,6 +23,8 @@ SOURCES = ("quote", "example", "template", "title", "line", "operation")
 """Details of findings that hold other people's words, the fullest first."""
 LEAST = 3
 """Letters of a quotation; fewer are found anywhere."""
+STEM = 4
+"""Letters that two words for one thing share."""
 SHOWN = 240
 """Characters of a line that are shown. What stands behind them cannot be quoted: cut at both ends a
 line may say the opposite."""
@@ -43,7 +46,7 @@ def quotes(said: Assertion, ground: Ground) -> Phrase:
     if finding.kind == LOG_VANISHED.name or gone:
         raise Refused(f"{finding.id} is about lines that were not written: use `shows`")
     line = _line_with(said.quote, list(quotable_texts(finding)))
-    return say("{whose} {line}", whose=_whose(finding), line=_quoted(line, finding.id))
+    return say("{whose} {line}", whose=_whose(finding, ground), line=_quoted(line, finding.id))
 
 
 def no_data_about(said: Assertion, ground: Ground) -> Phrase:
@@ -53,9 +56,11 @@ def no_data_about(said: Assertion, ground: Ground) -> Phrase:
         raise Refused("no_data_about takes one word of the question")
     if not re.search(rf"(?<!\w){re.escape(asked.casefold())}(?!\w)", ground.question.casefold()):
         raise Refused("the question does not hold this word")
+    # "locking" and "locks" are near enough to be meant.
+    stem = asked.casefold()[:STEM]
     for text in _all_texts(ground):
-        if asked.casefold() in text.casefold():
-            raise Refused(f"the data speaks of it: {neutral(text, 80)}")
+        if stem in text.casefold():
+            raise Refused(f"the data may speak of it: {neutral(text, 80)}")
     return say("nothing in the data is called {it}", it=_quoted(asked, ""))
 
 
@@ -69,25 +74,38 @@ def quotable_texts(finding: Finding) -> Iterator[str]:
             yield f"{first} …" if others else first
 
 
-def _whose(finding: Finding) -> Phrase:
+def _whose(finding: Finding, ground: Ground) -> Phrase:
     who, written = name(finding.subject), finding.details.written()
-    side = _SIDES.get(str(written.get("side")))
-    if side:
-        where = neutral(str(written.get("file") or "a file"), 80)
-        return say("the diff of {who} {side} in {file}:", who=who, side=side, file=where)
     if ChangeDetails.of(finding) is not None:
-        return say("the title of {it} is", it=change_called(finding, with_service=True))
-    about = str(written.get("about") or "")
+        called = change_called(finding, with_service=True)
+        return say("the title of {it}{status} is", it=called, status=_status(finding, ground))
+    about, change = str(written.get("about") or ""), str(written.get("change") or "")
+    if change:
+        known = next((f for f in ground.findings.values() if change_named(f) == change), None)
+        status = _status(known, ground) if known is not None else ""
+        called = say("change {id} of {who}{status}", id=change_name(change), who=who, status=status)
+        side = _SIDES.get(str(written.get("side")))
+        if side is None:
+            return say("the title of {it} is", it=called)
+        where = neutral(str(written.get("file") or "a file"), 80)
+        return say("{it} {side} in {file}:", it=called, side=side, file=where)
     if "log" in about or (LineDetails.of(finding) is not None and not about):
         return say("{who} logs", who=who)
     return say("of {who} it says", who=who)
+
+
+def _status(change: Finding, ground: Ground) -> str:
+    """What code thinks of a change that it does not blame."""
+    if change.kind == CHANGE_RULED_OUT.name:
+        return ", which was ruled out,"
+    return ", another change," if ground.blames and not ground.is_blamed_change(change) else ""
 
 
 def _all_texts(ground: Ground) -> Iterator[str]:
     alert = ground.alert
     yield from (alert.title, alert.summary or "", *ground.subjects.values())
     yield from (f"{key} {value}" for key, value in alert.labels.items())
-    yield from (gap.reason for gap in ground.gaps)
+    yield from (f"{gap.source} {gap.kind} {gap.reason}" for gap in ground.gaps)
     for finding in ground.diagnosis.findings:
         yield f"{finding.sentence} {finding.signal or ''}"
         yield from _texts(finding.details.written())

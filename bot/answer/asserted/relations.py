@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from analysis.phrasing.phrase import Part, Phrase, joined
 from analysis.vocabulary import Assertion, Claim, Section
 from bot.answer.asserted import causes, measurements, times
+from bot.answer.asserted.causes import is_symptom
 from bot.answer.asserted.ground import Ground, Refused, cited
 from bot.answer.asserted.quotations import no_data_about, quotes
 from bot.answer.writer.claims import claim_of
 from bot.answer.writer.plain_text import neutral
 
 JOINTS = ("and", "while", "but")
+SPOKEN = {"but": "while"}
+"""A contrast is said without its weight: "but" may clear somebody."""
 PLAIN = ("shows", "rose", "fell")
 """Relations that say no more than a finding does."""
 MOST_PARTS = 3
@@ -44,7 +47,7 @@ SOME = (1, MOST_NAMED)
 RELATIONS: Mapping[str, Relation] = {
     one.name: one
     for one in (
-        Relation("shows", "a finding: what it says, without its time", measurements.shows, ONE),
+        Relation("shows", "a finding: what it says, without its time", causes.shows, ONE),
         Relation("rose", "a finding that went up: the same", measurements.rose, ONE),
         Relation("fell", "a finding that went down: the same", measurements.fell, ONE),
         Relation("began", "a finding with an onset: also since when", times.began, ONE),
@@ -114,6 +117,7 @@ def worded(
         raise Refused("it says nothing")
     if len(assertions) > MOST_PARTS:
         raise Refused(f"it says more than {MOST_PARTS} things; make two claims of it")
+    _belong_together(assertions, ground)
     parts: list[Phrase] = []
     for one in assertions:
         said, joint = _word(one, ground), one.joint or "and"
@@ -122,10 +126,28 @@ def worded(
         if _is_told(one, assertions) or str(said) in map(str, parts):
             continue
         if parts:
-            parts.append(Phrase((Part(f", {joint} "),)))
+            parts.append(Phrase((Part(f", {SPOKEN.get(joint, joint)} "),)))
         parts.append(said)
     claim = claim_of(joined(parts, ""), section, cited(assertions))
     return claim.model_copy(update={"asserted": tuple(assertions)})
+
+
+def _belong_together(assertions: Sequence[Assertion], ground: Ground) -> None:
+    """Raises Refused where facts of services that have nothing to do with each other are put into
+    one sentence, which suggests that they have."""
+    plain = [one for one in assertions if one.relation in PLAIN]
+    found = [ground.findings[one] for one in cited(plain) if one in ground.findings]
+    # That a service is slow or fails is the incident, whoever is counted among the affected.
+    calm = [one.id for one in found if one.details.bad is False]
+    if calm and len(calm) < len(assertions):
+        raise Refused(f"{calm[0]} is no trouble: make it its own claim")
+    strangers = {
+        one.subject
+        for one in found
+        if one.subject.split("/")[0] not in ground.involved and not is_symptom(one)
+    }
+    if strangers and {one.subject for one in found} & ground.involved:
+        raise Refused(f"{neutral(min(strangers), 60)} has no part in this: make it its own claim")
 
 
 def _is_told(one: Assertion, assertions: Sequence[Assertion]) -> bool:

@@ -88,8 +88,8 @@ def _since(one: str, ground: Ground, *, short: bool = False) -> Phrase:
             raise Refused(f"{one} is not the change that code blames: use `changed` or `ruled_out`")
         called = change_called(finding, with_service=True, with_time=False)
         return say("{change} went live at {time}", change=called, time=time)
-    said = statement(finding)
-    what = said.short(ground.tense) if short else said.clause(ground.tense)
+    said, tense = statement(finding), ground.tense_of(finding)
+    what = said.short(tense) if short else said.clause(tense)
     return in_brackets(what, say("since {time}", time=time))
 
 

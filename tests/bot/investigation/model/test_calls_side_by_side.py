@@ -15,7 +15,7 @@ from bot.investigation.model.bench import Bench, in_a_thread
 from bot.investigation.model.budget import Budget, ModelLimits
 from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation
-from bot.investigation.model.drafts import Draft, read_draft
+from bot.investigation.model.drafts import Draft, Said, read_draft
 from bot.investigation.model.toolbox import Toolbox
 from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool
 from bot.investigation.model.transcript import Transcript
@@ -61,6 +61,7 @@ def converse(
                 last="Write the report now.",
                 schema=Draft,
                 read=read_draft,
+                review=lambda _: Said(),
                 toolbox=Toolbox(bench, Redactor(), [Tool("look", "Looks.", Named, call)]),
                 budget=Budget(settings, ModelLimits.of(settings)),
                 transcript=Transcript(),
