@@ -144,7 +144,7 @@ def _belong_together(assertions: Sequence[Assertion], ground: Ground) -> None:
     strangers = {
         one.subject
         for one in found
-        if one.subject.split("/")[0] not in ground.involved and not is_symptom(one)
+        if not {one.subject, one.subject.split("/")[0]} & ground.involved and not is_symptom(one)
     }
     if strangers and {one.subject for one in found} & ground.involved:
         raise Refused(f"{neutral(min(strangers), 60)} has no part in this: make it its own claim")
