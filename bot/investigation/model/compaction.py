@@ -36,22 +36,22 @@ def in_short(result: str) -> str:
 
 
 def observed(results: Iterable[str]) -> str:
-    """What all results showed that may be cited, once each, the latest first; empty where there is
-    nothing. For a server whose context does not even hold the results in short."""
-    found: dict[str, str] = {}
+    """What all results showed that may be cited, once each: the first rows of every result before
+    the later ones of any. Empty where there is nothing. For a server whose context does not even
+    hold the results in short."""
+    found: dict[str, tuple[int, str]] = {}
     for result in reversed(list(results)):
-        for line in _lines(result):
-            cited = _CITED.match(line)
-            if cited is not None:
-                found.setdefault(cited[1], line[:SHORTEST_ROW])
+        cited = [(match[1], line) for line in _lines(result) if (match := _CITED.match(line))]
+        for place, (name, line) in enumerate(cited):
+            found.setdefault(name, (place, line[:SHORTEST_ROW]))
     lines: list[str] = []
     left = LONGEST_DIGEST
     # Findings are in the document too, observations nowhere else.
-    for name in sorted(found, key=lambda name: not name.startswith("L")):
-        left -= len(found[name])
+    for name in sorted(found, key=lambda name: (not name.startswith("L"), found[name][0])):
+        left -= len(found[name][1])
         if left < 0:
             break
-        lines.append(found[name])
+        lines.append(found[name][1])
     return as_data(lines) if lines else ""
 
 

@@ -17,7 +17,7 @@ from bot.investigation.model.client import ModelClient
 from bot.investigation.model.conversation import Conversation
 from bot.investigation.model.drafts import Draft, Said, read_draft
 from bot.investigation.model.toolbox import Toolbox
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Tool
+from bot.investigation.model.tools.found import Arguments, Found, NotFound, Row, Tool
 from bot.investigation.model.transcript import Transcript
 from bot.settings.model import ModelSettings
 from prompts import load_prompt
@@ -90,13 +90,13 @@ def test_calls_of_one_answer_run_side_by_side_and_keep_their_order(
             await asyncio.sleep(0.001)
         await asyncio.sleep({"a": 0.2, "b": 0.1, "c": 0.0}[name])
         ended.append(name)
-        return Found([{"cite": None, "says": f"{name} jo.{name}@example.com"}], "test")
+        return Found([Row(f"{name} jo.{name}@example.com")], "test")
 
     with serving(looks("a", "b", "c"), DONE, says(good_report(case))) as server:
         held = converse(server, case, tmp_path, run)
         told = results(server)
     assert ended == ["c", "b", "a"]
-    assert [text.count(f'"{name} [EMAIL_') for name, text in zip("abc", told, strict=True)] == [
+    assert [text.count(f"\n{name} [EMAIL_") for name, text in zip("abc", told, strict=True)] == [
         1
     ] * 3
     assert len({text.split("[EMAIL_")[1][0] for text in told}) == 3, "each its own placeholder"

@@ -28,7 +28,7 @@ from tests.bot.investigation.model.cases import (
     part,
 )
 from tests.bot.investigation.model.test_answering import ask
-from tests.bot.investigation.model.test_investigating import DONE, results, rows
+from tests.bot.investigation.model.test_investigating import DONE, results, rows_cited
 
 DOUBT = {"text": "The deploy may have moved the address of payments.", "because": ["F2", "[F3]"]}
 
@@ -179,8 +179,7 @@ def test_the_reasons_of_a_second_opinion_follow_findings_that_are_numbered_anew(
     connector = Payments()
 
     def report(body: dict[str, Any]) -> Any:
-        brought = rows(results(server)[0])
-        ids = [r["cite"] for r in brought if r.get("cite") and "Queue length" in str(r["says"])]
+        ids = rows_cited(results(server)[0], "Queue length")
         opinion = {"subject": "cart", "text": "Its queue grew.", "because": ids}
         return says(good_report(case, second_opinion=opinion))(body)
 

@@ -133,7 +133,6 @@ def test_a_server_of_32k_gets_through_twelve_rounds(
     assert done.report.written_by == "local-model", (done.report.dropped, use)
     assert done.report.claims[1].findings == ("L1",), "from the first round, and still citable"
     assert any(SHORTENED in result for result in results(server))
-    assert SHORTENED not in results(server)[-1], "the last round stands as it was"
 
 
 def test_a_prompt_only_changes_where_it_is_compacted(wordy: Path) -> None:
