@@ -21,10 +21,10 @@ _FINDING = re.compile(r"^(F\d+) ", re.MULTILINE)
 _CAUSE = re.compile(
     r"^(\d) (.+?)(?: change \S+)?(?: since ([\d:]+))? (\d\.\d\d) (F[\dF ]+)", re.MULTILINE
 )
-_CALLS = re.compile(r"^(?:L\d+ )?(?P<caller>\S+) calls (?P<callee>[^\s;.]+)", re.MULTILINE)
-SLACK = timedelta(seconds=60)
-"""An onset so much later is not later: intervals of collection differ."""
-SHARE = 0.1
+_CALLS = re.compile(r"^\[L\d+\] (?P<caller>\S+) calls (?P<callee>[^\s;.]+)", re.MULTILINE)
+_NODE = re.compile(r"in node (\S+) do worse")
+_ZONE = re.compile(r"in zone (\S+) do worse")
+SHARE = 0.02
 """A candidate of less than this share of the first one's confidence is left out."""
 LOOKED_AT = 3
 
@@ -124,16 +124,24 @@ def _causes(text: str) -> list[Candidate]:
 
 
 def _beneath(causes: Sequence[Candidate], text: str) -> Candidate | None:
-    """The likeliest candidate that the first one calls and that began no later."""
+    """What the first one calls and what began no later, the earliest; or the zone of which two
+    candidates are nodes."""
     if not causes:
         return None
-    first = causes[0]
+    first, others = causes[0], causes[1:]
     called = {m["callee"] for m in _CALLS.finditer(text) if m["caller"] == first.subject}
-    for other in causes[1:]:
-        if other.confidence < SHARE * first.confidence or other.subject not in called:
-            continue
-        if first.since is None or other.since is None or other.since <= first.since + SLACK:
-            return other
+    found = [
+        one
+        for one in others
+        if one.subject in called
+        and one.confidence >= SHARE * first.confidence
+        and (first.since is None or (one.since is not None and one.since <= first.since))
+    ]
+    if found:
+        return min(found, key=lambda one: one.since or timedelta())
+    nodes, zones = set(_NODE.findall(text)), set(_ZONE.findall(text))
+    if len({one.subject for one in causes[:LOOKED_AT]} & nodes) >= 2:
+        return next((one for one in others if one.subject in zones), None)
     return None
 
 
