@@ -13,7 +13,7 @@ from analysis.case.folder import Case
 from analysis.case.windows import metric_windows
 from analysis.kinds.finding_details import RecoveryDetails
 from analysis.kinds.finding_kinds import SIGNAL_RECOVERED
-from analysis.kinds.signals import SYMPTOMS
+from analysis.kinds.signals import SYMPTOMS, SignalClass
 from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
 from analysis.metrics.shifts import KIND as METRIC_SHIFT
 from analysis.metrics.shifts import MIN_BASELINE_POINTS, shift_class
@@ -71,9 +71,15 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
             continue
         if is_about_alert(finding, case.alert):
             about.append(finding)
-        if shift_class(finding) in SYMPTOMS and finding.strength >= PERSISTS:
-            symptoms = recovered if finding.details.recovered else persisting
-            symptoms.append(finding)
+        if shift_class(finding) not in SYMPTOMS:
+            continue
+        if not finding.details.recovered:
+            own = finding.subject == case.alert.service
+            if finding.strength >= (LEFT if own else PERSISTS):
+                persisting.append(finding)
+        elif finding.strength >= PERSISTS and shift_class(finding) is not SignalClass.RESTARTS:
+            # A count of restarts comes back by itself, whatever goes on.
+            recovered.append(finding)
     return AlertState(
         known=_is_known(case),
         findings=tuple(about),

@@ -43,3 +43,29 @@ def test_a_signal_is_back_when_it_is_nearer_to_its_baseline(
     back = recovered_at(write_case(tmp_path, alert=ALERT, metrics=rows), rise())
     expected = START + timedelta(minutes=back_after_min) if back_after_min else None
     assert back == expected
+
+
+def symptom(subject: str, signal: str, kind: str, *, recovered: bool, strength: float) -> Finding:
+    return rise(strength).model_copy(
+        update={
+            "subject": subject,
+            "signal": signal,
+            "sentence": f"{subject} {signal} rose.",
+            "details": rise().details.model_copy(
+                update={"signal_class": kind, "recovered": recovered}
+            ),
+        }
+    )
+
+
+def test_a_restart_that_is_over_is_no_recovery_while_the_alerting_service_is_slow(
+    tmp_path: Path,
+) -> None:
+    metrics = series("web", "latency_ms", 100, 200)
+    case = write_case(tmp_path, alert={"service": "web"}, metrics=metrics)
+    restarted = symptom("db", "restarts", "restarts", recovered=True, strength=0.9)
+    slow = symptom("web", "latency_ms", "latency", recovered=False, strength=0.2)
+    fast_again = symptom("db", "latency_ms", "latency", recovered=True, strength=0.9)
+    assert not alert_state(case, [restarted]).recovered
+    assert alert_state(case, [fast_again, restarted]).recovered
+    assert not alert_state(case, [fast_again, slow]).recovered
