@@ -17,7 +17,7 @@ CLAIM_LIMIT = 700
 INFERENCE_LIMIT = 300
 MOST_REASONS = 6
 _FIGURE = re.compile(r"(?<![a-z])\d|\b(?:f|l)\d")
-SECOND_OPINION = "A second opinion: it may rather be"
+SECOND_OPINION = "It may rather be"
 
 
 def inference(text: str, because: Sequence[str], ground: Ground) -> Claim:
@@ -44,9 +44,9 @@ def second_opinion(
     ids = _reasons(because, ground)
     rank = next((one.rank for one in ground.diagnosis.causes if one.subject == named), None)
     words = _own_words(text, ground)
-    where = f", candidate {rank} of code" if rank else ""
+    where = f" (candidate {rank})" if rank else ""
     lead = say("{rather} {who}{where}", rather=SECOND_OPINION, who=name(named), where=where)
-    claim = Claim(text=f"{lead}: {words}", findings=ids, section=Section.SECOND_OPINION)
+    claim = Claim(text=f"{lead}. {words}", findings=ids, section=Section.SECOND_OPINION)
     return SecondOpinion(subject=named, rank=rank, findings=ids, text=words), claim
 
 

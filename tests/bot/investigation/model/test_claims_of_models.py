@@ -122,7 +122,7 @@ def test_a_second_opinion_names_the_other_cause_and_stands_apart() -> None:
     told_by_code, other = found.claims
     assert (told_by_code.section, other.section) == (Section.WHY, Section.SECOND_OPINION)
     assert other.text == (
-        "A second opinion: it may rather be cartservice, candidate 2 of code: Its calls lose time."
+        "It may rather be cartservice (candidate 2). Its calls lose time."
     )
     assert found.second_opinion is not None
     assert (found.second_opinion.subject, found.second_opinion.rank) == ("cartservice", 2)
@@ -132,7 +132,7 @@ def test_a_second_opinion_names_the_other_cause_and_stands_apart() -> None:
 def test_a_second_opinion_may_be_about_what_code_has_not_ranked() -> None:
     opinion = {"subject": "frontend", "text": "It fails first.", "because": ["F3"]}
     found = said({"claims": [], "second_opinion": opinion})
-    assert found.claims[0].text.startswith("A second opinion: it may rather be frontend: ")
+    assert found.claims[0].text.startswith("It may rather be frontend. ")
     assert found.second_opinion is not None
     assert found.second_opinion.rank is None
 
