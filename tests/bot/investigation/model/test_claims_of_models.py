@@ -121,9 +121,7 @@ def test_a_second_opinion_names_the_other_cause_and_stands_apart() -> None:
     assert found.refused == []
     told_by_code, other = found.claims
     assert (told_by_code.section, other.section) == (Section.WHY, Section.SECOND_OPINION)
-    assert other.text == (
-        "It may rather be cartservice (candidate 2). Its calls lose time."
-    )
+    assert other.text == ("It may rather be cartservice (candidate 2). Its calls lose time.")
     assert found.second_opinion is not None
     assert (found.second_opinion.subject, found.second_opinion.rank) == ("cartservice", 2)
     assert found.second_opinion.findings == other.findings == ("F5", "F4")
