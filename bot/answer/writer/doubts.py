@@ -106,8 +106,8 @@ def _with_reasons(changes: Sequence[Finding], story: Story) -> Phrase:
         both = reasons[0].replace(" it", " either") if len(shown) > 1 else reasons[0]
         return say("{named} ({why})", named=listed(shown), why=both)
     told: list[Slot] = []
-    for called, reason in zip(shown, reasons, strict=True):
-        told.append(say("{called} ({why})", called=called, why=reason) if reason else called)
+    for what, why in zip(shown, reasons, strict=True):
+        told.append(say("{what} ({why})", what=what, why=why) if why else what)
     return listed(told)
 
 
@@ -187,7 +187,7 @@ def _doubt_of_the_change(change: Finding) -> Phrase:
 def _failing_caller(story: Story, cause: Cause, diagnosis: Diagnosis) -> Cause | None:
     """The next cause, where it is nearly as likely and the one whose calls to the first fail."""
     others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
-    callers = set()
+    callers: set[str] = set()
     for finding in diagnosis.findings:
         calls = CallsIntoDetails.of(finding)
         if calls is not None and finding.subject == cause.subject:

@@ -95,7 +95,7 @@ def test_why_calls_fail_comes_before_that_they_fail() -> None:
     assert headline(told) == (
         "40 % of web's requests fail, probably because bank's certificate has expired."
     )
-    # The caller that logs it is told as what it is: the other end of the same calls.
+    # The caller that logs it stands at the other end of the same calls.
     assert [claim.text for claim in word(told, ALERT).claims if "could also be" in claim.text] == [
         "It could also be web itself (30 %), which makes the failing calls to bank."
     ]
