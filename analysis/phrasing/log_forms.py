@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from analysis.kinds.finding_details import LogLineDetails, SignatureDetails
 from analysis.phrasing.log_message import message_of
-from analysis.phrasing.phrase import Part, Phrase, figure, name, quote, say
+from analysis.phrasing.phrase import NOTHING, Part, Phrase, figure, name, quote, say
 from analysis.phrasing.statement import Statement, Verb, Voice, possessive
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import times
@@ -84,6 +84,7 @@ def _known_failure(finding: Finding, signature: SignatureDetails, voice: Voice) 
         if signature.meaning.startswith(part):
             thing = part.split(" ", 1)[1]
             is_so = signature.meaning.removeprefix(part)
+            thing = _pool_named(signature.example) or thing
             clause = say("{whose} {thing}{is_so}", whose=voice.whose, thing=thing, is_so=is_so)
             whole = say("{clause} (its log: {often})", clause=clause, often=often)
             return Statement(whole, None, shorter=clause)
@@ -92,12 +93,38 @@ def _known_failure(finding: Finding, signature: SignatureDetails, voice: Voice) 
     return Statement(say("{who}", who=voice.who), LOGS, rest, meaning)
 
 
-def _how_often(finding: Finding, lines: int, before: int) -> Phrase:
-    often = Phrase((figure(finding, "lines", counted(lines, "line")),))
-    if not before:
-        return say("{often}, none before", often=often)
+def _pool_named(line: str) -> str:
+    """Which pool it is, where the line speaks of one kind alone."""
+    kinds = [kind for kind in ("connection", "thread") if kind in line.casefold()]
+    return f"{kinds[0]} pool " if len(kinds) == 1 else ""
+
+
+def witness(finding: Finding, *, quoted: bool) -> Phrase | None:
+    """The log line as evidence of what was said of it: in its own words, or only how often it came
+    where its words stand above."""
+    details = LogLineDetails.of(finding) or SignatureDetails.of(finding)
+    if details is None or not details.example:
+        return None
+    who = name(finding.subject)
+    if quoted:
+        lines = figure(finding, "lines", f"{details.lines:,}")
+        such = "such line" if details.lines == 1 else "such lines"
+        before = _rate_before(finding, details.baseline_lines)
+        return say("{who} logged {n} {such}{before}", who=who, n=lines, such=such, before=before)
+    often = _how_often(finding, details.lines, details.baseline_lines)
+    line = quote(message_of(details.example), finding)
+    return say("{who} logs {line} ({often})", who=who, line=line, often=often)
+
+
+def _rate_before(finding: Finding, before: int) -> Phrase:
     ratio = finding.numbers.get("ratio")
+    if not before:
+        return say(", none before")
     if ratio is None:
-        return often
-    more = figure(finding, "ratio", times(ratio))
-    return say("{often}, {times} the usual rate", often=often, times=more)
+        return NOTHING
+    return say(", {times} the usual rate", times=figure(finding, "ratio", times(ratio)))
+
+
+def _how_often(finding: Finding, lines: int, before: int) -> Phrase:
+    often = figure(finding, "lines", counted(lines, "line"))
+    return say("{often}{before}", often=often, before=_rate_before(finding, before))

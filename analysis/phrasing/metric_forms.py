@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from datetime import datetime
 
 from analysis.kinds.finding_details import AlertHistoryDetails, MetricShiftDetails
 from analysis.kinds.signals import SignalClass, is_headroom
-from analysis.phrasing.phrase import NOTHING, Part, Phrase, figure, say
+from analysis.phrasing.phrase import NOTHING, Part, Phrase, clock, figure, name, say
 from analysis.phrasing.statement import FAIL, FELL, IS, ROSE, Statement, Verb, Voice
 from analysis.vocabulary import Finding
 from analysis.wording.amounts import (
@@ -23,6 +25,7 @@ from analysis.wording.amounts import (
     unit_of,
 )
 from analysis.wording.names import counted_name, signal_name
+from analysis.wording.phrases import counted
 
 USED_UP = 0.9
 """From this share on a resource is said to be used up: the level at which kube-prometheus' and
@@ -201,6 +204,21 @@ def restarts(finding: Finding, voice: Voice) -> Statement | None:
     return Statement(who, verb, figures, NOTHING)
 
 
+def counted_restarts(finding: Finding, since: datetime) -> Phrase | None:
+    """How often it restarted at least, of a count that began at nothing: no mean of a count is
+    above its highest value."""
+    is_count = is_shift(finding) and unit_seen(finding) == NUMBER
+    if not is_count or finding.numbers["baseline"] > 0 or finding.numbers["incident"] <= 0:
+        return None
+    least = math.ceil(finding.numbers["incident"])
+    return say(
+        "{who} restarted at least {times} since {time} UTC, not once before",
+        who=name(finding.subject),
+        times=figure(finding, "incident", "once" if least == 1 else counted(least, "time")),
+        time=clock(since),
+    )
+
+
 def step_time(finding: Finding, voice: Voice) -> Statement | None:
     """Of a training job whose steps take longer."""
     ratio = _ratio(finding)
@@ -245,10 +263,13 @@ def in_brackets(finding: Finding) -> str:
         before, after, _ = both_levels(finding)
         return f"backlog {before.text} → {after.text}"
     share = failing_share(finding)
-    if share is None or share < WORTH_SAYING:
-        return ""
-    if called in ("error rate", "availability"):
-        return f"{failing(100 * share)} of requests fail"
+    if share is not None:
+        fails = called in ("error rate", "availability") and share >= WORTH_SAYING
+        return f"{failing(100 * share)} of requests fail" if fails else ""
+    is_up = finding.details.direction != "down"
+    if finding.details.signal_class == SignalClass.ERRORS.value and is_up:
+        many = ratio is not None and ratio >= MULTIPLE and not counts_few(finding)
+        return f"{times(ratio)} its usual errors" if many and ratio is not None else ""
     return ""
 
 
@@ -321,7 +342,8 @@ def _ending(finding: Finding, unit: Unit) -> str:
     details = MetricShiftDetails.of(finding)
     seconds = details.interval_s if details is not None else None
     if seconds is None:
-        return " per sample"
+        # Nobody knows how long a sample is; beside the level before, the count says enough.
+        return ""
     return " per minute" if round(seconds) == MINUTE_S else f" per {amount(seconds, SECONDS)}"
 
 

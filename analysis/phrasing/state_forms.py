@@ -25,6 +25,10 @@ _QUOTA = re.compile(
     r"used: (?P<what>[a-z.\-/]+)=(?P<used>[^,; ]+), limited: (?P=what)=(?P<limit>[^,; ]+)"
 )
 """As in `exceeded quota: compute, requested: cpu=2, used: cpu=40, limited: cpu=40`."""
+_REQUESTED = re.compile(
+    r"requested: (?P<what>[a-z.\-/]+)=(?P<asked>[^,; ]+), used: (?P=what)=(?P<used>[^,; ]+), "
+    r"limited: (?P=what)=(?P<limit>[^,; ]+)"
+)
 _EXIT = re.compile(r"exit code \d+")
 _KINDS: Mapping[str, str] = {
     "configmap": "ConfigMap",
@@ -108,9 +112,20 @@ def of_an_object(finding: Finding, voice: Voice) -> Statement | None:
     details = StateFactDetails.of(finding)
     if details is None or not details.objects:
         return None
-    sentence = finding.sentence.strip().rstrip(".")
+    sentence = _readable(finding)
     whole = Phrase((Part(sentence, "name", finding.id),))
     return Statement(whole, None, shorter=_in_short(finding, voice))
+
+
+def _readable(finding: Finding) -> str:
+    """The finding's sentence, with the API server's words on a quota as people say them."""
+    sentence = finding.sentence.strip().rstrip(".")
+    asked = _REQUESTED.search(sentence)
+    if asked is None:
+        return sentence
+    what = _QUOTAS.get(asked["what"], asked["what"])
+    said = f"{asked['used']} of {asked['limit']} are in use, and one asks for {asked['asked']} more"
+    return f"{sentence[: asked.start()]}{what}: {said}{sentence[asked.end() :]}"
 
 
 def is_down(finding: Finding) -> bool:

@@ -83,9 +83,17 @@ class Statement:
     @property
     def caused(self) -> Phrase | None:
         """After the name of its cause; None where it cannot be put so."""
+        return self._caused(self.rest)
+
+    @property
+    def caused_short(self) -> Phrase | None:
+        """The same with its shorter rest."""
+        return self._caused(self.rest if self.shorter is None else self.shorter)
+
+    def _caused(self, rest: Phrase) -> Phrase | None:
         if self.verb is None or not self.verb.present:
             return None
-        return spaced(self.verb.cause, self.subject, self.verb.base, self.rest)
+        return spaced(self.verb.cause, self.subject, self.verb.base, rest)
 
 
 def spaced(*slots: Slot) -> Phrase:

@@ -3,12 +3,28 @@ fault, which knows the subject alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from analysis.analyzers import fault_of
-from analysis.kinds.fault_kinds import CALLERS_FAIL, FAN_OUT, NETWORK, RESOURCE, TRAFFIC
+from analysis.kinds.fault_kinds import (
+    AVAILABILITY,
+    CALLERS_FAIL,
+    CRITICAL_PATH,
+    ERROR_ORIGIN,
+    ERRORS,
+    FAN_OUT,
+    LATENCY,
+    NETWORK,
+    OWN_TIME,
+    RESOURCE,
+    RESTARTS,
+    SPAN_ERRORS,
+    TRAFFIC,
+)
 from analysis.kinds.finding_details import (
     CallsIntoDetails,
+    JobDetails,
     LogLineDetails,
     PlaceDetails,
     SignatureDetails,
@@ -16,7 +32,8 @@ from analysis.kinds.finding_details import (
 )
 from analysis.kinds.signals import SignalClass, is_headroom
 from analysis.phrasing.log_forms import STEPS_OF_CALLED
-from analysis.phrasing.phrase import listed, name
+from analysis.phrasing.log_message import message_of
+from analysis.phrasing.phrase import QUOTED, clock, listed, name
 from analysis.phrasing.state_forms import (
     ObjectState,
     image_named,
@@ -25,8 +42,11 @@ from analysis.phrasing.state_forms import (
     state_of,
 )
 from analysis.phrasing.statement import possessive
+from analysis.secrets.redaction import masked
 from analysis.vocabulary import Finding
-from analysis.wording.names import subject_name
+from analysis.wording.amounts import MILLISECONDS, amount, times
+from analysis.wording.names import operation_of, subject_name
+from analysis.wording.phrases import plain
 
 _USED: Mapping[SignalClass, str] = {
     SignalClass.CPU: "CPU",
@@ -34,11 +54,25 @@ _USED: Mapping[SignalClass, str] = {
     SignalClass.DISK: "disk",
 }
 _HELD = "the connections or threads"
+_WAITS = ("timed out", "timeout", "time-out", "no answer within", "deadline exceeded")
+CLEARLY_MORE = 1.5
+"""A rise of requests that is worth a look, although it need not be what slows a service."""
+_RAISED = re.compile(r"\braises (\w+) in (\w+ \([^()]+:\d+\))")
+"""As findings name an exception of a rank: `raises ValueError in load (train.py:77)`."""
+_SLOW_QUERY = ("slow query", "slow statement", "slow sql")
+_DATABASE = re.compile(
+    r"(?:^|[-_.])(?:db|database|postgres(?:ql)?|mysql|mariadb|aurora|mssql|oracle)(?:$|[-_.\d])",
+    re.IGNORECASE,
+)
+"""Names that people give to databases."""
+_SAYS_LITTLE = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name,
+                          ERROR_ORIGIN.name, OWN_TIME.name})  # fmt: skip
+"""Faults that name the place of the trouble, and not what to look at there."""
 _REDELIVERED = ("poison message", "poison pill", "redelivered")
 """Words with which consumers of a queue say that one message fails again and again."""
 
 
-def step_about(finding: Finding) -> str | None:
+def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
     """The step; None where the finding names nothing that the general step does not."""
     state = state_of(finding)
     who = subject_name(finding.subject)
@@ -50,7 +84,7 @@ def step_about(finding: Finding) -> str | None:
     signature = SignatureDetails.of(finding)
     if signature is not None:
         if signature.fix is not None and _HELD in signature.fix:
-            return signature.fix.replace(_HELD, f"{possessive(who)} connections or threads")
+            return _of_a_pool(signature, finding.subject, about)
         said = STEPS_OF_CALLED.get(signature.signature)
         if said is None or not signature.names:
             return None
@@ -58,9 +92,21 @@ def step_about(finding: Finding) -> str | None:
     line = LogLineDetails.of(finding)
     if line is not None:
         return _of_a_line(line, who)
+    raised = _RAISED.search(
+        " ".join(one.sentence for one in about if one.subject == finding.subject)
+    )
+    if raised is not None and JobDetails.of(finding) is not None:
+        return (
+            f"Fix what raises {raised[1]} in {raised[2]} (the traceback is in the log of {who}), "
+            "then start the job again from its last checkpoint."
+        )
     fault = fault_of(finding)
-    form = _OF_FAULTS.get(fault.name) if fault is not None else None
-    return form(finding, who) if form is not None else None
+    if fault is None:
+        return None
+    form = _OF_FAULTS.get(fault.name)
+    if form is not None:
+        return form(finding, who, about)
+    return _by_what_was_seen(finding.subject, about) if fault.name in _SAYS_LITTLE else None
 
 
 def _of_a_line(line: LogLineDetails, who: str) -> str | None:
@@ -69,6 +115,59 @@ def _of_a_line(line: LogLineDetails, who: str) -> str | None:
             f"Move the message aside (dead-letter queue) so that {who} can go on, then find out "
             "who wrote it."
         )
+    said = plain(masked(message_of(line.example)), QUOTED)
+    if any(words in line.example.lower() for words in _SLOW_QUERY):
+        return f"Find the statement behind “{said}” in the slow query log of {who}, and its plan."
+    return f"Look up where {who} logs “{said}”, and what the code does there."
+
+
+def _of_a_pool(signature: SignatureDetails, subject: str, about: Sequence[Finding]) -> str:
+    """What holds the connections: the calls that fail or wait, where they are known."""
+    who = possessive(subject_name(subject))
+    kinds = [one for one in ("connection", "thread") if one in signature.example.lower()]
+    held = f"{kinds[0]}s" if len(kinds) == 1 else "connections or threads"
+    for finding in about:
+        calls = CallsIntoDetails.of(finding)
+        if calls is not None and subject in calls.callers:
+            callee = subject_name(finding.subject)
+            return (
+                f"See what {callee} is busy with (running statements, locks, slow calls): {who} "
+                f"{held} are held by its calls to {callee}, or the pool is too small."
+            )
+    return f"Find out what holds {who} {held}: slow calls, leaks, a pool that is too small."
+
+
+def _by_what_was_seen(subject: str, about: Sequence[Finding]) -> str | None:
+    """Of a service that is merely slow or failing: the first thing that its findings point to."""
+    who = subject_name(subject)
+    own = [one for one in about if one.subject == subject]
+    more = _more_requests(own)
+    if more is not None:
+        return f"Find out who sends {who} {more}, then scale it or shed them."
+    for finding in own:
+        line = LogLineDetails.of(finding)
+        if line is not None and line.is_error and not line.names and line.code is None:
+            return _of_a_line(line, who)
+    for finding in own:
+        fault, operation = fault_of(finding), finding.series.get("operation")
+        if fault is None or not operation:
+            continue
+        called = operation_of(subject, operation)
+        of = f"{called} requests" if called else "requests"
+        if fault.name in (SPAN_ERRORS.name, ERROR_ORIGIN.name):
+            return f"Open failing {of} of {who} in the traces: with what do they end, and where?"
+        if fault.name == OWN_TIME.name:
+            return f"Open slow {of} of {who} in the traces, or profile it: the time is its own."
+    return None
+
+
+def _more_requests(own: Sequence[Finding]) -> str | None:
+    """`3.1x its usual requests`, where the service gets clearly more."""
+    for finding in own:
+        fault, ratio = fault_of(finding), finding.numbers.get("ratio", 0.0)
+        rises = fault is not None and fault.name == TRAFFIC.name
+        if rises and finding.details.direction == "up" and ratio >= CLEARLY_MORE:
+            return f"{times(ratio)} its usual requests"
     return None
 
 
@@ -85,28 +184,42 @@ def _of_a_place(finding: Finding, who: str) -> str | None:
     )
 
 
-def _of_a_resource(finding: Finding, who: str) -> str | None:
+def _of_a_resource(finding: Finding, who: str, about: Sequence[Finding]) -> str | None:
     kind = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
     used = _USED.get(kind)
     if used is None:
         return None
     if is_headroom(finding.signal or "") or kind is SignalClass.DISK:
         return f"Find out what fills the {used} of {who}, free some of it, or add more."
-    return (
-        f"Find out what uses the {used} of {who} (a profile, its last rollout, its load), then "
-        "add capacity or move load."
-    )
+    more = _more_requests([one for one in about if one.subject == finding.subject])
+    if more is not None:
+        return f"Find out who sends {who} {more}, then scale it or shed them."
+    if _DATABASE.search(finding.subject):
+        return f"List the statements that run on {who} now, and see which of them is new or costly."
+    if kind is SignalClass.MEMORY:
+        return f"Take a heap profile of {who}, compare its last rollouts, and add memory meanwhile."
+    return f"Take a CPU profile of {who}, compare its last rollouts, and add capacity meanwhile."
 
 
-def _of_callers(finding: Finding, who: str) -> str | None:
+def _of_callers(finding: Finding, who: str, about: Sequence[Finding]) -> str | None:
     details = CallsIntoDetails.of(finding)
     if details is None or not details.callers:
         return None
     caller = subject_name(details.callers[0])
+    for one in about:
+        line = LogLineDetails.of(one) or SignatureDetails.of(one)
+        told = (
+            line is not None and one.subject in details.callers and finding.subject in line.example
+        )
+        if told and line is not None and any(words in line.example.lower() for words in _WAITS):
+            return (
+                f"Call {who} from a host of {caller} and time it: its callers get no answer in "
+                "time. Is it up, is it overloaded, does a firewall drop the packets?"
+            )
     return f"Call {who} from a host of {caller}: does its name resolve, does it accept connections?"
 
 
-def _on_the_network(finding: Finding, who: str) -> str | None:
+def _on_the_network(finding: Finding, who: str, about: Sequence[Finding]) -> str | None:
     details = SpanShiftDetails.of(finding)
     if details is None or not details.caller:
         return None
@@ -116,7 +229,7 @@ def _on_the_network(finding: Finding, who: str) -> str | None:
     )
 
 
-def _of_more_calls(finding: Finding, who: str) -> str | None:
+def _of_more_calls(finding: Finding, who: str, about: Sequence[Finding]) -> str | None:
     callee = finding.series.get("service")
     if not callee:
         return None
@@ -126,17 +239,43 @@ def _of_more_calls(finding: Finding, who: str) -> str | None:
     )
 
 
-def _of_more_requests(finding: Finding, who: str) -> str | None:
+def _of_more_requests(finding: Finding, who: str, about: Sequence[Finding]) -> str | None:
     if finding.details.direction != "up":
         return None
     return f"Find out where the extra requests to {who} come from, then scale it or shed them."
 
 
-_OF_FAULTS: Mapping[str, Callable[[Finding, str], str | None]] = {
+def _of_restarts(finding: Finding, who: str, about: Sequence[Finding]) -> str | None:
+    if finding.onset is None:
+        return None
+    since = f"since {clock(finding.onset).text} UTC"
+    pods = [state_of(one) for one in about if one.subject == finding.subject]
+    pod = next((one for one in pods if one is not None and one.kind == "Pod"), None)
+    if pod is not None:
+        return _crash(pod, who)
+    return (
+        f"Read with what exit code the instances of {who} ended {since} (137 is out of memory or a "
+        "failed probe), and their last log lines."
+    )
+
+
+def _of_the_path(finding: Finding, who: str, about: Sequence[Finding]) -> str | None:
+    root, operation = finding.series.get("service"), finding.series.get("operation")
+    if root is None or operation is None or "slower_ms" not in finding.numbers:
+        return None
+    called = operation_of(root, operation)
+    of = f"{subject_name(root)} {called}" if called else subject_name(root)
+    extra = amount(finding.numbers["slower_ms"], MILLISECONDS)
+    return f"Open slow {of} traces: where in {who} do the extra {extra} go?"
+
+
+_OF_FAULTS: Mapping[str, Callable[[Finding, str, Sequence[Finding]], str | None]] = {
+    CRITICAL_PATH.name: _of_the_path,
     RESOURCE.name: _of_a_resource,
     CALLERS_FAIL.name: _of_callers,
     NETWORK.name: _on_the_network,
     FAN_OUT.name: _of_more_calls,
+    RESTARTS.name: _of_restarts,
     TRAFFIC.name: _of_more_requests,
 }
 

@@ -163,6 +163,8 @@ class AnswerView:
         """`Very likely (95 %)`; empty where nothing is blamed."""
         if not self.established or self.cause is None:
             return ""
+        if not self.explained and self.cause.subject == self.alert.service:
+            return f"{percent(self.confidence)} sure of the place; why is not known"
         if not self.explained:
             return located_words(self.confidence, self.cause.subject)
         return f"{sure_word(self.confidence)} ({percent(self.confidence)})"

@@ -13,6 +13,7 @@ from bot.answer.writer import doubts, sections
 from bot.answer.writer import headline as first_sentence
 from bot.answer.writer.called import with_called_names
 from bot.answer.writer.earlier import is_memory, memory_claims
+from bot.answer.writer.one_place import without_the_only_place
 from bot.answer.writer.story import Story, story_of
 
 HEADLINE_LIMIT = first_sentence.HEADLINE_LIMIT
@@ -26,7 +27,7 @@ SUPPORTING = 3
 def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report:
     """The report of any diagnosis. Every sentence cites findings; what is missing is said by the
     diagnosis itself."""
-    diagnosis = with_called_names(diagnosis)
+    diagnosis = without_the_only_place(with_called_names(diagnosis))
     story = story_of(diagnosis, alert)
     headline = first_sentence.headline(story, diagnosis, alert)
     return Report(
@@ -37,9 +38,9 @@ def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report
 
 
 def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> list[Claim]:
-    claims = sections.happening(story, diagnosis, alert)
+    claims = sections.happening(story, diagnosis, alert, headline)
     if diagnosis.verdict is not Verdict.NO_ACTIVE_INCIDENT:
-        shown = sections.why(story, diagnosis) or _seen(diagnosis)
+        shown = sections.why(story, diagnosis, headline) or _seen(diagnosis)
         claims += sections.without_repeats(shown, headline)
     claims += doubts.unsure(story, diagnosis)
     claims += doubts.checked(story, diagnosis)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.analyzers import fault_of
-from analysis.kinds.fault_kinds import FAN_OUT
+from analysis.kinds.fault_kinds import CALLERS_FAIL, FAN_OUT, TRAFFIC
 from analysis.kinds.finding_details import (
+    CallsIntoDetails,
+    ChangeDetails,
     LogLineDetails,
     PlaceDetails,
     SignatureDetails,
@@ -15,15 +17,31 @@ from analysis.kinds.finding_details import (
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, METRIC_SHIFT, SIGNAL_STOPPED
 from analysis.kinds.state_faults import OF_NODES
 from analysis.phrasing.clauses import statement
-from analysis.phrasing.metric_forms import counts_few
-from analysis.phrasing.phrase import listed, name, say
+from analysis.phrasing.metric_forms import DOUBLED, counts_few
+from analysis.phrasing.phrase import Phrase, Slot, listed, name, say
 from analysis.vocabulary import Cause, Claim, Diagnosis, Finding, Section, Verdict
+from analysis.wording.amounts import SECONDS, amount
+from analysis.wording.names import subject_name
 from bot.answer.writer.claims import CITED, claim_of
 from bot.answer.writer.headline import SURE
-from bot.answer.writer.story import Story, change_called, is_small_rise
+from bot.answer.writer.story import Story, change_called, change_told, is_small_rise, title_of
 
 MOST_AGAINST = 1
 NAMED = 2
+LONG_REASON = 75
+NEARLY_AS_LIKELY = 0.15
+"""From this confidence on the next cause is named even where its lines accuse another service."""
+BEARS_ON_NOTHING = "nothing in the change bears on that"
+HARMLESS = "so long it had done no harm"
+FITS_BETTER = " fits better"
+_REASONS: Mapping[str, str] = {
+    "it is on a service that the suspects do not call": "{who} does not call it",
+    "it is on a service that the suspects are not known to call": "{who} is not known to call it",
+    "little speaks for it": "little points to it",
+    "it came after the onset": "later than the onset",
+    HARMLESS: "harmless for long",
+}
+"""Reasons of findings in the few words that brackets hold."""
 WORTH_NAMING = 0.05
 """A less likely second cause is none that a reader should think about."""
 
@@ -39,12 +57,13 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         # Where no cause is named there is nothing to be against.
         return candidate
     offered = {one for claim in candidate for one in claim.findings}
-    claims = []
+    claims: list[Claim] = []
     for one in cause.contradicting:
         finding = known.get(one)
         if finding is not None and one not in offered and _matters(finding, cause, diagnosis):
             claims.append(_against(finding, cause))
-    return claims[:MOST_AGAINST] + candidate
+    said = claims[:MOST_AGAINST] + candidate
+    return said or open_question(story, diagnosis)
 
 
 def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
@@ -52,17 +71,145 @@ def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     changes = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
     if not changes or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return []
-    named = []
-    for one in changes:
-        named.append(change_called(one, with_service=True, with_time=False))
+    named = _with_reasons(sorted(changes, key=lambda one: _nearness(one, story)), story)
     if len(changes) > NAMED:
         other = " other" if story.change is not None else ""
-        count = str(len(changes))
-        text = say("{count}{other} recent changes were ruled out", count=count, other=other)
+        text = say(
+            "{count}{other} recent changes were ruled out, among them {named}",
+            count=str(len(changes)),
+            other=other,
+            named=named,
+        )
     else:
         verb = "was" if len(changes) == 1 else "were"
-        text = say("{named} {verb} ruled out", named=listed(named), verb=verb)
+        text = say("{named} {verb} ruled out", named=named, verb=verb)
     return [claim_of(text, Section.CHECKED, tuple(one.id for one in changes[:CITED]))]
+
+
+def _nearness(change: Finding, story: Story) -> tuple[bool, float]:
+    """Changes of the culprit and of what is affected first, then what comes closest."""
+    near = {story.cause.subject} if story.cause is not None else set()
+    if story.effect is not None:
+        near.add(story.effect.subject)
+    return change.subject not in near, -change.strength
+
+
+def _with_reasons(changes: Sequence[Finding], story: Story) -> Phrase:
+    """The first changes, each with the reason why it is none, or one reason for both."""
+    shown: list[Slot] = []
+    reasons = []
+    for change in changes[:NAMED]:
+        called = change_told(change) or change_called(change, with_service=True, with_time=False)
+        shown.append(called)
+        reasons.append(_reason(change, story))
+    if len(set(reasons)) == 1 and reasons[0]:
+        both = reasons[0].replace(" it", " either") if len(shown) > 1 else reasons[0]
+        return say("{named} ({why})", named=listed(shown), why=both)
+    told: list[Slot] = []
+    for what, why in zip(shown, reasons, strict=True):
+        told.append(say("{what} ({why})", what=what, why=why) if why else what)
+    return listed(told)
+
+
+def _reason(change: Finding, story: Story) -> str:
+    """Why it was ruled out, in a few words; empty where those need names of their own."""
+    details = ChangeDetails.of(change)
+    reason = (details.reason or "") if details is not None else ""
+    who = subject_name(story.cause.subject) if story.cause is not None else "the culprit"
+    if reason == HARMLESS and "minutes" in change.numbers:
+        return f"harmless for {amount(60 * change.numbers['minutes'], SECONDS)}"
+    if reason.endswith(FITS_BETTER):
+        return "another change fits better"
+    if reason.endswith(BEARS_ON_NOTHING):
+        return "nothing in it bears on that"
+    said = _REASONS.get(reason, reason)
+    return said.format(who=who) if len(said) <= LONG_REASON else ""
+
+
+def open_question(story: Story, diagnosis: Diagnosis) -> list[Claim]:
+    """What is missing of a cause that is not sure and has no rival worth a line."""
+    cause = story.cause
+    if cause is None or cause.confidence >= SURE:
+        return []
+    text = _open_question(story, cause, diagnosis)
+    return [claim_of(text, Section.UNSURE, cause.findings[:CITED])]
+
+
+def _open_question(story: Story, cause: Cause, diagnosis: Diagnosis) -> Phrase:
+    who = name(cause.subject)
+    caller = _failing_caller(story, cause, diagnosis)
+    if caller is not None:
+        return say(
+            "It could also be {it} itself ({share}), which makes the failing calls to {who}",
+            it=name(caller.subject),
+            share=f"{round(100 * caller.confidence)} %",
+            who=who,
+        )
+    if story.change is not None:
+        return _doubt_of_the_change(story.change)
+    mechanism = story.mechanism
+    if mechanism is None:
+        return say("What is wrong inside {who} is not known", who=who)
+    own = [one for one in diagnosis.findings if one.subject == cause.subject]
+    fault = fault_of(mechanism)
+    if fault is not None and fault.name == CALLERS_FAIL.name:
+        if all(one.kind == mechanism.kind for one in own):
+            return say(
+                "Nothing was measured of {who} itself: it may be down, slow or out of reach",
+                who=who,
+            )
+        return say("Whether {who} fails itself or cannot be reached is not known", who=who)
+    more = next((one for one in own if _is_more_traffic(one)), None)
+    if more is not None and more is not mechanism:
+        what = statement(more, known=True).clause()
+        return say("{who} may be a victim of its callers: {what}", who=who, what=what)
+    signature = SignatureDetails.of(mechanism)
+    if signature is not None and signature.names:
+        logger, called = name(mechanism.subject), name(signature.names)
+        return say("Only the log of {it} says so: {who} was not asked", it=logger, who=called)
+    short = statement(mechanism).short()
+    return say("Why {it} is not known: no change explains it", it=short)
+
+
+def _doubt_of_the_change(change: Finding) -> Phrase:
+    called = change_told(change, with_service=False)
+    called = called or change_called(change, with_service=False, with_time=False)
+    details = ChangeDetails.of(change)
+    if details is not None and details.bears_on:
+        return say("That {change} did it is inferred from its time and its text", change=called)
+    if not title_of(change):
+        return say("Only its time speaks for {change}", change=called)
+    return say(
+        "Only its time speaks for {change}: its title names nothing that fails", change=called
+    )
+
+
+def _failing_caller(story: Story, cause: Cause, diagnosis: Diagnosis) -> Cause | None:
+    """The next cause, where it is nearly as likely and the one whose calls to the first fail."""
+    others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
+    callers: set[str] = set()
+    for finding in diagnosis.findings:
+        calls = CallsIntoDetails.of(finding)
+        if calls is not None and finding.subject == cause.subject:
+            callers.update(calls.callers)
+        line = SignatureDetails.of(finding) or LogLineDetails.of(finding)
+        if line is not None and line.names == cause.subject:
+            callers.add(finding.subject)
+    for second in others[:1]:
+        if second.confidence >= NEARLY_AS_LIKELY and second.subject in callers:
+            return second
+    return None
+
+
+def _is_more_traffic(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    return (
+        fault is not None
+        and fault.name == TRAFFIC.name
+        and finding.kind == METRIC_SHIFT.name
+        and finding.details.direction == "up"
+        and finding.numbers.get("ratio", 0.0) >= DOUBLED
+    )
 
 
 def _matters(finding: Finding, cause: Cause, diagnosis: Diagnosis) -> bool:
@@ -141,8 +288,21 @@ def _is_a_rival(second: Cause, lead: Finding, story: Story, diagnosis: Diagnosis
         return False
     line = LogLineDetails.of(lead)
     if line is None:
-        return True
+        return not _is_the_same_calls(lead, story.cause, diagnosis)
     return not line.names and story.cause.subject not in lead.sentence
+
+
+def _is_the_same_calls(lead: Finding, cause: Cause, diagnosis: Diagnosis) -> bool:
+    """Whether its failing lines are those that name the first cause: a route of a caller may be
+    called like a service."""
+    calls = CallsIntoDetails.of(lead)
+    for finding in diagnosis.findings:
+        first = CallsIntoDetails.of(finding)
+        if calls is None or first is None or finding.subject != cause.subject:
+            continue
+        if calls.lines and (first.callers, first.lines) == (calls.callers, calls.lines):
+            return True
+    return False
 
 
 def _speaks_of(mechanism: Finding, subject: str) -> bool:
@@ -171,7 +331,7 @@ def _candidate(story: Story, diagnosis: Diagnosis, known: Mapping[str, Finding])
     place, mechanism = PlaceDetails.of(lead), story.mechanism
     first = PlaceDetails.of(mechanism) if mechanism is not None else None
     if place is not None and first is not None and place.services == first.services:
-        what = say("the same services do worse there than elsewhere")
+        what = say("the same services are in trouble there and not elsewhere")
     also = "" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "also "
     text = say("It could {also}be {who}: {what}", also=also, who=name(second.subject), what=what)
     yield claim_of(text, Section.UNSURE, second.findings[:CITED])

@@ -11,16 +11,18 @@ from analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED, SIGNA
 from analysis.phrasing.clauses import brief, statement
 from analysis.phrasing.log_forms import LOGS
 from analysis.phrasing.metric_forms import both_levels, is_shift, signal_said
-from analysis.phrasing.phrase import Phrase, clock, joined, say
+from analysis.phrasing.phrase import Phrase, clock, joined, name, say
 from analysis.phrasing.state_forms import is_down
 from analysis.phrasing.statement import Statement, Tense, possessive
 from analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
 from analysis.wording.names import subject_name
 from bot.answer.writer.plain_text import clipped
 from bot.answer.writer.quotable import quotable
-from bot.answer.writer.story import Story, change_called
+from bot.answer.writer.story import Story, change_called, change_told, is_mere_symptom
 
 HEADLINE_LIMIT = 200
+ONE_LOOK = 140
+"""Characters that a phone's notification shows; what is longer is said shorter where it can be."""
 SURE = 0.9
 LIKELY = 0.5
 """From here on a cause is "probably" it, below it "may" be."""
@@ -38,25 +40,29 @@ def headline(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
         case Verdict.INSUFFICIENT_EVIDENCE:
             return clipped(_cannot_tell(story, diagnosis, alert), HEADLINE_LIMIT)
         case Verdict.RECOVERED:
-            return _shortened(_told(story, alert, Tense.OVER), f"{_over(diagnosis)}: ")
+            return _shortened(_told(story, alert, Tense.OVER), f"{_over(diagnosis, alert)}: ")
     return _shortened(_told(story, alert, Tense.NOW))
 
 
-def _over(diagnosis: Diagnosis) -> str:
-    """Since when it is over, as far as that is known."""
+def _over(diagnosis: Diagnosis, alert: Alert) -> str:
+    """Since when it is over, as far as that is known: what was back before the alert fired is not
+    what the alert is about."""
     for finding in diagnosis.findings:
-        if finding.kind == SIGNAL_RECOVERED.name and finding.onset is not None:
+        if finding.kind != SIGNAL_RECOVERED.name or finding.onset is None:
+            continue
+        if finding.onset > alert.started_at:
             return str(say("Over since {time} UTC", time=clock(finding.onset)))
     return "Over"
 
 
 def _shortened(forms: list[Phrase], before: str = "") -> str:
-    """The fullest form that fits."""
+    """The fullest form that one look takes in, else the shortest that says as much as it can."""
     shown = [before + quotable(form.sentence if not before else str(form)) for form in forms]
+    shown = [text if text.endswith((".", "!", "?", "…")) else f"{text}." for text in shown]
     for text in shown:
-        if len(text) <= HEADLINE_LIMIT:
-            return text if text.endswith(".") else f"{text}."
-    return clipped(shown[-1], HEADLINE_LIMIT)
+        if len(text) <= ONE_LOOK:
+            return text
+    return clipped(min(shown, key=len), HEADLINE_LIMIT)
 
 
 def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
@@ -80,30 +86,45 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
     if said.verb is LOGS:
         # A line is a sign of the cause; nothing is slow because it was logged.
         because = ";"
-    return [
-        say("{effect}{because} {why}", effect=effect, because=because, why=why),
-        say("{effect}{because} {why}", effect=effect, because=because, why=shorter),
-        effect,
-    ]
+    if is_mere_symptom(story.mechanism):
+        # Slow because slow: then no more than the place is known.
+        because = "; the trouble sits in"
+        who = name(story.mechanism.subject)
+        told = statement(story.mechanism).short(tense)
+        why = say("{who}: {why}", who=who, why=told)
+        if said.verb is not None and str(told).startswith(f"{who.text} "):
+            why = say("{who}, which {does}", who=who, does=str(told)[len(who.text) + 1 :])
+        shorter = say("{who}", who=who)
+    forms = [say("{effect}{because} {why}", effect=effect, because=because, why=why)]
+    if story.effect is not None:
+        few = statement(story.effect).short(tense)
+        forms.append(say("{effect}{because} {why}", effect=few, because=because, why=why))
+    if all(len(str(form)) > HEADLINE_LIMIT for form in forms):
+        forms.append(say("{effect}{because} {why}", effect=effect, because=because, why=shorter))
+    return forms
 
 
 def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
     felt = story.effect or story.mechanism
     own = felt is not None and change.subject == felt.subject
-    called = change_called(change, with_service=not own, with_time=False)
+    told = change_told(change, with_service=not own)
+    called = told or change_called(change, with_service=not own, with_time=False)
     if felt is None:
         return [say("{change} is to blame", change=called)]
-    said = statement(felt)
+    said = statement(felt, known=own and subject_name(change.subject) in str(called))
     what = said.caused
     if what is None:
         since = say("{what} since {change}", what=said.clause(tense), change=called)
         return [since, said.clause(tense)]
     adverb = _hedged(story, "", "probably ", "may have ")
     done = say("{change} {adverb}{what}", change=called, adverb=adverb, what=what)
-    forms = [done]
+    few = say(
+        "{change} {adverb}{what}", change=called, adverb=adverb, what=said.caused_short or what
+    )
+    forms = [done, few]
     if story.mechanism is not None and story.mechanism.id != felt.id:
-        why = statement(story.mechanism).short(tense)
-        forms.insert(0, say("{done}: {why}", done=done, why=why))
+        why = statement(story.mechanism, known=_names_it(story, story.mechanism)).short(tense)
+        forms = [say("{done}: {why}", done=one, why=why) for one in forms] + forms
     return forms
 
 
@@ -130,7 +151,7 @@ def _effect(story: Story, alert: Alert, tense: Tense) -> Phrase:
 def _cannot_tell(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
     for finding in diagnosis.findings:
         if finding.kind == SIGNAL_STOPPED.name:
-            return f"{CANNOT_TELL}: {statement(finding).clause()}."
+            return f"{statement(finding).clause()}."
     if story.effect is None:
         return f"{CANNOT_TELL} what is behind “{quotable(alert.title).rstrip('.')}”."
     said: Statement = statement(story.effect)
@@ -160,7 +181,7 @@ def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:
             usual, now, _ = both_levels(finding)
             whose = possessive(subject_name(finding.subject))
             return (
-                f"{whose} {signal_said(finding)} is at {now.text} (mostly {usual.text}), little or "
-                "no more than at other times when nothing was wrong."
+                f"{whose} {signal_said(finding)} is {now.text} (mostly {usual.text}), which it "
+                "also reached at other times when nothing was wrong."
             )
     return f"nothing behind “{quotable(alert.title)}” has left its usual range."

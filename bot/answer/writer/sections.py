@@ -16,6 +16,7 @@ from analysis.changes.nearby import NEAR
 from analysis.kinds.fault_kinds import (
     CONNECTIONS,
     DEMAND,
+    NETWORK,
     QUEUE,
     RESOURCE,
     RESTARTS,
@@ -24,8 +25,11 @@ from analysis.kinds.fault_kinds import (
 from analysis.kinds.finding_details import (
     CallsIntoDetails,
     ChangeDetails,
+    JobDetails,
     LogLineDetails,
     PlaceDetails,
+    SignatureDetails,
+    change_named,
 )
 from analysis.kinds.finding_kinds import (
     ALERT_IN_RANGE,
@@ -38,16 +42,20 @@ from analysis.kinds.finding_kinds import (
 from analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
 from analysis.phrasing.clauses import statement
 from analysis.phrasing.gpu_forms import cost
+from analysis.phrasing.log_forms import witness
+from analysis.phrasing.log_message import message_of
 from analysis.phrasing.metric_forms import (
+    counted_restarts,
     failing_share,
     in_brackets,
     level_before,
+    moved,
     signal_said,
     unit_seen,
 )
 from analysis.phrasing.phrase import NOTHING, Phrase, Slot, clock, listed, name, quote, say
 from analysis.phrasing.state_forms import is_down, state_of
-from analysis.phrasing.statement import FAIL, Tense, possessive
+from analysis.phrasing.statement import FAIL, Tense, Voice, possessive
 from analysis.phrasing.steps import step_about
 from analysis.vocabulary import (
     Alert,
@@ -59,7 +67,7 @@ from analysis.vocabulary import (
     Verdict,
 )
 from analysis.wording.amounts import PERCENT, SECONDS, amount
-from analysis.wording.names import is_plural, subject_name
+from analysis.wording.names import change_name, is_plural, subject_name
 from analysis.wording.phrases import capitalised, counted
 from bot.answer.writer.claims import CITED, claim_of, closed, continued
 from bot.answer.writer.doubts import more_calls_to, other_candidate
@@ -67,12 +75,15 @@ from bot.answer.writer.headline import explaining
 from bot.answer.writer.quotable import quotable
 from bot.answer.writer.story import (
     Story,
+    alerting,
     began,
     change_called,
+    change_told,
     fails_mostly,
     is_out_of_step,
     is_small_rise,
     tells_nothing,
+    title_of,
 )
 
 MOST_EVIDENCE = 4
@@ -85,20 +96,23 @@ SECOND_BELOW = 0.75
 """A less likely cause comes with the next one's step."""
 FEW_REQUESTS = 5
 """So few failed requests say nothing about their share."""
-_TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
-"""A title that is only a ticket's key says nothing."""
 _QUOTATION = re.compile(r"“[^”]+”")
+_FIGURE = re.compile(r"“[^”]+”|\b\d[\d.,:]*\d\b|\b\d\b")
 _WORD = re.compile(r"[a-z]{4,}")
 SHARED_WORDS = 3
 """Of at least four letters. Two are shared by chance: "pool" and "settings" stand in many
 titles."""
 TOGETHER_S = 1.0
 """Two times so near to each other are one."""
-AT_ONCE_S = 45
-"""An onset so near to the alert is not told apart from it."""
+AT_ONCE_S = 5
+FIRST_SEEN_S = 45
+"""An onset so shortly before, or so shortly after the alert, is not told apart from it: samples lie
+apart as well."""
+LONG_BEFORE_S = 1200
+"""From here on who looks at the time of the alert looks at the wrong time."""
 
 
-def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
+def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = "") -> list[Claim]:
     """Since when, how much fails, and who else is affected."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return [seen(one, Section.HAPPENING) for one in explaining(diagnosis)[1:]]
@@ -115,7 +129,11 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
     lost = _lost(story, diagnosis)
     if lost:
         claims.append(claim_of(lost, Section.HAPPENING, cited[:1]))
-    affected = _affected(story, diagnosis)
+    affected = _affected(story, diagnosis, alert)
+    alerted = alerting(diagnosis, alert)
+    shown = affected.text if affected is not None else ""
+    if _is_left_out(alerted, f"{headline} {shown}", diagnosis) and cited:
+        claims.append(_of_the_alerting(alerted, diagnosis, cited[:1]))
     if affected is not None:
         claims.append(affected)
     elif cited and _nobody_else(story, diagnosis):
@@ -125,35 +143,67 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert) -> list[Claim]:
     return claims
 
 
-def why(story: Story, diagnosis: Diagnosis) -> list[Claim]:
+def _is_left_out(service: str, said: str, diagnosis: Diagnosis) -> bool:
+    """Whether the answer says nothing of this service; jobs are told by their ranks."""
+    job = any(JobDetails.of(one) is not None for one in diagnosis.findings)
+    return bool(service) and not job and subject_name(service) not in said
+
+
+def _of_the_alerting(service: str, diagnosis: Diagnosis, cited: Sequence[str]) -> Claim:
+    """What the service shows that alerted, where the answer is about another one."""
+    own = [one for one in diagnosis.findings if one.subject == service and _is_trouble(one)]
+    own = [one for one in own if not one.details.recovered]
+    seen = max(own, key=lambda one: one.strength, default=None)
+    who = name(service)
+    if seen is None:
+        text = say("No symptom of {who} itself, which alerted, was found", who=who)
+        return claim_of(text, Section.HAPPENING, cited)
+    what = statement(seen).clause()
+    text = say("At {who}, which alerted, {what}", who=who, what=what)
+    return claim_of(text, Section.HAPPENING, (seen.id,))
+
+
+def why(story: Story, diagnosis: Diagnosis, headline: str = "") -> list[Claim]:
     """Evidence about the culprit, each line with its figures."""
     if story.cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return []
     evidence = _evidence(story, diagnosis)[:MOST_EVIDENCE]
     onset = began(diagnosis)
     tense = Tense.OVER if diagnosis.verdict is Verdict.RECOVERED else Tense.NOW
-    return [_shown(finding, story, onset, tense) for finding in evidence]
+    return [_shown(finding, story, onset, tense, headline) for finding in evidence]
 
 
 def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
     """The evidence without what the headline says in the same words; nothing where it says all."""
     fresh = []
     for claim in claims:
-        text = claim.text.rstrip(".")
-        quoted = _QUOTATION.search(text)
-        if quoted is not None and quoted[0] in headline:
-            text = text.replace(quoted[0], "this", 1)
-            fresh.append(claim.model_copy(update={"text": closed(text)}))
+        text = _without_its_beginning(claim.text.rstrip("."), headline)
+        if not _adds(text, headline):
             continue
+        for quoted in _QUOTATION.findall(text):
+            if quoted in headline:
+                text = text.replace(f"logs {quoted}", "logs such lines", 1)
         # A quotation is one piece, whatever stands in it.
         parts = [text] if "“" in text else text.split("; ")
         new = [part for part in parts if not _is_said(part, headline)]
-        if len(new) == len(parts):
-            fresh.append(claim)
-        elif new:
-            text = closed(capitalised("; ".join(new)))
-            fresh.append(claim.model_copy(update={"text": text}))
+        if new:
+            said = text if len(new) == len(parts) else capitalised("; ".join(new))
+            fresh.append(claim.model_copy(update={"text": closed(said)}))
     return fresh
+
+
+def _without_its_beginning(text: str, headline: str) -> str:
+    """The rest of a line that begins as the headline has it: "..., 84 ms of it in a read"."""
+    said, _, more = text.partition(", ")
+    is_said = more[:1].isdigit() and said.casefold() in headline.casefold()
+    return more if is_said else text
+
+
+def _adds(text: str, headline: str) -> bool:
+    """Whether it has a figure, a quotation or a word that the headline has not."""
+    if any(one not in headline for one in _FIGURE.findall(text)):
+        return True
+    return bool(_words(text) - _words(headline))
 
 
 def _is_said(text: str, headline: str) -> bool:
@@ -193,7 +243,7 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
     if onset is None:
         return None
     seconds = (alert.started_at - onset).total_seconds()
-    if abs(seconds) < AT_ONCE_S:
+    if -FIRST_SEEN_S < seconds < AT_ONCE_S:
         return say("It began at {time} UTC, when the alert fired", time=clock(onset))
     if seconds < 0:
         # An alert sees what it asks for: the evidence may show the trouble later.
@@ -202,11 +252,13 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
             time=clock(onset),
             apart=amount(-seconds, SECONDS),
         )
+    long_before = ": look at what changed then" if seconds >= LONG_BEFORE_S else ""
     day = "" if onset.date() == alert.started_at.date() else f" on {onset.day} {onset:%b}"
     return say(
-        "It began at {time} UTC{day}, {apart} before the alert",
+        "It began at {time} UTC{day}, {apart} before the alert{hint}",
         time=clock(onset),
         day=day,
+        hint=long_before,
         apart=amount(seconds, SECONDS),
     )
 
@@ -269,9 +321,11 @@ def _told(story: Story) -> set[str]:
     return told | set(place.services) if place is not None else told
 
 
-def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
-    """The services beside the effect's and the culprit's, the worst first, each with its effect."""
+def _affected(story: Story, diagnosis: Diagnosis, alert: Alert) -> Claim | None:
+    """The services beside the effect's and the culprit's, each with its effect: the one that
+    alerted first, then the worst."""
     told = _told(story)
+    alerted = alerting(diagnosis, alert)
     known = {finding.id: finding for finding in diagnosis.findings}
     cited = story.cause.findings if story.cause is not None else ()
     queues = [one for one in cited if _is_queue(known.get(one))]
@@ -282,18 +336,41 @@ def _affected(story: Story, diagnosis: Diagnosis) -> Claim | None:
             continue
         if finding.subject not in others or not in_brackets(others[finding.subject]):
             others[finding.subject] = finding
+    for finding in diagnosis.findings:
+        wanted = finding.subject in others or finding.subject == alerted
+        if finding.subject in told or not wanted or not _is_lasting_trouble(finding):
+            continue
+        before = others.get(finding.subject)
+        if before is None or (in_brackets(finding) and not in_brackets(before)):
+            others[finding.subject] = finding
     if not others:
         return None
-    found = sorted(others.values(), key=lambda one: not in_brackets(one))
+    found = sorted(others.values(), key=lambda one: (one.subject != alerted, not in_brackets(one)))
     named: list[Slot] = []
+    unmeasured = []
     for finding in found:
         effect = in_brackets(finding)
         who = name(finding.subject)
-        named.append(say("{who} ({effect})", who=who, effect=effect) if effect else who)
+        if effect:
+            named.append(say("{who} ({effect})", who=who, effect=effect))
+        else:
+            unmeasured.append(who)
+    # A bare name tells nobody how bad it is: it counts where others have their figures.
+    most = NAMED - 1 if unmeasured and named else NAMED
+    more = len(unmeasured) + max(0, len(named) - most)
+    if not named:
+        named = list(unmeasured)
+    elif unmeasured:
+        named = [*named[:most], f"{more} more"]
     lead = "Affected" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "Also affected"
     text = say("{lead}: {named}", lead=lead, named=listed(named, most=NAMED))
     ids = tuple(finding.id for finding in found)[:CITED]
     return claim_of(text, Section.HAPPENING, ids)
+
+
+def _is_lasting_trouble(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    return fault is not None and fault.is_symptom and finding.details.bad is not False
 
 
 def _is_queue(finding: Finding | None) -> bool:
@@ -322,6 +399,10 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
         if _topic(finding) not in seen:
             seen.add(_topic(finding))
             first.append(finding)
+    lines = [one for one in first if _is_of_the_calls(one, story)]
+    if story.mechanism in first and any(LogLineDetails.of(one) is not None for one in lines):
+        # The caller's own words say more than that its calls fail.
+        first.remove(story.mechanism)
     return first
 
 
@@ -383,6 +464,9 @@ def _is_of_little_use(finding: Finding, story: Story) -> bool:
     fault = fault_of(finding)
     if fault is None or signal_said(finding) == TOTAL_TIME:
         return True
+    if fault.name == NETWORK.name and story.effect is not None and failing_share(story.effect):
+        # Some more milliseconds on the way make no request fail.
+        return finding is not story.mechanism
     if story.mechanism is None or state_of(story.mechanism) is None:
         return False
     line = LogLineDetails.of(finding)
@@ -416,17 +500,44 @@ def _topic(finding: Finding) -> tuple[str, str]:
     return finding.subject, f"{finding.kind} {finding.signal}"
 
 
-def _shown(finding: Finding, story: Story, onset: datetime | None, tense: Tense) -> Claim:
+def _shown(
+    finding: Finding, story: Story, onset: datetime | None, tense: Tense, headline: str
+) -> Claim:
     if story.change is not None and finding.id == story.change.id:
         return claim_of(_change(finding, onset), Section.WHY, (finding.id,))
-    return claim_of(statement(finding).clause(tense), Section.WHY, (finding.id,))
+    clause = statement(finding).clause(tense)
+    if story.mechanism is not None and finding.id == story.mechanism.id:
+        clause = _beside_the_headline(finding, clause, headline)
+    return claim_of(clause, Section.WHY, (finding.id,))
+
+
+def _beside_the_headline(finding: Finding, clause: Phrase, headline: str) -> Phrase:
+    """What the headline blames, with what it leaves out: the log line, the levels, since when."""
+    line = LogLineDetails.of(finding) or SignatureDetails.of(finding)
+    meaning = str(statement(finding).short()).partition(" ")[2].casefold()
+    if line is not None and meaning in headline.casefold():
+        quoted = str(quote(message_of(line.example), finding).text) in headline
+        return witness(finding, quoted=quoted) or clause
+    if finding.onset is None:
+        return clause
+    fault = fault_of(finding)
+    if fault is not None and fault.name == RESTARTS.name:
+        return counted_restarts(finding, finding.onset) or clause
+    if finding.kind == METRIC_SHIFT.name:
+        levels = moved(finding, Voice(finding.subject))
+        if levels is not None and fault is not None and not _is_about_steps(finding):
+            return say("{what} at {time} UTC", what=levels.clause(), time=clock(finding.onset))
+    return clause
+
+
+def _is_about_steps(finding: Finding) -> bool:
+    return is_training(finding) or finding.details.signal_class == SignalClass.OTHER.value
 
 
 def _change(change: Finding, onset: datetime | None) -> Phrase:
     """The change with its title, and how long before the onset it came."""
-    details = ChangeDetails.of(change)
-    title = (details.title or "").strip() if details else ""
-    is_told = bool(title) and not _TICKET.fullmatch(title)
+    title = title_of(change)
+    is_told = bool(title)
     named = is_told and subject_name(change.subject) in title
     called = change_called(change, with_service=not named, with_time=False)
     if is_told:
@@ -481,9 +592,9 @@ def _worst_first(diagnosis: Diagnosis) -> list[Claim]:
         # Then that is what to do something about.
         return []
     worst = known[max(failing)[1]]
-    text = (
-        f"Read what {subject_name(worst.subject)} answers and logs, and ask again in a few minutes."
-    )
+    who = subject_name(worst.subject)
+    look = step_about(worst, diagnosis.findings) or f"Read the errors in the log of {who}."
+    text = f"{look} Then ask again."
     return [Claim(text=text, findings=(worst.id,))]
 
 
@@ -539,16 +650,33 @@ def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
     """What to do about a cause: its own step, or a more exact one where the cause has only that of
     its kind and the mechanism names the object."""
     step = cause.next_step or ""
-    if mechanism is None or cause.change:
+    if cause.change:
+        return _step_back(step, cause, diagnosis)
+    cited = [one for one in diagnosis.findings if one.id in cause.findings]
+    lead = mechanism or (cited[0] if cited else None)
+    if lead is None:
         return step
-    exact = step_about(mechanism)
+    exact = step_about(lead, diagnosis.findings)
     general = {kind.next_step for kind in cause_kinds().values()}
-    general.add(mechanism.details.fix or "")
+    general.add(lead.details.fix or "")
     for fault in _faults_of(cause, diagnosis):
         general |= {fault.step(None), fault.step("down")}
     who = subject_name(cause.subject)
     is_general = any(one.replace("{subject}", who) == step for one in general)
     return exact if exact is not None and is_general else step
+
+
+def _step_back(step: str, cause: Cause, diagnosis: Diagnosis) -> str:
+    """Which version or setting to go back from, as the change's title has it."""
+    for finding in diagnosis.findings:
+        told = change_told(finding, with_kind=False) if finding.kind == NEAR else None
+        if told is None or change_named(finding) != cause.change:
+            continue
+        known = change_name(cause.change or "")
+        whole = f"{known} of {subject_name(finding.subject)}"
+        if whole in step:
+            return step.replace(whole, f"{told} ({known})")
+    return step
 
 
 def _faults_of(cause: Cause, diagnosis: Diagnosis) -> list[FaultKind]:

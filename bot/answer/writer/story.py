@@ -4,6 +4,7 @@ behind that."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from analysis.kinds.fault_kinds import (
     CALLERS_FAIL,
     CONNECTIONS,
     ERRORS,
+    FLOW_BREAK,
     LATENCY,
     RESOURCE,
     RESTARTS,
@@ -31,10 +33,10 @@ from analysis.kinds.finding_details import (
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
 from analysis.phrasing.log_forms import WHY_CALLS_FAIL
 from analysis.phrasing.metric_forms import AGAIN, failing_share, grew_much, is_shift, used_up
-from analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, say
+from analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, quote, say
 from analysis.phrasing.state_forms import is_down
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Verdict
-from analysis.wording.names import change_name
+from analysis.wording.names import change_name, subject_name
 
 _KINDS = {
     "config": "config change",
@@ -64,6 +66,14 @@ IN_STEP = 0.1
 AS_MUCH = 0.8
 """Requests that rose by this part of a resource's rise explain it."""
 _FAILING = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name})
+
+
+_TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
+"""A title that is only a ticket's key says nothing."""
+_VERSION = re.compile(r"\bv?\d+(?:\.\d+){1,3}(?:-[\w.]+)?(?![\w.])")
+_DONE_TO_A_SERVICE = frozenset({"deploy", "scale", "merge", "migration"})
+_LONG_TITLE = 48
+"""A longer title is no name: it stands with the evidence."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +113,24 @@ def is_explained(story: Story) -> bool:
         return False
     if story.change is not None:
         return True
-    return story.mechanism is not None and not _is_an_end(story.mechanism)
+    mechanism = story.mechanism
+    return mechanism is not None and not (_is_an_end(mechanism) or is_mere_symptom(mechanism))
 
 
 def _is_an_end(finding: Finding) -> bool:
     """Whether it says that something ended, hangs or fell silent, which has a reason of its own."""
     fault = fault_of(finding)
     return fault is not None and fault.name in _ENDS
+
+
+def alerting(diagnosis: Diagnosis, alert: Alert) -> str:
+    """The service that alerted: the alert's own, else the one with whose name its title begins;
+    empty where neither is known."""
+    if alert.service:
+        return alert.service
+    known = {*diagnosis.impact.services, *(finding.subject for finding in diagnosis.findings)}
+    title = re.split(r"[\s:]", alert.title, maxsplit=1)[0]
+    return title if title in known else ""
 
 
 def change_called(change: Finding, *, with_service: bool, with_time: bool = True) -> Phrase:
@@ -129,6 +150,41 @@ def change_called(change: Finding, *, with_service: bool, with_time: bool = True
     )
 
 
+def title_of(change: Finding) -> str:
+    """What the change's title says; empty where that is a ticket's key."""
+    details = ChangeDetails.of(change)
+    title = (details.title or "").strip() if details else ""
+    return "" if _TICKET.fullmatch(title) else title
+
+
+def change_told(
+    change: Finding, *, with_kind: bool = True, with_service: bool = True
+) -> Phrase | None:
+    """A change by the version or the words of its title: "deploy of checkout v1.7.0", "config
+    change “update pool sizes” of cart"; None where the title names neither."""
+    details = ChangeDetails.of(change)
+    title, service = title_of(change), subject_name(change.subject)
+    kind = (details.change_kind if details else None) or change.signal or "change"
+    version = _VERSION.search(title)
+    if version is not None:
+        lead = f"{_KINDS.get(kind, kind)} " + ("of " if kind in _DONE_TO_A_SERVICE else "")
+        return say(
+            "{lead}{service} {version}",
+            lead=lead if with_kind else "",
+            service=name(change.subject),
+            version=Part(version[0], "name", change.id),
+        )
+    # What the kind and the service say already is no part of the name.
+    for known in (kind, "config", "of", service, "of", ":"):
+        if title.casefold().startswith(known.casefold()):
+            title = title[len(known) :].lstrip()
+    if not title or len(title) > _LONG_TITLE:
+        return None
+    of = "" if service in title or not with_service else say(" of {it}", it=name(change.subject))
+    lead = f"{_KINDS.get(kind, kind)} " if with_kind else ""
+    return say("{lead}{title}{of}", lead=lead, title=quote(title, change), of=of)
+
+
 def tells_nothing(finding: Finding) -> bool:
     """Whether it is a log line that is merely new, rarer or missing: no reader learns from it why
     something fails."""
@@ -139,7 +195,7 @@ def tells_nothing(finding: Finding) -> bool:
 def began(diagnosis: Diagnosis) -> datetime | None:
     """When the effect began, else the cause: one onset for every rendering."""
     first = min(diagnosis.causes, key=lambda cause: cause.rank, default=None)
-    since = diagnosis.impact.since
+    since = _not_long_before_the_effect(diagnosis)
     if first is None or since is None or first.onset is None or not first.change:
         return since or (first.onset if first else None)
     live = [one.onset for one in diagnosis.findings if _is_blamed(one, first)]
@@ -147,6 +203,22 @@ def began(diagnosis: Diagnosis) -> datetime | None:
     if live and live[0] is not None and since < live[0] - EARLIER and first.onset > since:
         return first.onset
     return since
+
+
+def _not_long_before_the_effect(diagnosis: Diagnosis) -> datetime | None:
+    """The first onset of the impact, unless the symptoms of the service that leads it come much
+    later: then what moved long before was another service's matter."""
+    since = diagnosis.impact.since
+    felt = [one for one in diagnosis.findings if one.id in diagnosis.impact.findings]
+    lead = next((one for one in felt if one.id == diagnosis.impact.findings[0]), None)
+    if since is None or lead is None or lead.onset is None:
+        return since
+    own = [one for one in diagnosis.findings if one.subject == lead.subject]
+    own = [one for one in own if is_mere_symptom(one) and one.details.bad is not False]
+    first = min((one.onset for one in (lead, *own) if one.onset is not None), default=since)
+    if since >= first - EARLIER:
+        return since
+    return min(one.onset for one in felt if one.onset is not None and one.onset >= first - EARLIER)
 
 
 def _effect(diagnosis: Diagnosis, known: dict[str, Finding], alert: Alert) -> Finding | None:
@@ -190,7 +262,7 @@ def fails_mostly(finding: Finding) -> bool:
 
 def _failing(cause: Cause, cited: Sequence[Finding]) -> Finding | None:
     """The culprit's own failing or slow requests, where nobody measured its callers'."""
-    own = [one for one in cited if one.subject == cause.subject and _is_measured_symptom(one)]
+    own = [one for one in cited if one.subject == cause.subject and is_mere_symptom(one)]
     return max(own, key=lambda one: one.strength, default=None)
 
 
@@ -201,12 +273,13 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
     for finding in diagnosis.findings:
         lasts = not finding.details.recovered or diagnosis.verdict is Verdict.RECOVERED
         is_bad = finding.details.bad is not False and lasts
-        if finding.subject == alert.service and is_bad and _is_measured_symptom(finding):
+        if finding.subject == alert.service and is_bad and is_mere_symptom(finding):
             own.append(finding)
     return max(own, key=lambda one: (failing_share(one) or 0.0, one.strength), default=None)
 
 
-def _is_measured_symptom(finding: Finding) -> bool:
+def is_mere_symptom(finding: Finding) -> bool:
+    """Whether it says that its subject is slow or fails, and not why."""
     fault = fault_of(finding)
     return fault is not None and fault.name in _FAILING
 
@@ -247,6 +320,10 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     vague = _is_fault(lead, CALLERS_FAIL.name) or LogLineDetails.of(lead) is not None
     if vague and best is not None and LogLineDetails.of(best) is None:
         # That callers cannot reach it, or that it logs errors, says less than what says why.
+        return _load_behind(best, about)
+    vague = is_mere_symptom(lead) or _is_fault(lead, FLOW_BREAK.name)
+    if vague and best is not None and is_shift(best):
+        # What else rose says more than that it is slow, or that requests end early in it.
         return _load_behind(best, about)
     if effect is None or not _says_the_same(lead, effect):
         return _load_behind(lead, about)
@@ -305,10 +382,11 @@ def _may_explain(finding: Finding) -> bool:
     return finding.kind not in (NEAR, CHANGE_RULED_OUT.name) and not kind.is_memory
 
 
-def _tells(finding: Finding) -> tuple[bool, float]:
-    """How much it explains: what a line means says more than the line."""
+def _tells(finding: Finding) -> tuple[bool, bool, float]:
+    """How much it explains: what a line means says more than the line, and anything says more than
+    that requests end early, as all do that fail."""
     is_line = LogLineDetails.of(finding) is not None
-    return not is_line, finding.strength
+    return not is_line, not _is_fault(finding, FLOW_BREAK.name), finding.strength
 
 
 def _explains(finding: Finding) -> bool:

@@ -122,7 +122,7 @@ def test_of_a_line_its_own_words_are_quoted(line: str, said: str) -> None:
     [
         ("error_count", {"interval_s": 60.0}, "rose 8x (10 → 80 per minute)"),
         ("error_count", {"interval_s": 15.0}, "rose 8x (10 → 80 per 15 s)"),
-        ("error_count", {}, "rose 8x (10 → 80 per sample)"),
+        ("error_count", {}, "rose 8x (10 → 80)"),
         ("errors_total", {"interval_s": 15.0}, "rose 8x (10 → 80 in total)"),
         ("error_rate", {"unit": "1/s"}, "rose 8x (10 → 80 errors/s)"),
     ],

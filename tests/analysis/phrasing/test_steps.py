@@ -134,8 +134,7 @@ def test_a_service_is_down_without_any_instance(running: str, *, down: bool) -> 
         ),
         (
             of_kind("metric_shift", signal="memory_used_bytes", details=MORE_MEMORY),
-            "Find out what uses the memory of web (a profile, its last rollout, its load), then "
-            "add capacity or move load.",
+            "Take a heap profile of web, compare its last rollouts, and add memory meanwhile.",
         ),
         (
             of_kind("log_surge", details={"example": "redelivered: poison message at 7",
@@ -143,7 +142,10 @@ def test_a_service_is_down_without_any_instance(running: str, *, down: bool) -> 
             "Move the message aside (dead-letter queue) so that web can go on, then find out who "
             "wrote it.",
         ),
-        (of_kind("log_surge", details={"example": "boom", "is_error": True, "lines": 4}), None),
+        (
+            of_kind("log_surge", details={"example": "boom", "is_error": True, "lines": 4}),
+            "Look up where web logs “boom”, and what the code does there.",
+        ),
         (of_kind("metric_shift", signal="latency_p99", details={"class": "latency"}), None),
     ],
 )  # fmt: skip

@@ -32,7 +32,7 @@ def test_a_quoted_line_is_never_cut_at_its_own_semicolon() -> None:
 def test_a_line_that_the_headline_quotes_is_not_quoted_again() -> None:
     text = "web logs “lost; retry” (20 lines, none before)."
     left_over = left(text, "web fails; web logs “lost; retry”.")
-    assert left_over == ["web logs this (20 lines, none before)."]
+    assert left_over == ["web logs such lines (20 lines, none before)."]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ def test_the_note_holds_the_answer_the_page_and_the_marker() -> None:
     lines = text.splitlines()
     assert lines[:8] == [
         "Likely cause: payments v2 breaks checkout",
-        "What's happening: It began at 10:14 UTC, 7 min before the alert",
+        "What's happening: It began at 10:14 UTC, 7 min before the alert. No symptom of "
+        "checkout itself, which alerted, was found.",
         "Why:",
         "- The error ratio of payments rose 31x right after v2 [graph, finding]",
         "Do next: Roll back v2 of payments",

@@ -105,7 +105,8 @@ def lines_of(message: SlackMessage) -> list[str]:
 def test_the_answer_is_read_from_cause_to_confidence() -> None:
     assert lines_of(a_final()) == [
         "Likely cause: payments v2 breaks checkout",
-        "What's happening  It began at 10:14 UTC, 7 min before the alert",
+        "What's happening  It began at 10:14 UTC, 7 min before the alert. No symptom of "
+        "checkout itself, which alerted, was found.",
         "Why",
         "The error ratio of payments rose 31x right after v2  graph finding",
         "Do next  Roll back v2 of payments",

@@ -1,0 +1,29 @@
+"""The cluster of which every line speaks goes without saying: "in cluster-a" tells a reader
+something only where an answer also speaks of another one."""
+
+from __future__ import annotations
+
+from analysis.phrasing.clauses import place_said
+from analysis.vocabulary import Diagnosis, Finding
+
+_LABELS = "labels"
+
+
+def without_the_only_place(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis, without the place of its findings where all that it cites are of one."""
+    cited = set(diagnosis.impact.findings)
+    for cause in diagnosis.causes:
+        cited.update(cause.findings)
+    places = {place_said(one) for one in diagnosis.findings if one.id in cited} - {""}
+    if len(places) != 1:
+        return diagnosis
+    return diagnosis.model_copy(
+        update={"findings": tuple(_without_place(one) for one in diagnosis.findings)}
+    )
+
+
+def _without_place(finding: Finding) -> Finding:
+    if not place_said(finding):
+        return finding
+    series = {key: value for key, value in finding.series.items() if key != _LABELS}
+    return finding.model_copy(update={"series": series})

@@ -1,0 +1,90 @@
+"""What answers name and do not only count: versions, reasons, the alerting service, doubts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from analysis.vocabulary import Diagnosis, Finding, Section
+from bot.answer.writer.built_in import word
+from bot.answer.writer.one_place import without_the_only_place
+from bot.answer.writer.story import began, change_told
+from tests.bot.answer.writer.test_story import ALERT, FAILS, WEB, diagnosis, found, shift
+
+
+def change(title: str, kind: str = "deploy", found_as: str = "change_near") -> Finding:
+    details = {"change": "CE7", "change_kind": kind, "title": title, "reason": "it came later"}
+    return found("F7", "cart", kind=found_as, signal=kind, details=details)
+
+
+def texts(told: Diagnosis, section: Section) -> list[str]:
+    return [claim.text for claim in word(told, ALERT).claims if claim.section is section]
+
+
+@pytest.mark.parametrize(
+    ("title", "kind", "named"),
+    [
+        ("Deploy cart v1.7.0", "deploy", "deploy of cart v1.7.0"),
+        (
+            "Config of cart: update pool sizes",
+            "config",
+            "config change “update pool sizes” of cart",
+        ),
+        ("OPS-1401", "deploy", None),
+        ("", "deploy", None),
+        ("Move shard-2 of the ranker from the node cache to the object store", "config", None),
+    ],
+)
+def test_a_change_is_called_by_what_its_title_names(
+    title: str, kind: str, named: str | None
+) -> None:
+    told = change_told(change(title, kind))
+    assert (str(told) if told else None) == named
+
+
+def test_changes_that_were_ruled_out_are_named_with_the_reason() -> None:
+    ruled_out = change("Deploy cart v1.7.0", found_as="change_ruled_out")
+    full = shift("F2", "db", "cpu_percent", "cpu", 30, 97)
+    told = diagnosis([("db", ["F2"])], WEB, full, ruled_out)
+    assert texts(told, Section.CHECKED) == ["Deploy of cart v1.7.0 (it came later) was ruled out."]
+
+
+def test_a_cause_that_is_not_sure_always_says_what_is_open() -> None:
+    full = shift("F2", "db", "cpu_percent", "cpu", 30, 97)
+    assert texts(diagnosis([("db", ["F2"])], WEB, full), Section.UNSURE) == [
+        "Why db is out of CPU is not known: no change explains it."
+    ]
+    sure = diagnosis([("db", ["F2"])], WEB, full, confidence=0.95)
+    assert texts(sure, Section.UNSURE) == []
+
+
+def test_the_service_that_alerted_is_never_left_out() -> None:
+    pay = found("F1", "pay", **FAILS)
+    told = diagnosis([("pay", ["F1"])], pay)
+    assert any("No symptom of web itself" in text for text in texts(told, Section.HAPPENING))
+    slow = shift("F3", "web", "latency_p99_ms", "latency", 100, 300)
+    told = diagnosis([("pay", ["F1"])], pay, slow)
+    assert any("web (3x slower)" in text for text in texts(told, Section.HAPPENING))
+
+
+def test_an_early_move_of_another_service_is_not_the_onset() -> None:
+    early, late = (datetime(2026, 3, 1, hour, 58, tzinfo=UTC) for hour in (9, 11))
+    web = WEB.model_copy(update={"onset": late})
+    other = found("F4", "cart", **FAILS).model_copy(update={"onset": early})
+    told = diagnosis([("web", ["F1"])], web, other)
+    impact = told.impact.model_copy(update={"since": early, "findings": ("F1", "F4")})
+    assert began(told.model_copy(update={"impact": impact})) == late
+
+
+def test_a_place_is_said_only_where_the_answer_speaks_of_two() -> None:
+    def placed(one: Finding, place: str) -> Finding:
+        sentence = f"Error rate of {one.subject} in cluster {place} rose."
+        series = {"labels": f'{{"cluster": "{place}"}}'}
+        return one.model_copy(update={"sentence": sentence, "series": series})
+
+    pay = found("F2", "pay", **FAILS)
+    alike = diagnosis([("pay", ["F2"])], placed(WEB, "cluster-a"), placed(pay, "cluster-a"))
+    assert not any(one.series for one in without_the_only_place(alike).findings)
+    apart = diagnosis([("pay", ["F2"])], placed(WEB, "cluster-a"), placed(pay, "cluster-b"))
+    assert all(one.series for one in without_the_only_place(apart).findings)
