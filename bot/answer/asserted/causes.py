@@ -21,8 +21,8 @@ from bot.answer.writer.story import began, change_called, story_of, tells_nothin
 
 AS_LIKELY = 0.05
 """Confidences so near to each other are shown as equal."""
-OLD = timedelta(hours=1)
-"""What was there so long before the cause is another matter's."""
+LATE = timedelta(minutes=30)
+"""What begins so long after a fault is another matter's. A change may lie in wait."""
 LEAST_CONFIDENCE = 0.05
 """A less likely cause is none that a reader should think about."""
 
@@ -205,8 +205,8 @@ def _in_order(effect: Finding, behind: Finding, *, headline: bool = False) -> No
     earliest = behind.onset - timedelta(seconds=behind.onset_uncertainty_s or 0.0)
     if earliest > effect.onset:
         raise Refused(f"{behind.id} began after {effect.id}")
-    if behind.onset - effect.onset > OLD:
-        raise Refused(f"{effect.id} is older than this incident")
+    if effect.onset - behind.onset > LATE and not is_change(behind):
+        raise Refused(f"{behind.id} began long before {effect.id}")
 
 
 def is_symptom(finding: Finding) -> bool:
