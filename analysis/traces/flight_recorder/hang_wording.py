@@ -107,7 +107,7 @@ def _look_at(here: CodeLine | None, others: CodeLine | None) -> str:
     if others is not None:
         reach = f"the collective that the others called at {others.place}"
     if here is not None:
-        return f"See at {here.place} why it does not reach {reach}."
+        return f"See in {here.text} why it does not reach {reach}."
     return (
         "Take a stack there (py-spy dump, or dump_traceback of the debug server) to see what "
         f"keeps it from {reach}."

@@ -26,7 +26,7 @@ def shift(sentence: str, signal: str, unit: str | None, **numbers: float) -> Fin
 def test_a_metric_of_one_cluster_is_said_of_that_cluster() -> None:
     sentence = "Availability of web in cluster cluster-b fell from 100 % to 3 %."
     found = shift(sentence, "availability", "percent", baseline=100.0, incident=3.0)
-    assert str(statement(found).clause()).endswith("in cluster-b")
+    assert str(statement(found).clause()).endswith("in one pod of cluster-b")
     everywhere = "Availability of web fell from 100 % to 3 %."
     whole = shift(everywhere, "availability", "percent", baseline=100.0, incident=3.0)
     assert "cluster-b" not in str(statement(whole).clause())

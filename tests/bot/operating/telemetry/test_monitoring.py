@@ -157,8 +157,10 @@ def test_a_real_prometheus_scrapes_both_processes_and_answers_every_panel(
         deadline = time.monotonic() + PATIENT_S
         while True:
             try:
+                # The count of investigations is read from the database once in a while.
+                counted = 'on() (faultline_investigations{status="done"} == 1)'
                 if len(_asked(url, 'up{job="faultline"} == 1')) == 2 and _asked(
-                    url, "faultline_database_up"
+                    url, f"faultline_database_up and {counted}"
                 ):
                     break
             except (httpx.TransportError, ValueError):
