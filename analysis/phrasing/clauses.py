@@ -140,7 +140,7 @@ _FORMS_OF_KINDS: Mapping[str, Form] = {
     SIGNAL_STOPPED.name: alert_forms.stopped,
     SIGNAL_RECOVERED.name: alert_forms.back_again,
 }
-"""By the kind of finding, for what is no fault or a fault without a form of its own."""
+"""By the kind of finding, for what is no fault or a fault without its own form."""
 _BRIEF: Mapping[str, str] = {
     LOG_ERRORS.name: "{who} logs errors it did not log before",
     FLOW_BREAK.name: "requests end early in {who}",

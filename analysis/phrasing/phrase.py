@@ -107,7 +107,7 @@ def own_sentence(finding: Finding) -> Phrase:
 
 def quote(text: str, finding: Finding) -> Part:
     """Foreign text between quotation marks, on one line and cut. Secrets are hidden first: half of
-    one could no longer be told from other text."""
+    one looks like any other text."""
     inside = plain(masked(text), QUOTED).replace("“", '"').replace("”", '"')
     return Part(f"“{inside}”", "quote", finding.id)
 

@@ -56,7 +56,7 @@ _USED: Mapping[SignalClass, str] = {
 _HELD = "the connections or threads"
 _WAITS = ("timed out", "timeout", "time-out", "no answer within", "deadline exceeded")
 CLEARLY_MORE = 1.5
-"""A rise of requests that is worth a look, although it need not be what slows a service."""
+"""A rise of requests that is worth a look, although it may not be what slows a service."""
 _RAISED = re.compile(r"\braises (\w+) in (\w+ \([^()]+:\d+\))")
 """As findings name an exception of a rank: `raises ValueError in load (train.py:77)`."""
 _SLOW_QUERY = ("slow query", "slow statement", "slow sql")

@@ -119,7 +119,7 @@ def problems_of(file: str, text: str) -> Iterator[Problem]:
 
 def files() -> list[str]:
     """Pages and Python files of the project, without those not converted yet."""
-    skipped = CONFIGURATION["skip"]["folders"] + CONFIGURATION["exempt"]["files"]
+    skipped = CONFIGURATION["exempt"]["files"]
     found: list[str] = []
     for folder, inside, names in os.walk(HOME):
         # Tools and caches are in hidden folders, and what is built is in dist/.

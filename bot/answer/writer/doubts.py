@@ -47,7 +47,7 @@ WORTH_NAMING = 0.05
 
 
 def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
-    """What speaks against the cause or is left over, and which other one is possible."""
+    """What contradicts the cause or is left over, and which other one is possible."""
     cause = story.cause
     if cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return []
@@ -112,7 +112,7 @@ def _with_reasons(changes: Sequence[Finding], story: Story) -> Phrase:
 
 
 def _reason(change: Finding, story: Story) -> str:
-    """Why it was ruled out, in a few words; empty where those need names of their own."""
+    """Why it was ruled out, in a few words; empty where those need other names."""
     details = ChangeDetails.of(change)
     reason = (details.reason or "") if details is not None else ""
     who = subject_name(story.cause.subject) if story.cause is not None else "the culprit"

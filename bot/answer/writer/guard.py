@@ -1,7 +1,7 @@
 """The guard: what a report says is what code worded, from findings that bear it out.
 
 A report of the built-in writer is only seen to: data in it must neither render nor notify. Of a
-model's report each claim is worded anew from what it asserts, and what does not hold is listed in
+model's report each claim is worded again from what it asserts, and what does not hold is listed in
 `Report.dropped` with its reason. Headline and steps are code's own.
 """
 

@@ -1,4 +1,4 @@
-"""What a model is told: the diagnosis in short lines of data, each beginning with its id.
+"""What a model gets: the diagnosis in short lines of data, each beginning with its id.
 
 Texts are redacted first, then stripped of mark-up; angle brackets are escaped so that no text can
 close the element that holds the document.
@@ -43,7 +43,7 @@ def payload(
     runbooks: Sequence[AppliedRunbook] = (),
     most: int = MAX_FINDINGS,
 ) -> str:
-    """The user message, with at most so many findings. What it replaced by placeholders, `redactor`
+    """The user message, with at most `most` findings. What it replaced by placeholders, `redactor`
     remembers."""
     lines = [
         *_alert(alert),
@@ -69,7 +69,7 @@ def chosen_findings(diagnosis: Diagnosis) -> list[Finding]:
     """The findings behind the impact and the first causes, then the strongest others, up to the
     limit.
 
-    What memory knows is not among them: it is told in code's own words, and no model can take it
+    What memory knows is not among them: code words it, and no model can take it
     for evidence.
     """
     first = [*diagnosis.impact.findings[:8]]

@@ -5,7 +5,7 @@ One `Redactor` serves one investigation: everything that goes to a model or into
 (alert, findings, the results of tools, a person's question) goes through its `redact` once, as raw
 text; everything that comes back goes through `reveal`. The same value then has the same placeholder
 everywhere, and what a prompt holds is what may be kept. A text that already looks like a
-placeholder gets a placeholder of its own, so nobody can forge one; for that reason a text must not
+placeholder gets its own placeholder, so nobody can forge one; for that reason a text must not
 be redacted twice.
 """
 

@@ -144,7 +144,7 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = 
 
 
 def _is_left_out(service: str, said: str, diagnosis: Diagnosis) -> bool:
-    """Whether the answer says nothing of this service; jobs are told by their ranks."""
+    """Whether the answer says nothing of this service; jobs are named by their ranks."""
     job = any(JobDetails.of(one) is not None for one in diagnosis.findings)
     return bool(service) and not job and subject_name(service) not in said
 

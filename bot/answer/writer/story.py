@@ -118,7 +118,7 @@ def is_explained(story: Story) -> bool:
 
 
 def _is_an_end(finding: Finding) -> bool:
-    """Whether it says that something ended, hangs or fell silent, which has a reason of its own."""
+    """Whether it says that something ended, hangs or fell silent, which has another reason."""
     fault = fault_of(finding)
     return fault is not None and fault.name in _ENDS
 
