@@ -278,6 +278,6 @@ def test_the_model_is_offered_relations_and_steps(case: Path) -> None:
     system, first = (m["content"] for m in server.requests[0]["messages"][:2])
     assert "- `explained_by`: " in system
     assert "{relations}" not in system
-    assert "\nN1 step: Roll back 4f2a9c1 of checkout." in first
+    assert "\nN1 step: Roll back checkout v2026.11.20-1 (4f2a9c1)." in first
     assert first.startswith("<data>\nalert from pagerduty, ")
     assert first.endswith("\n</data>")
