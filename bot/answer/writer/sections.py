@@ -177,7 +177,7 @@ def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
     """The evidence without what the headline says in the same words; nothing where it says all."""
     fresh = []
     for claim in claims:
-        text = _without_its_beginning(claim.text.rstrip("."), headline)
+        text = claim.text.rstrip(".")
         if not _adds(text, headline):
             continue
         for quoted in _QUOTATION.findall(text):
@@ -190,13 +190,6 @@ def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
             said = text if len(new) == len(parts) else capitalised("; ".join(new))
             fresh.append(claim.model_copy(update={"text": closed(said)}))
     return fresh
-
-
-def _without_its_beginning(text: str, headline: str) -> str:
-    """The rest of a line that begins as the headline has it: "..., 84 ms of it in a read"."""
-    said, _, more = text.partition(", ")
-    is_said = more[:1].isdigit() and said.casefold() in headline.casefold()
-    return more if is_said else text
 
 
 def _adds(text: str, headline: str) -> bool:
