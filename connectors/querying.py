@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from analysis.vocabulary import EvidenceKind
 from connectors.abilities import AnswersQueries, BoundedQuery
-from connectors.base import Check, Collected, Connector, Request
+from connectors.base import Check, Collected, Connector, Item, Request
+from connectors.collection_builder import CollectionBuilder
 from connectors.limits import Limits
 
 ASKED_BY = {"asked_by": "the model"}
@@ -26,6 +28,31 @@ def asking(connector: AnswersQueries, query: BoundedQuery) -> Connector:
     """A connector that collects the answer to one query: `collect_one` then holds its deadline, its
     limits and the masking of secrets."""
     return _OneQuery(connector, query)
+
+
+def query_answer(
+    kind: EvidenceKind,
+    rows: Sequence[tuple[Any, ...]],
+    query: BoundedQuery,
+    link: str,
+    cut: str | None,
+) -> Collected:
+    """The rows of a query with the one item that they came with."""
+    collection = CollectionBuilder()
+    count = collection.add(kind, rows)
+    item = Item(
+        kind,
+        query.text,
+        query.window,
+        link,
+        rows=count,
+        cut=cut,
+        details=ASKED_BY,
+        services=(),
+        signals=(),
+    )
+    collection.items.append(item)
+    return collection.collected()
 
 
 class _OneQuery:

@@ -40,6 +40,8 @@ HIGH, MEDIUM = 0.75, 0.5
 """Confidence from which it is called high, and medium."""
 FOUND = 0.9
 """And from which a cause is called found. The state and the confidence say the same."""
+NO_REPORT = "the model's report: "
+"""Begins the line of `Report.dropped` that says why a model gave none."""
 HOW_SURE = ((FOUND, "Very likely"), (MEDIUM, "Likely"), (0.0, "Possible"))
 STEP_FINDINGS = 3
 """Findings that a cause's own next step cites."""
@@ -111,7 +113,7 @@ class AnswerView:
     missing: tuple[str, ...]
     gaps: tuple[Gap, ...]
     removed: tuple[str, ...]
-    """Sentences that were taken out of the report, because no finding supports them."""
+    """What was taken out of the report or never came, each with its reason."""
     findings: Mapping[str, Finding]
     evidence: Mapping[str, Evidence]
     written_by: str
@@ -132,6 +134,11 @@ class AnswerView:
     def other_causes(self) -> tuple[Cause, ...]:
         """Less likely ones, the likeliest first."""
         return self.causes[1:]
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Claims that the findings do not bear out."""
+        return tuple(one for one in self.removed if not one.startswith(NO_REPORT))
 
     @property
     def suspects(self) -> tuple[Cause, ...]:

@@ -12,10 +12,10 @@ import msgspec
 from analysis.errors import ConnectorError
 from analysis.vocabulary import EvidenceKind
 from connectors.abilities import BoundedQuery
-from connectors.base import Collected, Item
-from connectors.collection_builder import CollectionBuilder, attributes
+from connectors.base import Collected
+from connectors.collection_builder import attributes
 from connectors.loki.answers import Counted, LokiStream, line_rows
-from connectors.querying import ASKED_BY
+from connectors.querying import query_answer
 from connectors.vendor_text import short
 
 LONGEST_SIGNAL = 120
@@ -49,21 +49,7 @@ def answer_of(
     except (msgspec.DecodeError, RecursionError) as error:
         problem = f"unexpected response: {short(str(error))}"
         raise ConnectorError("loki", "query_range", problem) from error
-    collection = CollectionBuilder()
-    count = collection.add(kind, rows)
-    item = Item(
-        kind,
-        query.text,
-        query.window,
-        link,
-        rows=count,
-        cut=cut,
-        details=ASKED_BY,
-        services=(),
-        signals=(),
-    )
-    collection.items.append(item)
-    return collection.collected()
+    return query_answer(kind, rows, query, link, cut)
 
 
 def _lines(

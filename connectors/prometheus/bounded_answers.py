@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from connectors.abilities import BoundedQuery
-from connectors.base import Collected, Item
-from connectors.collection_builder import CollectionBuilder, attributes
+from connectors.base import Collected
+from connectors.collection_builder import attributes
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.series import RangeAnswer
 from connectors.query_bounds import check_query
-from connectors.querying import ASKED_BY
+from connectors.querying import query_answer
 from connectors.vendor_text import short
 
 VENDOR = "prometheus"
@@ -49,23 +49,9 @@ def _collected(
             except ValueError:
                 continue
             rows.append((round(at * 1000) * 1_000_000, service, signal, value, None, labels))
-    collection = CollectionBuilder()
-    count = collection.add("metrics", rows)
     left_out = len(series) - query.rows
     cut = f"the first {query.rows} series" if left_out > 0 else None
     if answer.warnings:
         said = f"the server says: {short('; '.join(answer.warnings), 160)}"
         cut = f"{cut}; {said}" if cut else said
-    item = Item(
-        "metrics",
-        query.text,
-        query.window,
-        link,
-        rows=count,
-        cut=cut,
-        details=ASKED_BY,
-        services=(),
-        signals=(),
-    )
-    collection.items.append(item)
-    return collection.collected()
+    return query_answer("metrics", rows, query, link, cut)

@@ -8,13 +8,13 @@ from analysis.analyzers import fault_of
 from analysis.kinds.finding_details import ChangeDetails, LogLineDetails, change_named
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
 from analysis.phrasing.clauses import statement
-from analysis.phrasing.phrase import Phrase, clock, listed, name, quote, say
+from analysis.phrasing.phrase import Phrase, listed, name, quote, say
 from analysis.vocabulary import Assertion, Cause, Finding
 from analysis.wording.amounts import SECONDS, amount
 from bot.answer.asserted import measurements
 from bot.answer.asserted.ground import Ground, Refused
 from bot.answer.asserted.measurements import own_finding
-from bot.answer.asserted.times import is_change
+from bot.answer.asserted.times import is_change, when
 from bot.answer.writer.headline import LIKELY, SURE
 from bot.answer.writer.plain_text import neutral
 from bot.answer.writer.story import began, change_called, story_of, tells_nothing
@@ -89,8 +89,8 @@ def changed(said: Assertion, ground: Ground) -> Phrase:
     if ground.blames and not ground.is_blamed_change(finding):
         called = say("another change, {change}", change=called)
     comma = "," if "," in str(called) else ""
-    time = clock(finding.onset)
-    live = say("{change}{comma} went live at {time} UTC", change=called, comma=comma, time=time)
+    time = when(finding.onset, ground)
+    live = say("{change}{comma} went live at {time}", change=called, comma=comma, time=time)
     onset = began(ground.diagnosis)
     if onset is None:
         return live
@@ -107,7 +107,10 @@ def ruled_out(said: Assertion, ground: Ground) -> Phrase:
     finding = own_finding(said, ground)
     if finding.kind != CHANGE_RULED_OUT.name:
         raise Refused(f"{finding.id} rules out no change")
-    called, details = change_called(finding, with_service=True), ChangeDetails.of(finding)
+    called = change_called(finding, with_service=True, with_time=False)
+    if finding.onset is not None:
+        called = say("{change} ({time})", change=called, time=when(finding.onset, ground))
+    details = ChangeDetails.of(finding)
     if details is None or not details.reason:
         return say("{change} was ruled out", change=called)
     return say("{change} was ruled out: {why}", change=called, why=neutral(details.reason))
@@ -139,7 +142,7 @@ def candidate(said: Assertion, ground: Ground) -> Phrase:
                 "{who} is {likely} cause: {what}",
                 who=name(subject),
                 likely="as likely a" if near else "a less likely",
-                what=statement(lead, known=lead.subject == subject).clause(ground.tense),
+                what=statement(lead, known=lead.subject == subject).clause(ground.tense_of(lead)),
             )
     raise Refused(f"{neutral(subject, 60)} is not among the causes below the first")
 

@@ -79,7 +79,7 @@ def _apart(said: Assertion, ground: Ground) -> timedelta:
 
 def _since(one: str, ground: Ground, *, short: bool = False) -> Phrase:
     onset, uncertain = ground.onset(one)
-    time = _told(onset, uncertain, ground)
+    time = when(onset, ground, uncertain)
     if one == ALERT:
         return say("the alert fired at {time}", time=time)
     finding = ground.finding(one)
@@ -102,7 +102,7 @@ def in_brackets(what: Phrase, more: Phrase) -> Phrase:
     return say("{what}, {more})", what=opened, more=more)
 
 
-def _told(onset: datetime, uncertain: timedelta, ground: Ground) -> Phrase:
+def when(onset: datetime, ground: Ground, uncertain: timedelta = timedelta(0)) -> Phrase:
     """The time with its day, where that is another, and no more exactly than it is known."""
     day = ""
     if onset.date() != ground.alert.started_at.date():

@@ -13,6 +13,7 @@ from bot.answer.writer import doubts, sections
 from bot.answer.writer import headline as first_sentence
 from bot.answer.writer.called import with_called_names
 from bot.answer.writer.earlier import is_memory, memory_claims
+from bot.answer.writer.next_steps import next_steps
 from bot.answer.writer.one_place import without_the_only_place
 from bot.answer.writer.story import Story, story_of
 
@@ -33,7 +34,7 @@ def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report
     return Report(
         headline=headline,
         claims=tuple(_claims(story, diagnosis, alert, headline)),
-        next_steps=tuple(sections.next_steps(story, diagnosis)),
+        next_steps=tuple(next_steps(story, diagnosis)),
     )
 
 

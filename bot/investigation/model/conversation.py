@@ -277,8 +277,11 @@ class Conversation(Generic[D]):
         self._add(TranscriptLine(kind="told", text=note))
         try:
             return self._better([draft, await self._drafted(history)])
-        # The first draft stands, whatever a server makes of the second.
-        except Exception:  # noqa: BLE001
+        # The first draft stands, whatever a server makes of the second; the transcript says why.
+        except Exception as error:  # noqa: BLE001
+            why = str(error) if isinstance(error, FaultlineError) else type(error).__name__
+            self._add(TranscriptLine(kind="failed", text=f"no second answer: {why}"))
+            await self.save()
             return draft
 
     def _better(self, drafts: Sequence[D]) -> D:

@@ -18,6 +18,7 @@ from analysis.vocabulary import Assertion, Claim, Diagnosis, ModelUse, Report
 from bot.answer.asserted.ground import Ground, ground_of
 from bot.answer.asserted.relations import described
 from bot.answer.finding_ids import claims_renamed
+from bot.answer.view import NO_REPORT
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
 from bot.answer.writer.payload import FEW_FINDINGS, MAX_FINDINGS, payload
@@ -152,7 +153,7 @@ async def _settled(bench: Bench, drafted: Report | None, use: ModelUse) -> Inves
     diagnosis, changed = settled if settled else (bench.diagnosis, {})
     if drafted is None:
         report = keep_supported(word(diagnosis, alert, gaps), diagnosis, alert, gaps=gaps)
-        dropped = (*report.dropped, f"the model's report: {use.ended}")
+        dropped = (*report.dropped, f"{NO_REPORT}{use.ended}")
         return Investigated(
             report.model_copy(update={"dropped": dropped, "model_use": use}), diagnosis, changed
         )

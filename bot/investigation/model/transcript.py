@@ -39,7 +39,7 @@ class TranscriptLine(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: str
-    """start, told, said, result, compacted, ended."""
+    """start, told, said, result, compacted, failed, ended."""
     text: str = ""
     prompt: str | None = None
     """start: name and version of the prompt."""

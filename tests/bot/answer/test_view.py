@@ -19,7 +19,8 @@ from bot.answer.replay import print_report, replay
 from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.plain_message import answer_text_lines
 from bot.answer.targets.slack.message import final_message
-from bot.answer.view import answer_view
+from bot.answer.view import NO_REPORT, answer_view
+from bot.answer.writer.built_in import word
 from bot.answer.writer.markdown import to_markdown
 from bot.conversation import about_cause
 from bot.conversation.answered_case import AnsweredCase
@@ -31,6 +32,7 @@ from tests.bot.answer.targets.answers import (
     an_alert,
     an_investigation,
 )
+from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS
 from tests.scenarios.small_case import write_small_case
 
 AT = datetime(2026, 11, 20, 4, 0, tzinfo=UTC)
@@ -118,3 +120,9 @@ def test_where_nothing_is_wrong_nothing_is_suspected() -> None:
     assert view.causes
     assert view.suspects == ()
     assert view.headline == view.causes[0].summary
+
+
+def test_a_report_that_never_came_is_no_refused_claim() -> None:
+    dropped = (f"{NO_REPORT}model time limit of 40 s reached", 'claim "x": F1 did not rise')
+    report = word(DIAGNOSIS, ALERT).model_copy(update={"dropped": dropped})
+    assert answer_view(ALERT, DIAGNOSIS, report).refused == dropped[1:]

@@ -199,8 +199,8 @@ def _written(investigation: StoredInvestigation, view: AnswerView) -> str:
         _footer(investigation),
         f"written by {writer} from {findings} finding{'s' if findings != 1 else ''}",
     ]
-    if view.removed:
-        count = len(view.removed)
+    if view.refused:
+        count = len(view.refused)
         parts.append(f"{count} claim{'s' if count != 1 else ''} refused: not borne out by findings")
     if view.model_use is not None:
         parts.append(model_use_line(view.model_use))

@@ -4,6 +4,7 @@ reason."""
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -228,3 +229,16 @@ def test_parts_are_joined_and_not_said_twice() -> None:
 def test_every_relation_is_described_for_the_model() -> None:
     assert described().count("\n") == len(RELATIONS) - 1
     assert all(f"`{name}`" in described() for name in RELATIONS)
+
+
+def test_a_change_of_another_day_is_told_with_its_day() -> None:
+    older = [
+        one.model_copy(update={"onset": one.onset - timedelta(days=2)})
+        if one.id in ("F2", "F7") and one.onset
+        else one
+        for one in GROUND.diagnosis.findings
+    ]
+    decided = GROUND.diagnosis.model_copy(update={"findings": tuple(older)})
+    ground = replace(GROUND, diagnosis=decided)
+    assert "14:59:22 UTC on 16 Jun" in said("changed", "F2", ground=ground)
+    assert "(15:02:40 UTC on 16 Jun)" in said("ruled_out", "F7", ground=ground)

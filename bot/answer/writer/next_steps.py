@@ -1,0 +1,199 @@
+"""What to do, and how to see that it worked: a step by code for the first cause, one if it is the
+second, or what would mend the alert or its signal."""
+
+from __future__ import annotations
+
+from analysis.analyzers import cause_kinds, fault_of, finding_kind
+from analysis.changes.nearby import NEAR
+from analysis.kinds.fault_kinds import (
+    RESTARTS,
+    FaultKind,
+)
+from analysis.kinds.finding_details import (
+    change_named,
+)
+from analysis.kinds.finding_kinds import (
+    ALERT_IN_RANGE,
+    SIGNAL_STOPPED,
+)
+from analysis.kinds.signals import classify, is_bad, is_headroom
+from analysis.phrasing.clauses import statement
+from analysis.phrasing.metric_forms import (
+    failing_share,
+    level_before,
+    signal_said,
+    unit_seen,
+)
+from analysis.phrasing.state_forms import is_down
+from analysis.phrasing.statement import FAIL, Tense, possessive
+from analysis.phrasing.steps import step_about
+from analysis.vocabulary import (
+    Cause,
+    Claim,
+    Diagnosis,
+    Finding,
+    Verdict,
+)
+from analysis.wording.amounts import amount
+from analysis.wording.names import change_name, is_plural, subject_name
+from bot.answer.writer.claims import CITED, closed, continued
+from bot.answer.writer.doubts import other_candidate
+from bot.answer.writer.quotable import quotable
+from bot.answer.writer.story import (
+    Story,
+    change_told,
+)
+
+SECOND_BELOW = 0.75
+"""A less likely cause comes with the next one's step."""
+
+
+def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
+    """What to do, and how to see that it worked."""
+    if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return _fixes_of_the_alert(diagnosis)[:2] or _above_the_usual(diagnosis)
+    established = diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+    if not established or story.cause is None or not story.cause.next_step:
+        return _fixes_of_the_signal(diagnosis)[:1] or _worst_first(diagnosis)
+    step = closed(quotable(_step(story.cause, story.mechanism, diagnosis)))
+    if diagnosis.verdict is Verdict.RECOVERED:
+        later = f"To prevent a repeat: {continued(step)}"
+        return [Claim(text=later, findings=_cited(story.cause, diagnosis))]
+    done = _when_it_worked(story)
+    text = f"{step} {done}" if done else step
+    claims = [Claim(text=text, findings=_cited(story.cause, diagnosis))]
+    if diagnosis.confidence < SECOND_BELOW:
+        claims += _step_of_the_second(story, diagnosis, step)
+    return claims
+
+
+def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
+    claims = []
+    for finding in diagnosis.findings:
+        fix = finding.details.fix
+        if fix and finding_kind(finding.kind).explains_alert:
+            claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
+    return claims
+
+
+def _above_the_usual(diagnosis: Diagnosis) -> list[Claim]:
+    """Which threshold would not have fired, of a signal that is bad when it is high."""
+    for finding in diagnosis.findings:
+        signal = finding.signal or ""
+        is_high = is_bad(classify(signal), "up", headroom=is_headroom(signal))
+        if finding.kind == ALERT_IN_RANGE.name and is_high and "high" in finding.numbers:
+            high = amount(finding.numbers["high"], unit_seen(finding))
+            text = f"Nothing now. If it repeats, set the alert's threshold well above {high}."
+            return [Claim(text=text, findings=(finding.id,))]
+    return []
+
+
+def _worst_first(diagnosis: Diagnosis) -> list[Claim]:
+    """Where to look while nothing is blamed: at the service of which most requests fail."""
+    known = {finding.id: finding for finding in diagnosis.findings}
+    failing = []
+    for one in diagnosis.impact.findings:
+        share = failing_share(known[one]) if one in known else None
+        if share:
+            failing.append((share, one))
+    if diagnosis.verdict is not Verdict.INSUFFICIENT_EVIDENCE or not failing:
+        return []
+    if diagnosis.missing:
+        # Then that is what to do something about.
+        return []
+    worst = known[max(failing)[1]]
+    who = subject_name(worst.subject)
+    look = step_about(worst, diagnosis.findings) or f"Read the errors in the log of {who}."
+    text = f"{look} Then ask again."
+    return [Claim(text=text, findings=(worst.id,))]
+
+
+def _fixes_of_the_signal(diagnosis: Diagnosis) -> list[Claim]:
+    """What to do about a signal that is no longer collected."""
+    claims = []
+    for finding in diagnosis.findings:
+        fix = finding.details.fix
+        if fix and finding.kind == SIGNAL_STOPPED.name:
+            claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
+    return claims
+
+
+def _when_it_worked(story: Story) -> str:
+    """How to see that the step helped: the effect's figure goes back to what it was."""
+    effect = story.effect
+    if effect is None:
+        return ""
+    if is_down(effect):
+        return f"Fixed when all instances of {subject_name(effect.subject)} run."
+    said = statement(effect)
+    if said.verb is not None and said.verb.present == FAIL.present:
+        return f"Fixed when {possessive(subject_name(effect.subject))} requests succeed again."
+    if "baseline" not in effect.numbers:
+        return ""
+    usual = next((part for part in said.clause(Tense.NOW).parts if part.number == "baseline"), None)
+    if usual is None:
+        return ""
+    who = subject_name(effect.subject)
+    fault = fault_of(effect)
+    if fault is not None and fault.name == RESTARTS.name:
+        return f"Fixed when {who} stops restarting."
+    signal = signal_said(effect)
+    verb = "are" if is_plural(signal) else "is"
+    back = "back to 0" if not effect.numbers["baseline"] else f"back near {level_before(effect)}"
+    return f"Fixed when {possessive(who)} {signal} {verb} {back}."
+
+
+def _step_of_the_second(story: Story, diagnosis: Diagnosis, first: str) -> list[Claim]:
+    """What to do if it is the other cause that the answer names."""
+    second = other_candidate(story, diagnosis)
+    if second is None or not second.next_step:
+        return []
+    cited = _cited(second, diagnosis)
+    lead = next((one for one in diagnosis.findings if one.id in cited[:1]), None)
+    text = closed(quotable(_step(second, lead, diagnosis)))
+    if text == first or not cited:
+        return []
+    return [Claim(text=f"Otherwise, {continued(text)}", findings=cited)]
+
+
+def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
+    """What to do about a cause: its own step, or a more exact one where the cause has only that of
+    its kind and the mechanism names the object."""
+    step = cause.next_step or ""
+    if cause.change:
+        return _step_back(step, cause, diagnosis)
+    cited = [one for one in diagnosis.findings if one.id in cause.findings]
+    lead = mechanism or (cited[0] if cited else None)
+    if lead is None:
+        return step
+    exact = step_about(lead, diagnosis.findings)
+    general = {kind.next_step for kind in cause_kinds().values()}
+    general.add(lead.details.fix or "")
+    for fault in _faults_of(cause, diagnosis):
+        general |= {fault.step(None), fault.step("down")}
+    who = subject_name(cause.subject)
+    is_general = any(one.replace("{subject}", who) == step for one in general)
+    return exact if exact is not None and is_general else step
+
+
+def _step_back(step: str, cause: Cause, diagnosis: Diagnosis) -> str:
+    """Which version or setting to go back from, as the change's title has it."""
+    for finding in diagnosis.findings:
+        told = change_told(finding, with_kind=False) if finding.kind == NEAR else None
+        if told is None or change_named(finding) != cause.change:
+            continue
+        known = change_name(cause.change or "")
+        whole = f"{known} of {subject_name(finding.subject)}"
+        if whole in step:
+            return step.replace(whole, f"{told} ({known})")
+    return step
+
+
+def _faults_of(cause: Cause, diagnosis: Diagnosis) -> list[FaultKind]:
+    found = [fault_of(one) for one in diagnosis.findings if one.id in cause.findings]
+    return [fault for fault in found if fault is not None]
+
+
+def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:
+    known = {finding.id for finding in diagnosis.findings}
+    return tuple(one for one in cause.findings if one in known)[:CITED]
