@@ -363,6 +363,11 @@ class Diagnosis(Frozen):
     next_query: NextQuery | None = None
     """What would separate the first two causes."""
 
+    @property
+    def first_cause(self) -> Cause | None:
+        """The cause that ranks first; None where there is none."""
+        return min(self.causes, key=lambda one: one.rank, default=None)
+
 
 class Section(StrEnum):
     """Where in an answer a sentence stands."""

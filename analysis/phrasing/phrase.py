@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -117,6 +117,21 @@ def clock(time: datetime) -> Part:
     utc = time.astimezone(UTC)
     text = f"{utc:%H:%M:%S}" if utc.second else f"{utc:%H:%M}"
     return Part(text, "time")
+
+
+def dated(time: datetime, seen: datetime) -> Phrase:
+    """A time as "14:02 UTC", with its day where that is not the day of `seen`."""
+    day = "" if time.date() == seen.date() else f" on {time.day} {time:%b}"
+    return say("{time} UTC{day}", time=clock(time), day=day)
+
+
+def in_brackets(what: Phrase, more: Phrase) -> Phrase:
+    """A clause with more in brackets: in those that it ends with, where it does."""
+    last = what.parts[-1] if what.parts else None
+    if last is None or not last.text.endswith(")"):
+        return say("{what} ({more})", what=what, more=more)
+    opened = Phrase((*what.parts[:-1], replace(last, text=last.text[:-1])))
+    return say("{what}, {more})", what=opened, more=more)
 
 
 def listed(items: Sequence[Slot], most: int = 3) -> Phrase:

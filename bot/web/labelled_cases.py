@@ -33,7 +33,7 @@ def truth_of(label: AnswerLabel, diagnosis: Diagnosis, scope: Scope) -> dict[str
             "change": _change_in(label.cause, diagnosis),
         }
     elif diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
-        cause = min(diagnosis.causes, key=lambda one: one.rank, default=None)
+        cause = diagnosis.first_cause
         named = (
             {"subject": cause.subject, "fault": cause.kind, "change": cause.change} if cause else {}
         )

@@ -55,24 +55,6 @@ def explained_by(said: Assertion, ground: Ground) -> Phrase:
     return say("{what}{because} {why}", what=what, because=_because(cause), why=why)
 
 
-def passed_on(said: Assertion, ground: Ground) -> Phrase:
-    """A caller's fault and that of a service that it calls, which may not be the first cause."""
-    felt, behind = (ground.finding(one) for one in said.findings)
-    for one in (felt, behind):
-        if not is_symptom(one):
-            raise Refused(f"{one.id} does not say that requests are slow or fail")
-    caller, callee = neutral(felt.subject, 60), neutral(behind.subject, 60)
-    if behind.subject not in ground.calls.callees(felt.subject):
-        raise Refused(f"no call from {caller} to {callee} is known")
-    _in_order(felt, behind)
-    return say(
-        "{felt}, and it calls {callee}: {behind}",
-        felt=statement(felt).clause(ground.tense_of(felt)),
-        callee=name(behind.subject),
-        behind=statement(behind).clause(ground.tense_of(behind)),
-    )
-
-
 def changed(said: Assertion, ground: Ground) -> Phrase:
     """A change with its title, when it went live, and how far that is from the onset."""
     finding = own_finding(said, ground)
@@ -128,22 +110,16 @@ def against(said: Assertion, ground: Ground) -> Phrase:
 def candidate(said: Assertion, ground: Ground) -> Phrase:
     """A cause that code ranked below the first."""
     subject, first = ground.subject(said.subjects[0]), ground.cause
-    if not ground.blames:
-        raise Refused("code has established no cause, so there is none below it")
     for cause in sorted(ground.diagnosis.causes, key=lambda one: one.rank):
-        if cause is first or cause.subject != subject or cause.confidence < LEAST_CONFIDENCE:
+        lead = ground.findings.get(cause.findings[0]) if cause.findings else None
+        if cause is first or cause.subject != subject or lead is None or tells_nothing(lead):
             continue
-        lead = next(
-            (ground.findings[one] for one in cause.findings if one in ground.findings), None
-        )
-        if lead is not None and not tells_nothing(lead):
-            near = first is not None and first.confidence - cause.confidence < AS_LIKELY
-            return say(
-                "{who} is {likely} cause: {what}",
-                who=name(subject),
-                likely="as likely a" if near else "a less likely",
-                what=statement(lead, known=lead.subject == subject).clause(ground.tense_of(lead)),
-            )
+        if first is None or not ground.blames or cause.confidence < LEAST_CONFIDENCE:
+            break
+        near = first.confidence - cause.confidence < AS_LIKELY
+        likely = "as likely a" if near else "a less likely"
+        what = statement(lead, known=lead.subject == subject).clause(ground.tense_of(lead))
+        return say("{who} is {how} cause: {what}", who=name(subject), how=likely, what=what)
     raise Refused(f"{neutral(subject, 60)} is not among the causes below the first")
 
 

@@ -55,10 +55,10 @@ class Ground:
         """By id, without what memory knows: code tells that in its own words."""
         return {one.id: one for one in self.diagnosis.findings if not is_memory(one)}
 
-    @cached_property
+    @property
     def cause(self) -> Cause | None:
         """The one that code ranked first."""
-        return min(self.diagnosis.causes, key=lambda one: one.rank, default=None)
+        return self.diagnosis.first_cause
 
     @property
     def blames(self) -> bool:
@@ -89,6 +89,12 @@ class Ground:
         names |= {cause.subject for cause in self.diagnosis.causes}
         names |= {finding.subject for finding in self.findings.values()}
         return {name.casefold(): name for name in sorted(names) if name}
+
+    @cached_property
+    def written(self) -> str:
+        """All that is known of the incident as text in lower case."""
+        known = (self.diagnosis, self.alert, *self.gaps)
+        return "\n".join([*self.subjects, *(one.model_dump_json() for one in known)]).casefold()
 
     @cached_property
     def named_in_words(self) -> frozenset[str]:

@@ -52,33 +52,27 @@ def second_opinion(
 
 def kept_inference(claim: Claim, ground: Ground) -> Claim:
     """One that a stored report holds, with the reasons that still exist. Raises Refused."""
-    fault = fault_of_text(claim.text, CLAIM_LIMIT)
-    if fault:
-        raise Refused(fault)
+    harmless(claim.text)
     ids = tuple(one for one in claim.findings if one in ground.findings)
     if claim.findings and not ids:
         raise Refused("none of its reasons is among the findings any more")
     return claim.model_copy(update={"findings": ids, "asserted": ()})
 
 
-def fault_of_text(text: str, limit: int, links: Collection[str] = ()) -> str | None:
-    """What no text may do, whoever wrote it; None where it does nothing."""
-    if not text.strip():
-        return "it is empty"
-    if len(text) > limit:
-        return f"it is longer than {limit} characters"
-    rendered = rendered_part(text, links)
-    if rendered:
-        return f"it holds {rendered}"
-    return "it holds a secret" if masked(text) != text else None
+def harmless(text: str, limit: int = CLAIM_LIMIT, links: Collection[str] = ()) -> str:
+    """The text. Raises Refused where it does what none may do, whoever wrote it."""
+    if not text.strip() or len(text) > limit:
+        raise Refused(f"it is empty, or longer than {limit} characters")
+    if rendered := rendered_part(text, links):
+        raise Refused(f"it holds {rendered}")
+    if masked(text) != text:
+        raise Refused("it holds a secret")
+    return text
 
 
 def _own_words(text: str, ground: Ground) -> str:
     """Raises Refused where it could be taken for evidence: figures are code's alone."""
-    fault = fault_of_text(text, INFERENCE_LIMIT)
-    if fault:
-        raise Refused(fault)
-    rest = text.casefold()
+    rest = harmless(text, INFERENCE_LIMIT).casefold()
     for one in sorted(ground.named_in_words, key=len, reverse=True):
         rest = rest.replace(one, " ")
     if _FIGURE.search(rest):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from analysis.analyzers import fault_of
 from analysis.case.observations import KIND as OBSERVATION
 from analysis.kinds.finding_details import LineDetails, SignatureDetails
 from analysis.kinds.finding_kinds import ALERT_IN_RANGE, LOG_NEW, LOG_SURGE, LOG_VANISHED
@@ -84,21 +83,6 @@ def unaffected(said: Assertion, ground: Ground) -> Phrase:
             raise Refused(f"neither errors nor latency of {neutral(one, 60)} were measured")
     shown = listed([name(one) for one in names], 6)
     return say("errors and latency of {names} stayed as usual", names=shown)
-
-
-def only(said: Assertion, ground: Ground) -> Phrase:
-    """That no other service is in trouble."""
-    subject = ground.subject(said.subjects[0])
-    if ground.gaps or ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        raise Refused("not everything was looked at, or nothing is wrong")
-    if not ground.is_in_trouble(subject):
-        raise Refused(f"{neutral(subject, 60)} is not in trouble")
-    others = {one.subject for one in ground.findings.values() if fault_of(one)}
-    others |= {*ground.diagnosis.impact.services, ground.alert.service or subject}
-    others -= {subject}
-    if others:
-        raise Refused(f"{neutral(min(others), 60)} is in trouble too")
-    return say("nothing but {who} shows trouble", who=name(subject))
 
 
 def decided(said: Assertion, ground: Ground) -> Phrase:

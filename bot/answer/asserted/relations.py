@@ -15,6 +15,7 @@ from analysis.vocabulary import Assertion, Claim, Section
 from bot.answer.asserted import causes, measurements, times
 from bot.answer.asserted.causes import is_symptom
 from bot.answer.asserted.ground import Ground, Refused, cited
+from bot.answer.asserted.inferred import harmless
 from bot.answer.asserted.quotations import no_data_about, quotes
 from bot.answer.writer.claims import claim_of
 from bot.answer.writer.plain_text import neutral
@@ -34,79 +35,47 @@ MOST_NAMED = 6
 class Relation:
     """One thing that can be said. `takes` tells a model what it needs and when it holds."""
 
-    name: str
-    takes: str
     word: Callable[[Assertion, Ground], Phrase]
+    takes: str
     findings: tuple[int, int] = (0, 0)
     """The least and the most of them."""
     subjects: tuple[int, int] = (0, 0)
 
+    @property
+    def name(self) -> str:
+        """As a model gives it."""
+        return self.word.__name__
+
 
 ONE, TWO = (1, 1), (2, 2)
 SOME = (1, MOST_NAMED)
-RELATIONS: Mapping[str, Relation] = {
-    one.name: one
-    for one in (
-        Relation("shows", "a finding: what it says, without its time", causes.shows, ONE),
-        Relation("rose", "a finding that went up: the same", measurements.rose, ONE),
-        Relation("fell", "a finding that went down: the same", measurements.fell, ONE),
-        Relation("began", "a finding with an onset: also since when", times.began, ONE),
-        Relation(
-            "began_before",
-            "two findings, or one and `alert`: the first began earlier; says both",
-            times.began_before,
-            TWO,
-        ),
-        Relation("began_with", "two that began together; says both", times.began_with, TWO),
-        Relation(
-            "explained_by",
-            "an effect that is felt, then what is behind it of the first cause; says both",
-            causes.explained_by,
-            TWO,
-        ),
-        Relation(
-            "passed_on",
-            "a fault of a caller, then one of a service that it calls; says both",
-            causes.passed_on,
-            TWO,
-        ),
-        Relation(
-            "changed",
-            "a finding about a change: its title and time",
-            causes.changed,
-            ONE,
-        ),
-        Relation("ruled_out", "a finding about a change that is none", causes.ruled_out, ONE),
-        Relation("against", "a finding against the first cause", causes.against, ONE),
-        Relation(
-            "candidate", "a subject of the causes below the first", causes.candidate, (0, 0), ONE
-        ),
-        Relation("calls", "two subjects: the first calls the second", causes.calls, (0, 0), TWO),
-        Relation("affected", "subjects that the impact names", measurements.affected, (0, 0), SOME),
-        Relation(
-            "unaffected",
-            "subjects that were measured and are fine, or a finding that says so of a signal",
-            measurements.unaffected,
-            (0, 1),
-            (0, MOST_NAMED),
-        ),
-        Relation("only", "the one subject in trouble", measurements.only, (0, 0), ONE),
-        Relation("unchanged", "subjects without any change", causes.unchanged, (0, 0), SOME),
-        Relation(
-            "quotes",
-            "a finding (or `alert`) and in `quote` words of its log line, diff or title",
-            quotes,
-            ONE,
-        ),
-        Relation("decided", "nothing: it is over, none, or open", measurements.decided),
-        Relation("missing", "in `quote` the id of what is missing: M1, G2", measurements.missing),
-        Relation(
-            "no_data_about",
-            "in `quote` a word of the question that nothing in the data is called",
-            no_data_about,
-        ),
-    )
-}
+_ALL = (
+    Relation(causes.shows, "a finding: what it says, without its time", ONE),
+    Relation(measurements.rose, "a finding that went up: the same", ONE),
+    Relation(measurements.fell, "a finding that went down: the same", ONE),
+    Relation(times.began, "a finding with an onset: also since when", ONE),
+    Relation(times.began_before, "two, the second may be `alert`: in this order; says both", TWO),
+    Relation(times.began_with, "two that began together; says both", TWO),
+    Relation(causes.explained_by, "what is felt, then what the first cause did; says both", TWO),
+    Relation(causes.changed, "a finding about a change: its title and time", ONE),
+    Relation(causes.ruled_out, "a finding about a change that is no cause", ONE),
+    Relation(causes.against, "a finding against the first cause", ONE),
+    Relation(causes.candidate, "a subject of the causes below the first", subjects=ONE),
+    Relation(causes.calls, "two subjects: the first calls the second", subjects=TWO),
+    Relation(measurements.affected, "subjects that the impact names", subjects=SOME),
+    Relation(
+        measurements.unaffected,
+        "subjects that were measured and are fine, or a finding that says so of a signal",
+        (0, 1),
+        (0, MOST_NAMED),
+    ),
+    Relation(causes.unchanged, "subjects without any change", subjects=SOME),
+    Relation(quotes, "a finding or `alert`, and in `quote` words of its line, diff or title", ONE),
+    Relation(measurements.decided, "nothing: it is over, none, or open"),
+    Relation(measurements.missing, "in `quote` the id of what is missing: M1, G2"),
+    Relation(no_data_about, "in `quote` a word of the question that names nothing in the data"),
+)
+RELATIONS: Mapping[str, Relation] = {one.name: one for one in _ALL}
 
 
 def worded(
@@ -129,6 +98,7 @@ def worded(
             parts.append(Phrase((Part(f", {SPOKEN.get(joint, joint)} "),)))
         parts.append(said)
     claim = claim_of(joined(parts, ""), section, cited(assertions))
+    harmless(claim.text)
     return claim.model_copy(update={"asserted": tuple(assertions)})
 
 

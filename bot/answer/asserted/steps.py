@@ -39,7 +39,7 @@ def offered_steps(diagnosis: Diagnosis, alert: Alert) -> list[Step]:
     by_code = word(diagnosis, alert).next_steps[:1]
     found += [(claim.text, claim.findings, False) for claim in by_code]
     query = diagnosis.next_query
-    cause = min(diagnosis.causes, key=lambda one: one.rank, default=None)
+    cause = diagnosis.first_cause
     if query is not None and cause is not None:
         found.append((quotable(query.text), cause.findings[:CITED], False))
     if diagnosis.verdict is not Verdict.NO_ACTIVE_INCIDENT:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from analysis.kinds.finding_details import ChangeDetails
 from analysis.phrasing.clauses import statement
-from analysis.phrasing.phrase import Phrase, clock, say
+from analysis.phrasing.phrase import Phrase, dated, in_brackets, say
 from analysis.vocabulary import Assertion, Finding
 from analysis.wording.amounts import SECONDS, amount
 from bot.answer.asserted.ground import ALERT, Ground, Refused
@@ -50,18 +49,12 @@ def began_before(said: Assertion, ground: Ground) -> Phrase:
 def began_with(said: Assertion, ground: Ground) -> Phrase:
     """Two beginnings, as near to each other as they are."""
     one, other = said.findings
-    uncertain = max(ground.onset(one)[1], ground.onset(other)[1])
-    apart = abs(_apart(said, ground)) + uncertain
+    apart = abs(_apart(said, ground)) + max(ground.onset(one)[1], ground.onset(other)[1])
+    size = amount(max(1.0, apart.total_seconds()), SECONDS)
     if apart > TOGETHER:
-        size = amount(apart.total_seconds(), SECONDS)
         raise Refused(f"{one} and {other} may be {size} apart")
-    near = amount(max(1.0, apart.total_seconds()), SECONDS)
-    return say(
-        "{one} and {other}, within {near} of each other",
-        one=_since(one, ground, short=True),
-        other=_since(other, ground, short=True),
-        near=near,
-    )
+    first, second = (_since(it, ground, short=True) for it in said.findings)
+    return say("{one} and {other}, within {near} of each other", one=first, other=second, near=size)
 
 
 def is_change(finding: Finding) -> bool:
@@ -93,21 +86,9 @@ def _since(one: str, ground: Ground, *, short: bool = False) -> Phrase:
     return in_brackets(what, say("since {time}", time=time))
 
 
-def in_brackets(what: Phrase, more: Phrase) -> Phrase:
-    """The clause with more in brackets: in those that it ends with, where it does."""
-    last = what.parts[-1] if what.parts else None
-    if last is None or not last.text.endswith(")"):
-        return say("{what} ({more})", what=what, more=more)
-    opened = Phrase((*what.parts[:-1], replace(last, text=last.text[:-1])))
-    return say("{what}, {more})", what=opened, more=more)
-
-
 def when(onset: datetime, ground: Ground, uncertain: timedelta = timedelta(0)) -> Phrase:
-    """The time with its day, where that is another, and no more exactly than it is known."""
-    day = ""
-    if onset.date() != ground.alert.started_at.date():
-        day = f" on {onset.day} {onset:%b}"
-    if uncertain >= MINUTE:
-        minute = onset.replace(second=0, microsecond=0)
-        return say("about {time} UTC{day}", time=clock(minute), day=day)
-    return say("{time} UTC{day}", time=clock(onset), day=day)
+    """The time, no more exactly than it is known."""
+    if uncertain < MINUTE:
+        return dated(onset, ground.alert.started_at)
+    minute = onset.replace(second=0, microsecond=0)
+    return say("about {time}", time=dated(minute, ground.alert.started_at))

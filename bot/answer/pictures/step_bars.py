@@ -66,7 +66,7 @@ class StepBars:
 
 def step_bars_of(diagnosis: Diagnosis) -> StepBars | None:
     """The bars of the rank that the answer blames; None where it blames none."""
-    cause = min(diagnosis.causes, key=lambda one: one.rank, default=None)
+    cause = diagnosis.first_cause
     if cause is None:
         return None
     cited = set(cause.findings)

@@ -21,7 +21,7 @@ from analysis.vocabulary import (
     Verdict,
 )
 from bot.answer.asserted.ground import Ground, Refused
-from bot.answer.asserted.inferred import CLAIM_LIMIT, fault_of_text, kept_inference
+from bot.answer.asserted.inferred import CLAIM_LIMIT, harmless, kept_inference
 from bot.answer.asserted.relations import worded
 from bot.answer.asserted.steps import offered_steps
 from bot.answer.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, word
@@ -50,17 +50,19 @@ def keep_supported(
     """
     built_in = word(diagnosis, alert, gaps)
     dropped = list(report.dropped)
+    held = ground or Ground(diagnosis, alert, gaps)
     if report.written_by == built_in.written_by:
         return _harmless(report, built_in, links, dropped)
-    ground = ground or Ground(diagnosis, alert, gaps)
-    claims = _kept(report.claims, lambda claim: _again(claim, ground), dropped)
+    claims = _kept(report.claims, lambda claim: _again(claim, held), dropped, MODEL_CLAIMS)
     if not claims and report.second_opinion is None:
         return built_in.model_copy(update={"dropped": tuple(dropped)})
+    offered = {step.text: step.claim for step in offered_steps(diagnosis, alert)}
+    steps = [offered[one.text] for one in report.next_steps if one.text in offered]
     return report.model_copy(
         update={
             "headline": built_in.headline,
             "claims": _with_own(claims, built_in, diagnosis),
-            "next_steps": _steps(report, built_in, diagnosis, alert),
+            "next_steps": tuple(steps[:MAX_NEXT_STEPS]) or built_in.next_steps,
             "dropped": tuple(dropped),
             "second_opinion": _opinion(report, claims),
         }
@@ -71,20 +73,14 @@ def _again(claim: Claim, ground: Ground) -> Claim:
     """The claim in today's words. Raises Refused."""
     if claim.section in BY_A_MODEL:
         return kept_inference(claim, ground)
-    if not claim.asserted:
-        raise Refused("it is no claim that code has worded")
-    again = worded(claim.asserted, ground, claim.section)
-    fault = fault_of_text(again.text, CLAIM_LIMIT)
-    if fault:
-        raise Refused(fault)
-    return again
+    return worded(claim.asserted, ground, claim.section)
 
 
 def _with_own(claims: Sequence[Claim], built_in: Report, diagnosis: Diagnosis) -> tuple[Claim, ...]:
     """The claims, with code's own evidence where none of them is about the first cause, and what
     memory knows."""
     shown = [claim for claim in claims if claim.section not in BY_A_MODEL]
-    cause = min(diagnosis.causes, key=lambda one: one.rank, default=None)
+    cause = diagnosis.first_cause
     told = {one for claim in shown for one in claim.findings}
     own: list[Claim] = []
     needs = diagnosis.verdict is Verdict.CAUSE_FOUND and cause is not None
@@ -93,14 +89,6 @@ def _with_own(claims: Sequence[Claim], built_in: Report, diagnosis: Diagnosis) -
     remembered = [one for one in memory_claims(diagnosis) if one.findings[0] not in told]
     others = [claim for claim in claims if claim.section in BY_A_MODEL]
     return (*own, *shown, *others, *remembered)[:MAX_CLAIMS]
-
-
-def _steps(
-    report: Report, built_in: Report, diagnosis: Diagnosis, alert: Alert
-) -> tuple[Claim, ...]:
-    offered = {step.text: step.claim for step in offered_steps(diagnosis, alert)}
-    kept = [offered[one.text] for one in report.next_steps if one.text in offered]
-    return tuple(kept[:MAX_NEXT_STEPS]) or built_in.next_steps
 
 
 def _opinion(report: Report, claims: Sequence[Claim]) -> SecondOpinion | None:
@@ -117,18 +105,15 @@ def _harmless(
     """A built-in report without what data in it could do."""
 
     def seen(claim: Claim) -> Claim:
-        fault = fault_of_text(claim.text, CLAIM_LIMIT, links)
-        if fault:
-            raise Refused(fault)
+        harmless(claim.text, HEADLINE_LIMIT if claim is headline else CLAIM_LIMIT, links)
         return claim
 
+    headline = Claim(text=report.headline, findings=())
+    stands = _kept([headline], seen, dropped, 1)
     claims = _kept(report.claims, seen, dropped, MAX_CLAIMS)
-    fault = fault_of_text(report.headline, HEADLINE_LIMIT, links)
-    if fault:
-        dropped.append(_told(report.headline, fault))
     return report.model_copy(
         update={
-            "headline": built_in.headline if fault else report.headline,
+            "headline": report.headline if stands else built_in.headline,
             "claims": claims or built_in.claims,
             "next_steps": _kept(report.next_steps, seen, dropped, MAX_NEXT_STEPS),
             "dropped": tuple(dropped),
@@ -137,10 +122,7 @@ def _harmless(
 
 
 def _kept(
-    claims: Sequence[Claim],
-    check: Callable[[Claim], Claim],
-    dropped: list[str],
-    limit: int = MODEL_CLAIMS,
+    claims: Sequence[Claim], check: Callable[[Claim], Claim], dropped: list[str], limit: int
 ) -> tuple[Claim, ...]:
     kept: list[Claim] = []
     for claim in claims:

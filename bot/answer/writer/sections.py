@@ -47,7 +47,7 @@ from analysis.phrasing.metric_forms import (
     moved,
     signal_said,
 )
-from analysis.phrasing.phrase import NOTHING, Phrase, Slot, clock, listed, name, quote, say
+from analysis.phrasing.phrase import NOTHING, Phrase, Slot, clock, dated, listed, name, quote, say
 from analysis.phrasing.state_forms import is_down, state_of
 from analysis.phrasing.statement import Tense, Voice
 from analysis.vocabulary import (
@@ -215,11 +215,9 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
             apart=amount(-seconds, SECONDS),
         )
     long_before = ": look at what changed then" if seconds >= LONG_BEFORE_S else ""
-    day = "" if onset.date() == alert.started_at.date() else f" on {onset.day} {onset:%b}"
     return say(
-        "It began at {time} UTC{day}, {apart} before the alert{hint}",
-        time=clock(onset),
-        day=day,
+        "It began at {time}, {apart} before the alert{hint}",
+        time=dated(onset, alert.started_at),
         hint=long_before,
         apart=amount(seconds, SECONDS),
     )

@@ -90,7 +90,7 @@ class Story:
 
 def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     """The story of the first cause."""
-    cause = min(diagnosis.causes, key=lambda one: one.rank, default=None)
+    cause = diagnosis.first_cause
     known = {finding.id: finding for finding in diagnosis.findings}
     if cause is None:
         return Story(None, _effect(diagnosis, known, alert), None, None)
@@ -194,7 +194,7 @@ def tells_nothing(finding: Finding) -> bool:
 
 def began(diagnosis: Diagnosis) -> datetime | None:
     """When the effect began, else the cause: one onset for every rendering."""
-    first = min(diagnosis.causes, key=lambda cause: cause.rank, default=None)
+    first = diagnosis.first_cause
     since = _not_long_before_the_effect(diagnosis)
     if first is None or since is None or first.onset is None or not first.change:
         return since or (first.onset if first else None)

@@ -15,7 +15,6 @@ from analysis.vocabulary import Assertion, Claim, Report, SecondOpinion
 from analysis.wording.phrases import plain
 from bot.answer.asserted import inferred
 from bot.answer.asserted.ground import Ground, Refused
-from bot.answer.asserted.inferred import fault_of_text
 from bot.answer.asserted.relations import JOINTS, RELATIONS, worded
 from bot.answer.asserted.steps import chosen_steps, offered_steps
 from bot.answer.writer.built_in import word
@@ -134,7 +133,7 @@ def said_in(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) -> S
         asserted = tuple(_assertion(part, redactor) for part in one.parts)
         told = "; ".join(f"{a.relation} {' '.join((*a.subjects, *a.findings))}" for a in asserted)
         what = f"claim {number} ({neutral(told, 80)})"
-        if not _try(said, what, partial(_stated, asserted, ground)):
+        if not _try(said, what, partial(worded, asserted, ground)):
             said.refused_claims.append(asserted)
     for number, guess in enumerate(draft.inferences[:MOST_INFERENCES], start=1):
         text, ids = _line(guess.text, redactor), guess.because[:MAX_IDS]
@@ -158,14 +157,6 @@ def report_of(draft: Draft, said: Said, ground: Ground, written_by: str) -> Repo
         dropped=tuple(said.refused),
         second_opinion=said.second_opinion,
     )
-
-
-def _stated(asserted: tuple[Assertion, ...], ground: Ground) -> Claim:
-    claim = worded(asserted, ground)
-    fault = fault_of_text(claim.text, inferred.CLAIM_LIMIT)
-    if fault:
-        raise Refused(fault)
-    return claim
 
 
 def _opinion(opinion: DraftOpinion | None, said: Said, ground: Ground, redactor: Redactor) -> None:
