@@ -39,6 +39,11 @@ _NO_METRICS = frozenset({"by", "without", "on", "ignoring", "group_left", "group
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
+def words_of(text: str) -> frozenset[str]:
+    """The words of a list that is written as one text."""
+    return frozenset(text.split())
+
+
 def check_query(language: str, vendor: str, text: str) -> None:
     """Raise ConnectorError with the reason where a query has no bounds. `language` is PromQL or
     LogQL."""

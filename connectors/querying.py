@@ -13,6 +13,9 @@ from connectors.limits import Limits
 
 ASKED_BY = {"asked_by": "the model"}
 """Details of the item that a query brings."""
+LONGEST_SIGNAL = 120
+RECORD = '{"row":"columns"}'
+"""Attributes of a line that nobody logged: the columns of a row, as `name=value`."""
 
 
 def answering(connectors: Iterable[Connector]) -> list[AnswersQueries]:
@@ -34,7 +37,7 @@ def query_answer(
     kind: EvidenceKind,
     rows: Sequence[tuple[Any, ...]],
     query: BoundedQuery,
-    link: str,
+    link: str | None,
     cut: str | None,
 ) -> Collected:
     """The rows of a query with the one item that they came with."""
