@@ -22,11 +22,14 @@ _WORD = re.compile(
     r'"(?:[^"\\\n]|\\.){0,1000}"|\'(?:[^\'\\\n]|\\.){0,1000}\''
     r"|(?P<pattern>(?:\blike\s*|=~\s*|\bparse\s+@?[\w.]+\s*)/(?:[^/\\\n]|\\.){1,1000}/)"
     r"|project-(?:away|keep)\b|!?(?:in|has_any|has_all)\b~?"
-    r"|@?[A-Za-z_][\w.@]{0,200}|\d[0-9A-Za-z.]{0,40}|==|=~|!=|!~|<=|>=|//|\s+|.",
+    r"|@?[A-Za-z_][\w.]{0,200}|\d[0-9A-Za-z.]{0,40}|==|=~|!=|!~|<=|>=|//|\s+|.",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"@?[A-Za-z_]")
 _LISTS = re.compile(r"!?(?:in|has_any|has_all)~?", re.IGNORECASE)
+_NOT_TAKEN = frozenset({"//", "#", ";", "`", "~", "@"})
+"""Comments, ends of statements, and what verbatim and multi-line strings begin with: their end is
+another (learn.microsoft.com, "The string data type")."""
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = words_of("and or not by between like has contains startswith endswith")
 """Words that may stand before a bracket and are no functions."""
@@ -55,7 +58,7 @@ KQL = PipeLanguage(
         "count countif dcount dcountif sum sumif avg avgif min minif max maxif percentile "
         "percentiles stdev variance bin floor ceiling round abs log sqrt tostring toint tolong "
         "todouble toreal tobool todatetime totimespan datetime timespan time isempty isnotempty "
-        "isnull isnotnull isnan isfinite tolower toupper strlen coalesce iff iif case now ago "
+        "isnull isnotnull isnan isfinite tolower toupper strlen coalesce iff case now ago "
         "datetime_diff parse_json todynamic"
     ),
 )
@@ -104,7 +107,7 @@ def _checked(language: PipeLanguage, asked: BoundedQuery, sources: Sequence[str]
     text = asked.text.strip()
     if len(text) > LONGEST_QUERY:
         raise ValueError(f"it is longer than {LONGEST_QUERY} characters")
-    if not text or not all(one.isprintable() or one.isspace() for one in text):
+    if not text or not all(one.isprintable() or one in "\n\r\t" for one in text):
         raise ValueError("it is empty or holds control characters")
     stages = _stages(text)
     source = ""
@@ -134,12 +137,10 @@ def _stages(text: str) -> list[list[str]]:
         word = found[0]
         if word.isspace():
             continue
-        if word in ("//", "#", ";", "`"):
-            raise ValueError(f"{word} is not taken: no comments, one statement")
+        if word in _NOT_TAKEN:
+            raise ValueError(f"{word} is not taken: no comments, plain strings, one statement")
         if word in ('"', "'"):
             raise ValueError("a string does not end")
-        if word == "@":
-            raise ValueError("strings that begin with @ are not taken")
         if found["pattern"] and len(word) > LONGEST_PATTERN:
             raise ValueError(f"a pattern is longer than {LONGEST_PATTERN} characters")
         if word in _CLOSES.values():
@@ -175,20 +176,25 @@ def _check_stage(language: PipeLanguage, words: Sequence[str]) -> None:
     if command not in language.stages:
         known = ", ".join(sorted(language.stages))
         raise ValueError(f"{words[0][:40]} is no stage that is taken; there are {known}")
+    is_kql = language is KQL
     for place, word in enumerate(words):
         before = words[place - 1] if place else ""
         after = words[place + 1] if place + 1 < len(words) else ""
+        if word[-1] == "/" and len(word) > 2 and (is_kql or command not in language.conditions):
+            raise ValueError("patterns are not taken here")
+        if word[0] in "\"'" and not is_kql and re.search(r"\\[\"']", word):
+            raise ValueError("no quotation mark in a string")
         if word[0] in "\"'" and command not in language.conditions:
             taken = " and ".join(sorted(language.conditions))
             raise ValueError(f"text in quotation marks is taken in {taken} only")
         is_column = place > 1 and _NAME.match(before) and before.lower() not in _OPERATORS
-        if word == "[" and language is KQL and not (is_column or before == "]"):
+        if word == "[" and is_kql and not (is_column or before == "]"):
             raise ValueError("names in brackets are not taken")
         if after == "(" and place and _LISTS.fullmatch(word):
             _check_list(words[place + 2 :])
         elif after == "(" and place and _NAME.match(word):
             _check_function(language, word)
-    if language is KQL and command not in language.conditions:
+    if is_kql and command not in language.conditions:
         _check_names(words[n - 1] for n, word in enumerate(words) if word == "=" and n)
     if language is INSIGHTS and "as" in (lowered := [word.lower() for word in words]):
         _check_names(

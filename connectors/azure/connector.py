@@ -132,7 +132,6 @@ class AzureMonitorConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "spans", "logs", "changes")
-    query_language = "KQL (one table, then stages)"
     query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 
     def __init__(
@@ -244,6 +243,12 @@ class AzureMonitorConnector:
             since = Window(start=request.scope.incident.start - LOOKBACK, end=span.end)
             found.append(KustoQuery("changes", kql.changes(), since, None))
         return found
+
+    @property
+    def query_language(self) -> str:
+        """KQL, and the tables that it may be about."""
+        tables = ", ".join(table for one in self._sources() for table in self._queried(one))
+        return f"KQL (one of {tables}, then stages)"
 
     async def answer(self, query: BoundedQuery) -> Collected:
         """The rows of one query over a table that is read anyway. Raises FaultlineError."""

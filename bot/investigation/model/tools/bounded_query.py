@@ -52,7 +52,8 @@ class QueryArguments(Arguments):
 
     connector: str = Field(description="Name of a connector that takes queries.")
     query: str = Field(
-        description="In the connector's language; selectors must name something. Read-only."
+        description="In the connector's language; selectors must name something. Read-only. "
+        "In KQL and Logs Insights a new column is named like n or p99, and code adds the limit."
     )
     start: AwareDatetime | None = Field(
         default=None, description="ISO 8601; null with end for the incident. At most 6 hours."
