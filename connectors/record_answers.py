@@ -18,7 +18,7 @@ from connectors.abilities import BoundedQuery
 from connectors.base import Collected
 from connectors.collection_builder import attributes, nanoseconds
 from connectors.pipe_queries import NEW_NAME, PipeQuery
-from connectors.querying import LONGEST_SIGNAL, RECORD, query_answer
+from connectors.querying import LONGEST_SIGNAL, RECORD, first_points, query_answer
 from connectors.vendor_text import short
 
 Record = Mapping[str, Any]
@@ -62,7 +62,11 @@ def records_answer(
         lack = "number" if taken.counts else "time"
         said.append(f"{empty} rows without a {lack} left out")
     rows = [row for part in made for row in part]
-    kind: EvidenceKind = "metrics" if taken.counts else "logs"
+    kind: EvidenceKind = "logs"
+    if taken.counts:
+        kind = "metrics"
+        rows, left_out = first_points(rows, query)
+        said += [left_out] if left_out else []
     return query_answer(kind, rows, query, link, "; ".join(said) or None)
 
 

@@ -70,6 +70,8 @@ def _check_metrics(text: str) -> None:
         for method in _METHOD.findall(metric.partition("}")[2]):
             if method not in OF_ONE_METRIC:
                 raise ValueError(f"{method}() is not taken")
+        if re.search(r"\.rollup\([^)]*\d", metric):
+            raise ValueError("rollup() takes no seconds: the answer's interval goes by its length")
         scope = _SCOPE.search(metric)
         named = scope is not None and _names_something(scope[1])
         if _GROUPED.search(metric) and not named:

@@ -181,6 +181,17 @@ def test_a_count_of_the_whole_window_stands_at_its_end() -> None:
     assert (row["time"], row["value"], row["service"]) == (WINDOW.end, 7.0, "checkout")
 
 
+def test_a_series_has_as_many_points_as_were_asked_for() -> None:
+    records = [
+        {"bin(1s)": f"2026-03-02 11:{31 + n // 60}:{n % 60:02d}.000", "count(*)": str(n)}
+        for n in range(100, -1, -1)
+    ]
+    found = answered(INSIGHTS, "stats count(*) by bin(1s)", *records)
+    values = found.tables["metrics"]["value"].to_list()
+    assert values == list(range(60))
+    assert found.items[0].cut == "the first 60 points of each series: count by longer intervals"
+
+
 def test_a_row_is_its_line_or_its_columns_and_needs_a_time() -> None:
     at = "2026-03-02T11:35:00.1234567Z"
     found = answered(

@@ -88,6 +88,7 @@ def test_datadogs_logs_are_searched_and_quoted(datadog: Desk, server: LocalServe
         ("avg:system.load.1{host:a}.forecast(linear)", "forecast() is not taken"),
         ("forecast(avg:system.load.1{host:a}, 'linear', 1)", "forecast() is not taken"),
         ("timeshift(avg:system.load.1{host:a}, -9999999)", "timeshift() is not taken"),
+        ("avg:system.load.1{host:a}.rollup(avg, 1)", "takes no seconds"),
         ("{host:a}", "made of metrics"),
         ("a\x00", "control characters"),
         ("service:a " * 150, "1000"),
