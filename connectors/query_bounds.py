@@ -36,7 +36,14 @@ _WORD = re.compile(
 _DURATION = re.compile(r"(?:\d{1,9}(?:ms|[smhdwy])){1,6}")
 _PART = re.compile(r"(\d+)(ms|[smhdwy])")
 _NO_METRICS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right", "offset"})
+_REWRITES = frozenset({"label_replace", "label_join", "line_format", "label_format"})
+"""They write a row's labels or its line: with them a query could say what no data says."""
 _CLOSES = {")": "(", "]": "[", "}": "{"}
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a list that is written as one text."""
+    return frozenset(text.split())
 
 
 def check_query(language: str, vendor: str, text: str) -> None:
@@ -60,6 +67,9 @@ def _check(language: str, text: str) -> None:
     if language == "LogQL" and "{" not in words:
         raise ValueError('it needs a selector such as {app="checkout"}')
     for place, word in enumerate(words):
+        is_label = words[place + 1 : place + 2] and words[place + 1][0] in "=!"
+        if word in _REWRITES and not is_label:
+            raise ValueError(f"{word} would make up labels or lines")
         if word == "{":
             inside = words[place + 1 : words.index("}", place)]
             before = words[place - 1] if place else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from connectors.limits import Limits
 
 ASKED_BY = {"asked_by": "the model"}
 """Details of the item that a query brings."""
+LONGEST_SIGNAL = 120
+RECORD = '{"row":"columns"}'
+"""Attributes of a line that nobody logged: the columns of a row, as `name=value`."""
 
 
 def answering(connectors: Iterable[Connector]) -> list[AnswersQueries]:
@@ -34,7 +38,7 @@ def query_answer(
     kind: EvidenceKind,
     rows: Sequence[tuple[Any, ...]],
     query: BoundedQuery,
-    link: str,
+    link: str | None,
     cut: str | None,
 ) -> Collected:
     """The rows of a query with the one item that they came with."""
@@ -53,6 +57,23 @@ def query_answer(
     )
     collection.items.append(item)
     return collection.collected()
+
+
+def first_points(
+    rows: Sequence[tuple[Any, ...]], query: BoundedQuery
+) -> tuple[list[tuple[Any, ...]], str | None]:
+    """Rows of `metrics` with as many points of each series as may come back, the earliest; and
+    what is said of the others."""
+    kept: list[tuple[Any, ...]] = []
+    counted: Counter[tuple[Any, ...]] = Counter()
+    for row in sorted(rows, key=lambda row: row[0]):
+        series = (row[1], row[2], row[5])
+        counted[series] += 1
+        if counted[series] <= query.points:
+            kept.append(row)
+    if len(kept) == len(rows):
+        return kept, None
+    return kept, f"the first {query.points} points of each series: count by longer intervals"
 
 
 class _OneQuery:

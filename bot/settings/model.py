@@ -38,6 +38,9 @@ class ModelSettings(Section):
     investigates: bool = True
     """Whether it may use read-only tools before it words the report. `false`: it only words the
     report."""
+    queries: bool = True
+    """Whether it may ask connectors in their own query languages. `false`: only what the other
+    tools ask."""
     investigate_s: float = Field(default=150, gt=0)
     """The longest time for all its responses and tool calls together."""
     max_rounds: int = Field(default=12, ge=1, le=100)

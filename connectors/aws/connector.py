@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope
+from connectors.abilities import BoundedQuery
 from connectors.aws.alarms import Alarms, firing_alarms, own_alarms
 from connectors.aws.calls import AwsCalls
 from connectors.aws.check import check_place
@@ -31,6 +32,7 @@ from connectors.aws.executions import failed_executions
 from connectors.aws.happenings import database_happenings, ecs_happenings
 from connectors.aws.health_events import health_events
 from connectors.aws.insights import ScanBudget
+from connectors.aws.log_queries import log_answer
 from connectors.aws.logs import ServiceLogs, logs_of
 from connectors.aws.machines import instance_states, scaling_activities
 from connectors.aws.queues import dead_letter_queues
@@ -58,6 +60,8 @@ from connectors.shared_settings import ServiceAwsSettings, ServiceSettings, Shar
 LIMITS = Limits(deadline_s=45, max_bytes=48 * 1024 * 1024)
 """A query of Logs Insights over some GB takes about ten seconds, and there are several."""
 THREADS = 16
+MOST_NAMED = 20
+"""Services in the words to a model."""
 Reader = Callable[[AwsCalls, Resource, Scope], Awaitable[AwsEvidence]]
 READERS: Mapping[ResourceKind, tuple[EvidenceKind, Reader]] = {
     "database": ("states", database_states),
@@ -103,6 +107,7 @@ class AwsConnector:
         "monitors",
         "states",
     )
+    query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 
     def __init__(
         self,
@@ -169,6 +174,37 @@ class AwsConnector:
         found = collected([alarms.found, left, *parts])
         _refuse_without_credentials(found)
         return without_found_elsewhere(found, self._places)
+
+    @property
+    def query_language(self) -> str | None:
+        """Logs Insights', where the catalogue names log groups."""
+        named = ", ".join(list(self._with_logs())[:MOST_NAMED])
+        return f"Logs Insights (give service: {named})" if named else None
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The rows of one query over the log groups of its service. Raises FaultlineError."""
+        logs = self._with_logs()
+        if query.service not in logs:
+            known = ", ".join(list(logs)[:MOST_NAMED]) or "none"
+            problem = (
+                f"`service` must be one that the catalogue gives log groups; there are {known}"
+            )
+            raise ConnectorError(VENDOR, "query", problem)
+        budget = ScanBudget(self._scanned_gb)
+        return await log_answer(self._calls(), logs[query.service], query, budget)
+
+    def _with_logs(self) -> dict[str, list[ServiceLogs]]:
+        """Where the logs of each service of the catalogue are, as far as it says so."""
+        found: dict[str, list[ServiceLogs]] = {}
+        for name, entry in self._services.items():
+            if entry.aws is None:
+                continue
+            functions = (f"/aws/lambda/{one}" for one in entry.aws.lambdas)
+            groups = tuple(dict.fromkeys((*entry.aws.log_groups, *functions)))
+            if groups:
+                places = service_places(entry.aws, self._places)
+                found[name] = [ServiceLogs(name, place, groups) for place in places]
+        return found
 
     async def check(self) -> Check:
         """What can be read in each place, and what else the credentials seem to be allowed to."""

@@ -70,7 +70,7 @@ async def logs_of(
 ) -> AwsEvidence:
     """Lines and patterns of each window, counts over all of them."""
     found = AwsEvidence()
-    groups = await _existing(calls, logs, found)
+    groups = await existing_groups(calls, logs, found)
     if not groups:
         return found
     asked = ServiceLogs(logs.service, logs.place, groups)
@@ -91,7 +91,9 @@ async def logs_of(
     return found
 
 
-async def _existing(calls: AwsCalls, logs: ServiceLogs, found: AwsEvidence) -> tuple[str, ...]:
+async def existing_groups(
+    calls: AwsCalls, logs: ServiceLogs, found: AwsEvidence
+) -> tuple[str, ...]:
     """The groups that are there: a query that names one that is not fails for all."""
 
     async def there(group: str) -> str | None:

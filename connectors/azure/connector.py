@@ -21,6 +21,7 @@ import polars as pl
 from analysis.case.tables import METRICS
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind, Window
+from connectors.abilities import BoundedQuery
 from connectors.azure import queries as kql
 from connectors.azure import rows as tables
 from connectors.azure.platform import named_resources, platform_rows
@@ -30,7 +31,9 @@ from connectors.azure.settings import AzureMonitorSettings
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
+from connectors.pipe_queries import KQL, pipe_query
 from connectors.readable_parts import ReadableParts
+from connectors.record_answers import RecordColumns, records_answer
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
 
@@ -129,6 +132,7 @@ class AzureMonitorConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "spans", "logs", "changes")
+    query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 
     def __init__(
         self,
@@ -160,10 +164,7 @@ class AzureMonitorConnector:
                     Missing("metrics", "services", "the alert names no service to ask Azure for"),
                 )
             )
-        deadline, budget = (
-            Deadline.within(self.limits),
-            ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes),
-        )
+        deadline, budget = self._allowance()
         sources = self._sources() if services else []
         await asyncio.gather(
             *(self._from(s, request, asked, deadline, budget) for s in sources),
@@ -243,12 +244,40 @@ class AzureMonitorConnector:
             found.append(KustoQuery("changes", kql.changes(), since, None))
         return found
 
+    @property
+    def query_language(self) -> str:
+        """KQL, and the tables that it may be about."""
+        tables = ", ".join(table for one in self._sources() for table in self._queried(one))
+        return f"KQL (one of {tables}, then stages)"
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The rows of one query over a table that is read anyway. Raises FaultlineError."""
+        owners = {table: one for one in self._sources() for table in self._queried(one)}
+        taken = pipe_query(KQL, self.name, query, tuple(owners))
+        source = owners[taken.source]
+        asked = _AzureQuestion(self._roles, [*self._roles, *filter(None, [query.service])])
+        span = KustoQuery("logs", taken.text, query.window, None).timespan
+        deadline, budget = self._allowance()
+        async with source.api.open(deadline, budget) as session:
+            answer = await session.query(source.path, taken.text, span)
+        schema = kql.WORKSPACE if source is self._workspace else kql.APPLICATION
+        columns = RecordColumns(schema.role, schema.message, schema.operation, asked.named)
+        for table in self._log_tables if source is self._workspace else ():
+            if table.table == taken.source:
+                columns = RecordColumns(table.service, table.message, named=asked.named)
+        return await asyncio.to_thread(
+            records_answer,
+            query,
+            taken,
+            answer.rows,
+            columns,
+            link=source.link(taken.text, span),
+            cut=answer.partial,
+        )
+
     async def check(self) -> Check:
         """Which tables can be read with this credential?"""
-        deadline, budget = (
-            Deadline.within(self.limits),
-            ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes),
-        )
+        deadline, budget = self._allowance()
         refusals: dict[str, str | None] = {}
         for source in self._sources():
             try:
@@ -264,6 +293,13 @@ class AzureMonitorConnector:
             "GET is sent, besides the token's request"
         )
         return Check(self.name, bool(parts.readable), line, parts.unread)
+
+    def _queried(self, source: AzureSource) -> list[str]:
+        """What a query may be about: what is read of a source, and the telemetry beside it."""
+        schema = kql.WORKSPACE if source is self._workspace else kql.APPLICATION
+        tables = self._tables(source)
+        more = [schema.dependencies, schema.exceptions] if schema.requests in tables else []
+        return [*tables, *more]
 
     def _tables(self, source: AzureSource) -> list[str]:
         """What is read of a source."""

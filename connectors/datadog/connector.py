@@ -18,11 +18,13 @@ from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from analysis.vocabulary import Alert, EvidenceKind, Link, Scope, Window
+from connectors.abilities import BoundedQuery
 from connectors.base import Check, Collected, Missing, Request
 from connectors.budgets import Deadline
 from connectors.datadog import changes, logs, metrics, monitors, spans
 from connectors.datadog import check as datadog_check
 from connectors.datadog import gpus as datadog_gpus
+from connectors.datadog.bounded_answers import answer_of
 from connectors.datadog.calls import VALIDATE
 from connectors.datadog.inquiry import DatadogEvidence, DatadogInquiry, DatadogNames, DatadogPart
 from connectors.datadog.links import APP_HOSTS, AppLinks
@@ -92,6 +94,8 @@ class DatadogConnector:
         "topology",
         "monitors",
     )
+    query_language = "metrics (avg:name{tag:value} by {tag}), or a search for logs"
+    query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 
     def __init__(
         self,
@@ -131,6 +135,13 @@ class DatadogConnector:
             rest = await inquiry.gathered(self._parts(inquiry, monitor_id, alerting))
             found = DatadogEvidence.of([found, around, rest])
         return Collected(found.tables(), tuple(found.items), tuple(found.missing))
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The series, or the lines, of one query. Raises FaultlineError."""
+        alert = Alert(source=VENDOR, title="query", started_at=query.window.start)
+        request = Request(alert, Scope(incident=query.window), _NO_FILES)
+        with _opened(self._access, Deadline.within(self.limits)) as session:
+            return await answer_of(self._inquiry(session, request), query)
 
     async def enrich(self, alert: Alert) -> Alert:
         """The alert with the tags of its monitor as labels. Raises ConnectorError."""

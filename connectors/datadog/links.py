@@ -116,8 +116,8 @@ class AppLinks:
         return f"{self._base}{path}?{urlencode(asked)}"
 
 
-def _widget(query: str) -> str:
-    """The graph as the explorer keeps it: each metric a query with a name, and the formula."""
+def in_formula(query: str) -> tuple[list[dict[str, str]], str]:
+    """Each metric of a query as one with a name, and the formula that computes with the names."""
     queries: list[dict[str, str]] = []
 
     def named(metric: re.Match[str]) -> str:
@@ -125,7 +125,12 @@ def _widget(query: str) -> str:
         queries.append({"name": name, "data_source": "metrics", "query": metric[0]})
         return name
 
-    formula = _METRIC.sub(named, query)
+    return queries, _METRIC.sub(named, query)
+
+
+def _widget(query: str) -> str:
+    """The graph as the explorer keeps it."""
+    queries, formula = in_formula(query)
     request = {
         "response_format": "timeseries",
         "queries": queries,

@@ -163,6 +163,16 @@ async def _lines(inquiry: DatadogInquiry, search: _LogSearch, window: Window) ->
     return found
 
 
+async def first_lines(
+    inquiry: DatadogInquiry, query: str, most: int, window: Window
+) -> tuple[list[LogRow], str | None]:
+    """The first lines of a search, and why they are not all. Raises ConnectorError."""
+    page = await _page(inquiry, _LogSearch(query, most), window, "timestamp")
+    said = [f"the first {most} lines"] if page.more else []
+    said += [page.warning] if page.warning else []
+    return readable(_line(inquiry, entry) for entry in page.data or []), "; ".join(said) or None
+
+
 def _each_once(entries: Iterable[dict[str, Any]]) -> Iterable[Mapping[str, Any]]:
     """The entries without repeated ids: the first and the last page of a window may overlap."""
     by_id: dict[str, Mapping[str, Any]] = {}

@@ -209,9 +209,7 @@ async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEv
     asked = DatadogQuestion(monitor.signal, None, "q0", {}, _first_service(inquiry))
     rows: list[tuple[Any, ...]] = []
     for span in inquiry.spans_of_time:
-        body = _body(span, [query], ["q0"], MOST_POINTS)
-        answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
-        rows += _lines(inquiry, answer, [asked])
+        rows += await computed(inquiry, asked, [query], span, MOST_POINTS)
     said = (
         f'{monitor.source}("{monitor.search}") {monitor.aggregation} '
         f"by {', '.join(monitor.by) or 'nothing'}"
@@ -225,6 +223,19 @@ async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEv
     item = Item("metrics", said, inquiry.whole, link, rows=count)
     found.items.append(item.holding(rows))
     return found
+
+
+async def computed(
+    inquiry: DatadogInquiry,
+    asked: DatadogQuestion,
+    queries: Sequence[Mapping[str, Any]],
+    window: Window,
+    points: int,
+) -> list[tuple[Any, ...]]:
+    """Rows of one formula over named queries in one window. Raises ConnectorError."""
+    body = _body(window, queries, [asked.formula], points)
+    answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
+    return _lines(inquiry, answer, [asked])
 
 
 def _search_query(monitor: SearchMonitor) -> dict[str, Any]:

@@ -15,10 +15,8 @@ from connectors.abilities import BoundedQuery
 from connectors.base import Collected
 from connectors.collection_builder import attributes
 from connectors.loki.answers import Counted, LokiStream, line_rows
-from connectors.querying import query_answer
+from connectors.querying import LONGEST_SIGNAL, query_answer
 from connectors.vendor_text import short
-
-LONGEST_SIGNAL = 120
 
 
 class LokiAnswerData(msgspec.Struct):

@@ -12,11 +12,10 @@ from connectors.collection_builder import attributes
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.series import RangeAnswer
 from connectors.query_bounds import check_query
-from connectors.querying import query_answer
+from connectors.querying import LONGEST_SIGNAL, query_answer
 from connectors.vendor_text import short
 
 VENDOR = "prometheus"
-LONGEST_SIGNAL = 120
 
 
 async def answer_of(

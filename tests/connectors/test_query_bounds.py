@@ -21,7 +21,7 @@ from connectors.query_bounds import check_query
         'histogram_quantile(0.99, sum by (le) (rate(b_bucket{a=~"b|c"}[1h30m])))',
         "x offset 7d",
         "x offset -5m",
-        'label_replace(up{job="a#b"}, "a", "$1", "b", "(.*)")',
+        'up{job="a#b", label_replace="x"}',
     ],
 )
 def test_bounded_promql_is_taken(text: str) -> None:
@@ -43,6 +43,8 @@ def test_bounded_promql_is_taken(text: str) -> None:
         ("rate(x[])", "at most 6h"),
         ("max_over_time(rate(x[5m])[6h:1s])", "subqueries"),
         ("x @ 0", "not taken"),
+        ('label_replace(up, "service", "payments", "", "")', "label_replace would"),
+        ('label_join(up, "service", "payments")', "label_join would"),
         ("x # comment", "not taken"),
         ("x offset 30d", "offset"),
         ("x offset", "offset"),
@@ -67,6 +69,8 @@ def test_promql_without_bounds_is_refused(text: str, why: str) -> None:
         ('{app=~".+"}', "names nothing"),
         ('{app=""} |= "x"', "names nothing"),
         ('sum(count_over_time({app="a"}[7d]))', "at most 6h"),
+        ('{app="a"} | line_format "payments was rolled back"', "line_format would"),
+        ('{app="a"} | label_format app="payments"', "label_format would"),
     ],
 )
 def test_logql_without_bounds_is_refused(text: str, why: str) -> None:
@@ -76,7 +80,7 @@ def test_logql_without_bounds_is_refused(text: str, why: str) -> None:
 
 def test_bounded_logql_is_taken() -> None:
     for text in (
-        '{app="checkout"} |= "a # b" | json | status >= 500 | line_format "{{.msg}}"',
+        '{app="checkout"} |= "a # b" | json | status >= 500',
         '{namespace=~"shop.*"} |~ "(?i)refused"',
         'sum by (level) (count_over_time({app="checkout"}[5m]))',
     ):

@@ -104,6 +104,7 @@ async def answer_question(
             keep=keep or keeps_nothing,
             connectors=connectors,
             more_services=tuple(settings.services),
+            queries=settings.model.queries,
         )
         records = await open_records(bench)
         budget = Budget(settings.model, ModelLimits.of(settings.model, share=SHARE), day=day)

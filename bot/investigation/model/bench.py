@@ -34,7 +34,7 @@ from bot.investigation.collecting import CollectionPart, each_once, part_of, wit
 from bot.runtime.threads import in_thread
 from connectors.abilities import AnswersQueries, BoundedQuery
 from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
-from connectors.querying import asking
+from connectors.querying import answering, asking
 
 E = TypeVar("E", Evidence, Gap)
 Run = Callable[[Callable[[Path], Any], Path], Awaitable[Any]]
@@ -116,6 +116,8 @@ class Bench:
     connectors: Sequence[Connector] = ()
     more_services: Sequence[str] = ()
     """Of the service catalogue."""
+    queries: bool = True
+    """Whether the model may ask connectors in their own query languages."""
     case: Case = field(init=False)
     names: dict[str, str] = field(default_factory=dict)
     """Ids that the model has seen, and their ids in the diagnosis of the working copy."""
@@ -158,6 +160,11 @@ class Bench:
     def whole(self) -> Diagnosis:
         """The diagnosis with what was looked at."""
         return self.diagnosis.model_copy(update={"findings": self.findings})
+
+    @property
+    def answering(self) -> list[AnswersQueries]:
+        """Connectors that take the model's own queries."""
+        return answering(self.connectors) if self.queries else []
 
     def services(self) -> set[str]:
         """Every service that the case or the catalogue knows: no other may be asked for."""

@@ -78,6 +78,7 @@ async def investigate(
             keep=keep or keeps_nothing,
             connectors=connectors,
             more_services=tuple(settings.services),
+            queries=settings.model.queries,
         )
         records = await open_records(bench)
         budget = Budget(settings.model, ModelLimits.of(settings.model), day=day)

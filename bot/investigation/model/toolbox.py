@@ -26,7 +26,7 @@ from bot.answer.writer.plain_text import neutral
 from bot.answer.writer.redaction import Redactor
 from bot.investigation.model.bench import Bench, InOrder
 from bot.investigation.model.schemas import strict_schema
-from bot.investigation.model.tools.bounded_query import answering_queries, query_tool
+from bot.investigation.model.tools.bounded_query import query_tool
 from bot.investigation.model.tools.calculator import CALCULATE
 from bot.investigation.model.tools.changes import CHANGES
 from bot.investigation.model.tools.compare import COMPARE
@@ -267,8 +267,8 @@ def tools_for(bench: Bench) -> tuple[Tool, ...]:
     tools = [tool for tool in ALL if tool.offered(bench)]
     if askable(bench.connectors):
         tools.append(collect_tool(bench.connectors))
-    if answering_queries(bench.connectors):
-        tools.append(query_tool(bench.connectors))
+    if bench.answering:
+        tools.append(query_tool(bench.answering))
     return tuple(tools)
 
 

@@ -109,7 +109,7 @@ def timeseries(asked: Asked) -> Reply:
     known = {q["name"]: q.get("query", "count") for q in given["queries"]}
     series, values = [], []
     for index, formula in enumerate(given["formulas"]):
-        names = re.findall(r"\b[a-z]\d+\b", formula["formula"])
+        names = re.findall(r"\b[a-z]+\d+\b", formula["formula"])
         whole = " ".join(known[name] for name in names)
         groups: list[list[str]] = [[]]
         if "by {version}" in whole and "service:checkout" in whole:

@@ -13,7 +13,6 @@ from datetime import timedelta
 import polars as pl
 from pydantic import AwareDatetime, ConfigDict, Field
 
-from analysis.errors import EvidenceError
 from analysis.kinds.finding_details import ObservationDetails
 from analysis.vocabulary import Finding, Window
 from analysis.wording.amounts import amount, unit_of
@@ -39,8 +38,7 @@ from bot.investigation.model.tools.found import (
 from bot.investigation.model.tools.metric_rows import labels_in, shown_labels
 from bot.investigation.model.tools.queries import MAX_ASKS
 from connectors.abilities import AnswersQueries, BoundedQuery
-from connectors.base import Connector
-from connectors.querying import answering
+from connectors.querying import RECORD
 
 LONGEST = timedelta(hours=6)
 EARLIEST = timedelta(days=8)
@@ -54,7 +52,8 @@ class QueryArguments(Arguments):
 
     connector: str = Field(description="Name of a connector that takes queries.")
     query: str = Field(
-        description="In the connector's language; selectors must name something. Read-only."
+        description="In the connector's language; selectors must name something. Read-only. "
+        "In KQL and Logs Insights a new column is named like n or p99, and code adds the limit."
     )
     start: AwareDatetime | None = Field(
         default=None, description="ISO 8601; null with end for the incident. At most 6 hours."
@@ -65,14 +64,9 @@ class QueryArguments(Arguments):
     )
 
 
-def answering_queries(connectors: Sequence[Connector]) -> list[AnswersQueries]:
-    """Connectors that take queries."""
-    return answering(connectors)
-
-
 async def query(bench: Bench, asked: QueryArguments) -> Found:
     """Each series, or each line."""
-    able = answering_queries(bench.connectors)
+    able = bench.answering
     connector = next((c for c in able if c.name == asked.connector), None)
     if connector is None:
         names = ", ".join(c.name for c in able) or "none"
@@ -84,7 +78,9 @@ async def query(bench: Bench, asked: QueryArguments) -> Found:
     bounded = BoundedQuery(asked.query, window, MOST_ROWS, MOST_POINTS, service)
     answer = await bench.query(connector, bounded)
     if not answer.ask:
-        raise NotFound("; ".join(gap.reason for gap in answer.gaps) or "nothing came back")
+        # One failure is a gap of each kind that was asked for.
+        reasons = dict.fromkeys(gap.reason for gap in answer.gaps)
+        raise NotFound("; ".join(reasons) or "nothing came back")
     rows = [*_series(answer, asked.query), *_lines(answer, asked.query)]
     shown, cut = first_of(rows, "aggregate, or name more in the selector")
     evidence = answer.evidence
@@ -122,8 +118,10 @@ def _series(answer: QueryAnswer, text: str) -> list[Row]:
         if finding is not None:
             values = " ".join(number(value, 3) for value in own["value"].drop_nulls())
             first, last = own["time"][0], own["time"][-1]
-            said = f"{finding.sentence.rstrip('.')}; {own.height} points from {clock(first)} to "
-            rows.append(Row(f"{said}{clock(last)}: {values}", finding=finding))
+            said = finding.sentence.rstrip(".")
+            if own.height > 1:
+                said += f"; {own.height} points from {clock(first)} to {clock(last)}: {values}"
+            rows.append(Row(said, finding=finding))
     return rows
 
 
@@ -146,8 +144,11 @@ def _one_series(
     numbers |= {f"point_{n}": value for n, (_, value) in enumerate(points, start=1)}
     unit = unit_of(signal, None, list(values))
     said = f"{plain(service)} {plain(signal, 120)}{shown_labels(labels)}: "
-    said += ", ".join(f"{n} {amount(numbers[n], unit)}" for n in ("first", "last"))
-    said += f", {amount(numbers['lowest'], unit)} to {amount(numbers['highest'], unit)}"
+    if len(points) == 1:
+        said += amount(numbers["last"], unit)
+    else:
+        said += ", ".join(f"{n} {amount(numbers[n], unit)}" for n in ("first", "last"))
+        said += f", {amount(numbers['lowest'], unit)} to {amount(numbers['highest'], unit)}"
     return observation(
         service,
         signal,
@@ -178,12 +179,15 @@ def _lines(answer: QueryAnswer, text: str) -> list[Row]:
     for row in table.sort("time").iter_rows(named=True):
         service, quote = row["service"] or "", quoted(row["message"] or "")
         level = f" {plain(row['level'], 12)}" if row["level"] else ""
+        # The columns of another table's row are no line that somebody logged.
+        is_record = row["attributes"] == RECORD
+        about, logged = ("query_row", "had") if is_record else ("log_line", "logged")
         finding = observation(
             service,
             "logs",
-            f'{plain(service)} logged at {moment(row["time"])}{level}: "{plain(quote, 120)}".',
+            f'{plain(service)} {logged} at {moment(row["time"])}{level}: "{plain(quote, 120)}".',
             ObservationDetails(
-                about="log_line",
+                about=about,
                 time=iso(row["time"]),
                 quote=quote,
                 trace_id=plain(row["trace_id"] or "", 64),
@@ -196,11 +200,8 @@ def _lines(answer: QueryAnswer, text: str) -> list[Row]:
     return rows
 
 
-def query_tool(connectors: Sequence[Connector]) -> Tool:
-    """The tool, naming who takes which language. Raises EvidenceError without a connector."""
-    able = answering_queries(connectors)
-    if not able:
-        raise EvidenceError("connectors", "none takes queries")
+def query_tool(able: Sequence[AnswersQueries]) -> Tool:
+    """The tool, naming who takes which language."""
     names = "; ".join(f"{c.name}: {c.query_language}" for c in able)
     return Tool(
         "query",

@@ -31,7 +31,6 @@ from bot.investigation.model.tools.found import (
 )
 from bot.investigation.model.tools.metric_rows import labels_in, shown_labels
 from bot.runtime.threads import in_thread
-from connectors.querying import answering
 
 MOST_SIGNALS = 12
 """Of a service in one line."""
@@ -82,7 +81,7 @@ def _about(bench: Bench) -> list[Row]:
     connectors = "; ".join(f"{c.name}: {', '.join(c.kinds)}" for c in askable(bench.connectors))
     if connectors:
         rows.append(Row(f"`collect` may ask {connectors}"))
-    queries = "; ".join(f"{c.name}: {c.query_language}" for c in answering(bench.connectors))
+    queries = "; ".join(f"{c.name}: {c.query_language}" for c in bench.answering)
     if queries:
         rows.append(Row(f"`query` may ask {queries}"))
     return rows

@@ -158,7 +158,14 @@ def rich_case(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Desk:
     """A toolbox on a case, used as a conversation uses it."""
 
-    def __init__(self, folder: Path, work: Path, connectors: Sequence[Connector] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        work: Path,
+        connectors: Sequence[Connector] = (),
+        *,
+        queries: bool = True,
+    ) -> None:
         self.folder = folder
         self.bench = Bench(
             folder=folder,
@@ -168,6 +175,7 @@ class Desk:
             store="model",
             keep=keeper(work / "kept"),
             connectors=connectors,
+            queries=queries,
         )
         toolbox = toolbox_for(self.bench, Redactor(), resumed=False)
         assert toolbox is not None
