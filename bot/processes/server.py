@@ -24,12 +24,17 @@ from analysis.errors import FaultlineError, SettingsError
 from bot.conversation.on_page import PageAnswers
 from bot.intake.accepting import IntakeLimits, store_accept, store_first_time
 from bot.intake.alert_sources import alert_sources, labels_by_path
+from bot.intake.intake_health import IntakeHealth
+from bot.intake.moving import SpoolMover
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.reported_changes import reported_change_routes, store_keep
 from bot.intake.routes import intake_routes
 from bot.intake.slack_events import Register
 from bot.intake.slack_socket import SlackSocket, socket_mode_tokens, start_socket_mode
+from bot.intake.spool import Spool
+from bot.intake.spooling import SpoolingAccept
 from bot.operating.credentials import Credentials, checks_beside
+from bot.operating.telemetry.intake_figures import IntakeFigures
 from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.http_limits import LimitedHead
@@ -42,9 +47,10 @@ from bot.runtime.nursery import close_nursery, open_nursery
 from bot.runtime.scratch import Scratch
 from bot.runtime.threads import in_thread
 from bot.settings import Settings
+from bot.store.abandoned import another_store
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
-from bot.store.opening import engine_url, open_cases, open_store
+from bot.store.opening import engine_url, open_cases, open_store, spool_directory
 from bot.store.reported_changes import ReportedChanges
 from bot.store.store import Store
 from bot.web.pages import page_routes
@@ -65,17 +71,19 @@ def build_app(
 
     Raises SettingsError for an alert source of another package that cannot be used.
     """
-    accept = store_accept(store)
+    health = intake_health(settings)
+    mover = SpoolMover(health, partial(another_store, store))
+    accept = SpoolingAccept(store_accept(store, health.written), health.spool)
     case_path = local_cases(cases)
     sources = alert_sources()
     listeners = _slack_listeners(settings, store, case_path)
     message_router = MessageRouter(settings, Conversations(store.engine))
-    readiness = Readiness(store)
+    readiness = Readiness(store, health)
     credentials = Credentials(partial(checks_beside, settings))
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        beside: list[Component] = [credentials, *more]
+        beside: list[Component] = [mover, credentials, *more]
         for one in settings.each("slack"):
             if one.slack.app_token is not None:
                 connect = partial(
@@ -109,8 +117,16 @@ def build_app(
     watch = Middleware(ArrivalWatch, labels=labels)
     app = Starlette(routes=[*intake, *pages], lifespan=lifespan, middleware=[watch])
     app.state.readiness = readiness
+    app.state.intake = IntakeFigures(health, mover)
     app.state.request_labels = tuple(labels.values())
     return app
+
+
+def intake_health(settings: Settings) -> IntakeHealth:
+    """Of a process with these settings, with the spool that they name."""
+    own = settings.spool
+    spool = Spool(spool_directory(settings), own.max_alerts, own.max_bytes)
+    return IntakeHealth(spool, survives_restart=own.survives_restart)
 
 
 class SocketMode:
@@ -216,7 +232,8 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
     server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
     sockets = listen(settings.server.host, settings.server.port)
     # Outside the application's own components: an address that is taken must end the start.
-    observe = partial(observe_web, settings, store, cases, app.state.request_labels)
+    labels, intake = app.state.request_labels, app.state.intake
+    observe = partial(observe_web, settings, store, cases, labels, [intake])
     outside = Components([Telemetry("server", observe)])
     outside.start()
     try:

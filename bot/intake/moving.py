@@ -1,0 +1,117 @@
+"""Moves what lies in the spool into the database, and writes now and then to know whether that
+works."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from bot.intake.accepting import is_fault_of_alert
+from bot.intake.intake_health import IntakeHealth
+from bot.intake.spool import SpooledAlert
+from bot.policy.values import Accepted
+from bot.runtime.arrivals import alert_taken
+from bot.runtime.background_loop import BackgroundLoop
+from bot.store.abandoned import AbandonableStore
+from bot.store.last_times import WRITES, note_times
+from bot.store.store import Store
+
+EVERY_S = 1.0
+PROBE_EVERY_S = 10.0
+WITHIN_S = 8.0
+"""A transaction takes milliseconds. With this and `EVERY_S` what was spooled is in the database
+well within 20 s of its return."""
+MAX_TOGETHER = 64
+SPREAD = timedelta(minutes=1)
+"""Alerts that are admitted together count as taken at one time."""
+
+log = logging.getLogger("faultline.spool")
+
+
+class SpoolMover(BackgroundLoop):
+    """Takes over what dead processes left, too."""
+
+    def __init__(
+        self,
+        health: IntakeHealth,
+        open_store: Callable[[], Store],
+        *,
+        every_s: float = EVERY_S,
+        within_s: float = WITHIN_S,
+        probe_every_s: float = PROBE_EVERY_S,
+    ) -> None:
+        super().__init__("spool", every_s=every_s)
+        self._health = health
+        self._spool = health.spool
+        self._store = AbandonableStore(open_store, within_s=within_s)
+        self._probe_every_s = probe_every_s
+        self.process = f"{socket.gethostname()}:{os.getpid()}"
+
+    def hanging(self) -> int:
+        """Calls of the database that were given up and have not ended."""
+        return self._store.hanging()
+
+    def turn(self) -> bool:
+        """Move one batch, or write a sign of life. Raises what the database or the disk raises."""
+        self._spool.adopt()
+        if not self._spool.is_empty():
+            self._move()
+        elif self._health.silent_s() >= self._probe_every_s:
+            times = {WRITES + self.process: datetime.now(UTC)}
+            self._store.call(lambda store: note_times(store.engine, times))
+            self._health.written()
+        self._health.end_outage()
+        return not self._spool.is_empty()
+
+    def ended(self) -> None:
+        """What is left is moved at the next start."""
+        left = self._spool.figures().alerts
+        if left:
+            log.warning("%d alerts stay in the spool until the next start", left)
+        self._spool.close()
+        self._store.close()
+
+    def _move(self) -> None:
+        alerts = self._spool.next(MAX_TOGETHER)
+        if not alerts:
+            return
+        began = alerts[0].taken.taken_at
+        together = [one for one in alerts if abs(one.taken.taken_at - began) <= SPREAD]
+        try:
+            self._admit(together)
+        except Exception as error:
+            if not is_fault_of_alert(error):
+                raise
+            for one in together:
+                self._admit_alone(one)
+
+    def _admit_alone(self, alert: SpooledAlert) -> None:
+        try:
+            self._admit([alert])
+        except Exception as error:
+            if not is_fault_of_alert(error):
+                raise
+            log.error("an alert in the spool cannot be stored: %s", type(error).__name__)
+            self._spool.refused(alert)
+
+    def _admit(self, alerts: Sequence[SpooledAlert]) -> None:
+        arrivals = [one.taken.arrival for one in alerts]
+        now = max(one.taken.taken_at for one in alerts)
+        accepted = self._store.call(lambda store: store.accept_all(arrivals, now=now))
+        self._health.written()
+        self._spool.moved(alerts)
+        for alert, outcome in zip(alerts, accepted, strict=True):
+            _count(alert, outcome)
+
+
+def _count(alert: SpooledAlert, outcome: Accepted) -> None:
+    taken = alert.taken
+    took_s = max(0.0, (datetime.now(UTC) - taken.taken_at).total_seconds())
+    # In a context of its own: the log of this thread names no investigation.
+    note = partial(alert_taken, taken.arrival.alert.source, outcome, took_s)
+    contextvars.Context().run(note)
