@@ -17,7 +17,7 @@ from bot.intake.spool import SpooledAlert
 from bot.policy.values import Accepted
 from bot.runtime.arrivals import alert_taken
 from bot.runtime.background_loop import BackgroundLoop
-from bot.store.abandoned import AbandonableStore
+from bot.store.abandoned import AbandonableStore, answers
 from bot.store.last_times import WRITES, note_times
 from bot.store.store import Store
 
@@ -40,15 +40,18 @@ class SpoolMover(BackgroundLoop):
         self,
         health: IntakeHealth,
         open_store: Callable[[], Store],
+        make_tables: Callable[[], None] | None = None,
         *,
         every_s: float = EVERY_S,
         within_s: float = WITHIN_S,
         probe_every_s: float = PROBE_EVERY_S,
     ) -> None:
+        """`make_tables` is called once, before anything is written."""
         super().__init__("spool", every_s=every_s)
         self._health = health
         self._spool = health.spool
         self._store = AbandonableStore(open_store, within_s=within_s)
+        self._make_tables = make_tables
         self._probe_every_s = probe_every_s
         self.process = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -59,6 +62,10 @@ class SpoolMover(BackgroundLoop):
     def turn(self) -> bool:
         """Move one batch, or write a sign of life. Raises what the database or the disk raises."""
         self._spool.adopt()
+        if self._make_tables is not None:
+            self._store.call(answers)
+            self._make_tables()
+            self._make_tables = None
         if not self._spool.is_empty():
             self._move()
         elif self._health.silent_s() >= self._probe_every_s:

@@ -37,6 +37,7 @@ from bot.operating.credentials import Credentials, checks_beside
 from bot.operating.telemetry.intake_figures import IntakeFigures
 from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
+from bot.processes.first_contact import FirstContact
 from bot.processes.http_limits import LimitedHead
 from bot.processes.supervisor import Supervisor
 from bot.processes.worker_process import ForkedWorker
@@ -50,7 +51,7 @@ from bot.settings import Settings
 from bot.store.abandoned import another_store
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
-from bot.store.opening import engine_url, open_cases, open_store, spool_directory
+from bot.store.opening import engine_url, open_cases, spool_directory
 from bot.store.reported_changes import ReportedChanges
 from bot.store.store import Store
 from bot.web.pages import page_routes
@@ -64,15 +65,20 @@ if TYPE_CHECKING:
 
 
 def build_app(
-    settings: Settings, store: Store, cases: CaseStore, more: Sequence[Component] = ()
+    settings: Settings,
+    store: Store,
+    cases: CaseStore,
+    more: Sequence[Component] = (),
+    contact: FirstContact | None = None,
 ) -> Starlette:
     """The web application. It runs `more` components, such as a supervised worker, beside its
-    own.
+    own. `contact` makes the tables once the database answers.
 
     Raises SettingsError for an alert source of another package that cannot be used.
     """
     health = intake_health(settings)
-    mover = SpoolMover(health, partial(another_store, store))
+    make_tables = contact.make if contact is not None else None
+    mover = SpoolMover(health, partial(another_store, store), make_tables)
     accept = SpoolingAccept(store_accept(store, health.written), health.spool)
     case_path = local_cases(cases)
     sources = alert_sources()
@@ -210,14 +216,11 @@ def _work(settings: Settings, ready_fd: int) -> None:
 
 
 def _serve(settings: Settings, beside: Sequence[Component]) -> None:
-    store = open_store(settings)
-    cases = open_cases(settings)
     # A worker beside it makes the engine's tables, because the engine is loaded there and not here.
-    if not beside:
-        from bot.queue.engine import migrate_engine
-
-        migrate_engine(engine_url(settings))
-    app = build_app(settings, store, cases, beside)
+    contact = FirstContact(settings, _nothing if beside else partial(_make_engine, settings))
+    store = contact.store
+    cases = open_cases(settings)
+    app = build_app(settings, store, cases, beside, contact)
     how = uvicorn.Config(
         app,
         access_log=False,
@@ -241,6 +244,16 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
             server.run(sockets=sockets)
     finally:
         outside.stop()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _make_engine(settings: Settings) -> None:
+    from bot.queue.engine import migrate_engine
+
+    migrate_engine(engine_url(settings))
 
 
 def _refuse_what_cannot_work(settings: Settings) -> None:

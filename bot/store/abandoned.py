@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 
 from analysis.errors import FaultlineError
 from bot.store.connect import connect
@@ -124,3 +124,9 @@ def another_store(store: Store) -> Store:
         url = url.update_query_dict({"connect_timeout": str(CONNECT_TIMEOUT_S)})
     url = url.set(drivername=url.get_backend_name())
     return store.over(connect(url.render_as_string(hide_password=False)))
+
+
+def answers(store: Store) -> None:
+    """Raises SQLAlchemyError where the database does not answer."""
+    with store.engine.execution_options(reads_only=True).connect() as connection:
+        connection.execute(text("SELECT 1"))
