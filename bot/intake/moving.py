@@ -7,6 +7,7 @@ import contextvars
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,11 +15,12 @@ from functools import partial
 from bot.intake.accepting import is_fault_of_alert
 from bot.intake.intake_health import IntakeHealth
 from bot.intake.spool import SpooledAlert
+from bot.intake.watchdog import Watchdog
 from bot.policy.values import Accepted
 from bot.runtime.arrivals import alert_taken
 from bot.runtime.background_loop import BackgroundLoop
 from bot.store.abandoned import AbandonableStore, answers
-from bot.store.last_times import WRITES, note_times
+from bot.store.last_times import WATCHDOG, WRITES, last_time, note_times
 from bot.store.store import Store
 
 EVERY_S = 1.0
@@ -41,18 +43,22 @@ class SpoolMover(BackgroundLoop):
         health: IntakeHealth,
         open_store: Callable[[], Store],
         make_tables: Callable[[], None] | None = None,
+        watchdog: Watchdog | None = None,
         *,
         every_s: float = EVERY_S,
         within_s: float = WITHIN_S,
         probe_every_s: float = PROBE_EVERY_S,
     ) -> None:
-        """`make_tables` is called once, before anything is written."""
+        """`make_tables` is called once, before anything is written. What `watchdog` heard is
+        shared with other processes."""
         super().__init__("spool", every_s=every_s)
         self._health = health
         self._spool = health.spool
         self._store = AbandonableStore(open_store, within_s=within_s)
         self._make_tables = make_tables
+        self._watchdog = watchdog
         self._probe_every_s = probe_every_s
+        self._probe_at = 0.0
         self.process = f"{socket.gethostname()}:{os.getpid()}"
 
     def hanging(self) -> int:
@@ -68,12 +74,26 @@ class SpoolMover(BackgroundLoop):
             self._make_tables = None
         if not self._spool.is_empty():
             self._move()
-        elif self._health.silent_s() >= self._probe_every_s:
-            times = {WRITES + self.process: datetime.now(UTC)}
-            self._store.call(lambda store: note_times(store.engine, times))
+        elif time.monotonic() >= self._probe_at:
+            self._store.call(self._probe)
             self._health.written()
+            self._probe_at = time.monotonic() + self._probe_every_s
         self._health.end_outage()
         return not self._spool.is_empty()
+
+    def _probe(self, store: Store) -> None:
+        times = {WRITES + self.process: datetime.now(UTC)}
+        heard = self._watchdog.unsaved() if self._watchdog is not None else None
+        if heard is not None:
+            times[WATCHDOG + self.process] = heard
+        note_times(store.engine, times)
+        if self._watchdog is None:
+            return
+        if heard is not None:
+            self._watchdog.saved(heard)
+        latest = last_time(store.engine, WATCHDOG)
+        if latest is not None:
+            self._watchdog.heard(latest)
 
     def ended(self) -> None:
         """What is left is moved at the next start."""

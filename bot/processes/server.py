@@ -33,9 +33,11 @@ from bot.intake.slack_events import Register
 from bot.intake.slack_socket import SlackSocket, socket_mode_tokens, start_socket_mode
 from bot.intake.spool import Spool
 from bot.intake.spooling import SpoolingAccept
+from bot.intake.watchdog import Watchdog
 from bot.operating.credentials import Credentials, checks_beside
 from bot.operating.telemetry.intake_figures import IntakeFigures
 from bot.operating.telemetry.observing import Telemetry, observe_web
+from bot.operating.telemetry.ping import Ping
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.first_contact import FirstContact
 from bot.processes.http_limits import LimitedHead
@@ -78,18 +80,22 @@ def build_app(
     """
     health = intake_health(settings)
     make_tables = contact.make if contact is not None else None
-    mover = SpoolMover(health, partial(another_store, store), make_tables)
+    watchdog = Watchdog(settings)
+    mover = SpoolMover(health, partial(another_store, store), make_tables, watchdog)
     accept = SpoolingAccept(store_accept(store, health.written), health.spool)
     case_path = local_cases(cases)
     sources = alert_sources()
     listeners = _slack_listeners(settings, store, case_path)
     message_router = MessageRouter(settings, Conversations(store.engine))
-    readiness = Readiness(store, health)
+    readiness = Readiness(store, health, watchdog)
     credentials = Credentials(partial(checks_beside, settings))
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         beside: list[Component] = [mover, credentials, *more]
+        if settings.heartbeat.ping_url is not None:
+            url = settings.heartbeat.ping_url.get_secret_value()
+            beside.append(Ping(url, lambda: health.not_storing() or watchdog.missing()))
         for one in settings.each("slack"):
             if one.slack.app_token is not None:
                 connect = partial(
@@ -112,6 +118,7 @@ def build_app(
         slack_listeners=listeners,
         message_router=message_router,
         first_time=store_first_time(store),
+        watchdog=watchdog,
     )
     pages = page_routes(
         settings, store, case_path, readiness, credentials, sources, PageAnswers(settings)
@@ -123,7 +130,7 @@ def build_app(
     watch = Middleware(ArrivalWatch, labels=labels)
     app = Starlette(routes=[*intake, *pages], lifespan=lifespan, middleware=[watch])
     app.state.readiness = readiness
-    app.state.intake = IntakeFigures(health, mover)
+    app.state.intake = IntakeFigures(health, mover, watchdog)
     app.state.request_labels = tuple(labels.values())
     return app
 

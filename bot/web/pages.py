@@ -73,7 +73,8 @@ def page_routes(
     everyone = access.open_to_all()
     guarded = access.open_to("viewer")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
-    record, again = RecordPages(pages.site, credentials), AgainPages(pages.site)
+    record = RecordPages(pages.site, credentials, pages.readiness)
+    again = AgainPages(pages.site)
     one = "/investigations/{id}"
     asking = []
     if answer is not None:

@@ -11,14 +11,16 @@ from prometheus_client.registry import Collector
 
 from bot.intake.intake_health import IntakeHealth
 from bot.intake.moving import SpoolMover
+from bot.intake.watchdog import Watchdog
 
 
 class IntakeFigures(Collector):
     """Of one web process. Asks neither the database nor the disk."""
 
-    def __init__(self, health: IntakeHealth, mover: SpoolMover) -> None:
+    def __init__(self, health: IntakeHealth, mover: SpoolMover, watchdog: Watchdog) -> None:
         self.health = health
         self.mover = mover
+        self.watchdog = watchdog
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is read when it is registered."""
@@ -27,7 +29,7 @@ class IntakeFigures(Collector):
     def collect(self) -> Iterable[Metric]:
         """The metrics."""
         health, figures = self.health, self.health.spool.figures()
-        found = (
+        found = [
             ("faultline_spool_alerts", "Alerts that wait for the database.", figures.alerts),
             ("faultline_spool_bytes", "Bytes of the spool's files.", figures.bytes),
             (
@@ -55,7 +57,14 @@ class IntakeFigures(Collector):
                 "Threads that wait for a database that does not answer, and were given up.",
                 self.mover.hanging(),
             ),
-        )
+        ]
+        silent = self.watchdog.silent_s()
+        if silent is not None:
+            said = "Seconds since the alert that always fires arrived."
+            found.append(("faultline_watchdog_seconds_ago", said, silent))
+            said = "Whether the alert that always fires is missing."
+            missing = float(self.watchdog.missing() is not None)
+            found.append(("faultline_watchdog_missing", said, missing))
         for name, said, value in found:
             metric = GaugeMetricFamily(name, said)
             metric.add_metric([], value)

@@ -131,7 +131,8 @@ def observe_web(
     figures = StoreFigures(store, settings.teams)
     if telemetry.metrics_address is not None:
         sizes = CaseBytes(cases.total_bytes)
-        for collector in (figures, sizes, *more):
+        collectors: tuple[Collector, ...] = (figures, sizes, *more)
+        for collector in collectors:
             observing.collect(collector)
         observing.run(sizes)
         observing.serve(

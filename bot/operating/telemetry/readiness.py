@@ -15,6 +15,7 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from bot.intake.intake_health import IntakeHealth
+from bot.intake.watchdog import Watchdog
 from bot.runtime.threads import in_store, in_thread
 from bot.store.models import InvestigationRow
 from bot.store.store import Store
@@ -28,9 +29,12 @@ DEADLINE_S = 2.0
 class Readiness:
     """Asked by `/readyz` and `/healthz`. Without `intake`, of a process that takes no alerts."""
 
-    def __init__(self, store: Store, intake: IntakeHealth | None = None) -> None:
+    def __init__(
+        self, store: Store, intake: IntakeHealth | None = None, watchdog: Watchdog | None = None
+    ) -> None:
         self._store = store
         self._intake = intake
+        self.watchdog = watchdog
         self._known = [version.number for version in known_versions()]
         self.stopping = False
 
@@ -51,6 +55,11 @@ class Readiness:
                 return await in_store(self._problem_of_store)
         except (SQLAlchemyError, OSError, TimeoutError):
             return "the store does not answer"
+
+    @property
+    def intake(self) -> IntakeHealth | None:
+        """How alerts get into the database."""
+        return self._intake
 
     async def problem_for_alerts(self) -> str | None:
         """Why no alert should be sent here. While the database is away, the spool takes them: then

@@ -149,6 +149,9 @@ class StoreFigures(Collector):
                 except (SQLAlchemyError, OSError, StoreHangsError) as error:
                     log.warning("cannot read figures from the database: %s", type(error).__name__)
                     self._figures = StoreSnapshot(up=False)
+                finally:
+                    # A connection that is used every few seconds is not worth keeping.
+                    self._store.close()
                 self._read_at = self._clock()
             return self._figures
 
