@@ -139,6 +139,6 @@ class SpoolMover(BackgroundLoop):
 def _count(alert: SpooledAlert, outcome: Accepted) -> None:
     taken = alert.taken
     took_s = max(0.0, (datetime.now(UTC) - taken.taken_at).total_seconds())
-    # In a context of its own: the log of this thread names no investigation.
+    # In a separate context: the log of this thread names no investigation.
     note = partial(alert_taken, taken.arrival.alert.source, outcome, took_s)
     contextvars.Context().run(note)

@@ -66,7 +66,7 @@ class SpoolingAccept:
 
 class _Appender:
     """Puts whatever waits into the spool together. Its thread hangs where the disk does; then
-    senders are told to come back."""
+    senders are asked to come back."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -121,7 +121,7 @@ def _settle(kept: asyncio.Future[None], outcome: SpoolError | None) -> None:
 
 
 def _identified(arrival: Arrival) -> Arrival:
-    """With a delivery of its own where its sender names none: by that a second way into the
+    """With a made-up delivery where its sender names none: by that a second way into the
     database is recognised."""
     if arrival.delivery is not None:
         return arrival

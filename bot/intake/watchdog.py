@@ -16,7 +16,7 @@ SOURCE = "alertmanager"
 
 
 class Watchdog:
-    """Of one web process; what others heard is told to it."""
+    """Of one web process; `heard` is called for what others heard, too."""
 
     def __init__(self, settings: Settings) -> None:
         self._name = settings.heartbeat.watchdog_alert

@@ -29,7 +29,7 @@ class StoreHangsError(FaultlineError):
 
 
 class AbandonableStore:
-    """A store with connections of its own, used by one thread at a time."""
+    """A store with separate connections, used by one thread at a time."""
 
     def __init__(self, open_: Callable[[], Store], *, within_s: float) -> None:
         """`open_` makes a store with a new engine; it must not ask the database."""
@@ -117,7 +117,7 @@ def _raise(error: BaseException) -> Any:
 
 
 def another_store(store: Store) -> Store:
-    """The same store over connections of its own, each of which is made or given up within
+    """The same store over separate connections, each of which is made or given up within
     `CONNECT_TIMEOUT_S`."""
     url = store.engine.url
     if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:
