@@ -29,7 +29,7 @@ class IntakeFigures(Collector):
     def collect(self) -> Iterable[Metric]:
         """The metrics."""
         health, figures = self.health, self.health.spool.figures()
-        found = [
+        found: tuple[tuple[str, str, float], ...] = (
             ("faultline_spool_alerts", "Alerts that wait for the database.", figures.alerts),
             ("faultline_spool_bytes", "Bytes of the spool's files.", figures.bytes),
             (
@@ -57,14 +57,17 @@ class IntakeFigures(Collector):
                 "Threads that wait for a database that does not answer, and were given up.",
                 self.mover.hanging(),
             ),
-        ]
-        silent = self.watchdog.silent_s()
-        if silent is not None:
-            said = "Seconds since the alert that always fires arrived."
-            found.append(("faultline_watchdog_seconds_ago", said, silent))
-            said = "Whether the alert that always fires is missing."
-            missing = float(self.watchdog.missing() is not None)
-            found.append(("faultline_watchdog_missing", said, missing))
+            (
+                "faultline_watchdog_seconds_ago",
+                "Seconds since the alert that always fires arrived; 0 until it first does.",
+                self.watchdog.silent_s() or 0.0,
+            ),
+            (
+                "faultline_watchdog_missing",
+                "Whether the alert that always fires is missing.",
+                float(self.watchdog.missing() is not None),
+            ),
+        )
         for name, said, value in found:
             metric = GaugeMetricFamily(name, said)
             metric.add_metric([], value)
