@@ -10,7 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 from analysis.errors import FaultlineError
 from bot.runtime.arrivals import alert_taken
@@ -78,6 +84,10 @@ class NotAccepted(FaultlineError):
     send it again."""
 
 
+class NotStorable(NotAccepted):
+    """The database works, and refuses this alert for what it holds."""
+
+
 async def take(accept: Accept, arrival: Arrival, *, within_s: float) -> Accepted:
     """Accept one alert within a limit in seconds. Raises NotAccepted."""
     began = time.monotonic()
@@ -105,54 +115,82 @@ def store_first_time(store: Store, *, within_s: float = 2.0) -> FirstTime:
     return remember
 
 
-def store_accept(store: Store) -> Accept:
-    """Accept into the store: whatever waits while a transaction is written goes into the next one
+class StoreWriter:
+    """Accepts into the store: whatever waits while a transaction is written goes into the next one
     together.
 
     A caller that gives up waiting does not undo work that is begun; what is not begun by then is
     left.
     """
-    waiting: deque[tuple[Arrival, asyncio.Future[Accepted]]] = deque()
-    writer: asyncio.Task[None] | None = None
 
-    async def store_together(batch: Batch) -> None:
-        try:
-            accepted = await in_store(store.accept_all, [arrival for arrival, _ in batch])
-        except Exception as error:  # noqa: BLE001  the edge of the store: every sender needs a response
-            # With a database that works, one alert of them cannot be stored: the others can.
-            if len(batch) > 1 and not isinstance(error, OperationalError):
-                for one in batch:
-                    await store_together([one])
-                return
-            log.error("%d alerts were not stored: %s", len(batch), type(error).__name__)
-            _settle(batch, NotAccepted(f"the store cannot be written ({type(error).__name__})"))
-        else:
-            _settle(batch, accepted)
+    def __init__(self, store: Store, written: Callable[[], None] = lambda: None) -> None:
+        """`written` is called after each transaction that was committed."""
+        self._store = store
+        self._written = written
+        self._waiting: deque[tuple[Arrival, asyncio.Future[Accepted]]] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._began: float | None = None
 
-    async def write() -> None:
-        nonlocal writer
-        try:
-            while waiting:
-                batch = [waiting.popleft() for _ in range(min(len(waiting), MAX_TOGETHER))]
-                # A sender that got a 503 meanwhile sends again. Storing that alert twice would only
-                # lengthen the queue.
-                awaited = [one for one in batch if not one[1].done()]
-                if awaited:
-                    await store_together(awaited)
-        finally:
-            writer = None
-
-    async def accept(arrival: Arrival) -> Accepted:
-        if len(waiting) >= MAX_WAITING:
+    async def __call__(self, arrival: Arrival) -> Accepted:
+        """Take one alert. Raises NotAccepted; NotStorable where that is for what the alert
+        holds."""
+        if len(self._waiting) >= MAX_WAITING:
             raise NotAccepted(f"{MAX_WAITING} alerts are already waiting for the store")
-        nonlocal writer
         settled: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        waiting.append((arrival, settled))
-        if writer is None:
-            writer = asyncio.create_task(write())
+        self._waiting.append((arrival, settled))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
         return await settled
 
-    return accept
+    def writes_for_s(self) -> float:
+        """How long the transaction that is written now has taken; 0 where none is."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                most = min(len(self._waiting), MAX_TOGETHER)
+                batch = [self._waiting.popleft() for _ in range(most)]
+                # A sender that got its answer meanwhile needs this no more. Storing that alert
+                # twice would only lengthen the queue.
+                awaited = [one for one in batch if not one[1].done()]
+                if awaited:
+                    await self._store_together(awaited)
+        finally:
+            self._writer = self._began = None
+
+    async def _store_together(self, batch: Batch) -> None:
+        self._began = time.monotonic()
+        try:
+            accepted = await in_store(self._store.accept_all, [arrival for arrival, _ in batch])
+        except Exception as error:  # noqa: BLE001  the edge of the store: every sender needs a response
+            said = f"the store cannot be written ({type(error).__name__})"
+            if not is_fault_of_alert(error):
+                log.error("%d alerts were not stored: %s", len(batch), type(error).__name__)
+                _settle(batch, NotAccepted(said))
+            elif len(batch) > 1:
+                # One alert of them cannot be stored: the others can.
+                for one in batch:
+                    await self._store_together([one])
+            else:
+                log.error("an alert cannot be stored: %s", type(error).__name__)
+                _settle(batch, NotStorable(said))
+        else:
+            self._written()
+            _settle(batch, accepted)
+
+
+store_accept = StoreWriter
+
+
+def is_fault_of_alert(error: Exception) -> bool:
+    """Whether a failure of the store is due to what an alert holds: a database that works refuses
+    it again, and takes the others."""
+    if isinstance(error, DBAPIError):
+        return isinstance(error, DataError | IntegrityError) and not error.connection_invalidated
+    if isinstance(error, SQLAlchemyError):
+        return isinstance(error, StatementError)
+    return not isinstance(error, OSError)
 
 
 def _settle(batch: Batch, outcome: Sequence[Accepted] | NotAccepted) -> None:

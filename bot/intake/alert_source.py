@@ -24,8 +24,9 @@ from bot.intake.accepted_places import placed_arrival
 from bot.intake.accepting import Accept, FirstTime, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.request_body import read_body
-from bot.intake.responses import Handler, ignored_response, taken_response
+from bot.intake.responses import Handler, heard_response, ignored_response, taken_response
 from bot.intake.signatures import BadSignature, verify_token
+from bot.intake.watchdog import Watchdog
 from bot.policy.values import Accepted, Arrival
 from bot.settings import Section, Settings, secret_variable
 from bot.settings.alert_sources import DeclaredAlertSource
@@ -63,14 +64,15 @@ class ReadAlerts(Protocol):
 
 @dataclass(frozen=True)
 class Intake:
-    """What the handlers of all alert sources share in one process. Only Slack's use the last
-    three."""
+    """What the handlers of all alert sources share in one process. Only Slack's use
+    the three after the limits."""
 
     accept: Accept
     limits: IntakeLimits
     slack_listeners: Sequence[Register] = ()
     message_router: MessageRouter | None = None
     first_time: FirstTime | None = None
+    watchdog: Watchdog | None = None
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,10 @@ class WebhookSource(AlertSource):
             if isinstance(found, Ignored):
                 return ignored_response(label, found)
             arrivals = [found] if isinstance(found, Arrival) else found
+            if intake.watchdog is not None:
+                arrivals = intake.watchdog.without(arrivals, datetime.now(UTC))
+            if not arrivals:
+                return heard_response()
             prioritised = [self._with_priority_words(one) for one in arrivals]
             return taken_response(await _take_all(prioritised, intake, within_s))
 

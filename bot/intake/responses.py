@@ -35,6 +35,11 @@ def ignored_response(source: str, ignored: Ignored, status: int = 202) -> Respon
     return JSONResponse({"outcome": "ignored", "reason": ignored.reason}, status_code=status)
 
 
+def heard_response() -> Response:
+    """For the alert that always fires."""
+    return JSONResponse({"outcome": "heard", "investigation_id": None}, status_code=202)
+
+
 def not_configured(variable: str) -> Handler:
     """A handler for a source whose secret is not set: 404 with the setting to set."""
 

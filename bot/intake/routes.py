@@ -18,6 +18,7 @@ from bot.intake.alert_sources import alert_sources
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.responses import not_configured, with_errors_answered
 from bot.intake.slack_events import Register
+from bot.intake.watchdog import Watchdog
 from bot.settings import Settings
 
 
@@ -30,17 +31,19 @@ def intake_routes(
     slack_listeners: Sequence[Register] = (),
     message_router: MessageRouter | None = None,
     first_time: FirstTime | None = None,
+    watchdog: Watchdog | None = None,
 ) -> list[BaseRoute]:
     """The routes of these sources (unset: of all); one whose secrets are not set answers 404 and
     names the setting.
 
     `slack_listeners` add what other rooms want to hear from Slack; `message_router` takes the
     questions that people ask there, without it they are not answered; `first_time` remembers
-    clicks, so that one which was recorded is not done again. Raises SettingsError for a plug-in
+    clicks, so that one which was recorded is not done again; `watchdog` hears the alert that always
+    fires, without it that is an alert like others. Raises SettingsError for a plug-in
     that cannot be used.
     """
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
-    intake = Intake(accept, limits, slack_listeners, message_router, first_time)
+    intake = Intake(accept, limits, slack_listeners, message_router, first_time, watchdog)
     routes: list[BaseRoute] = []
     for source in alert_sources() if sources is None else sources:
         routes += _routes_of(source, settings, intake)

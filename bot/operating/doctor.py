@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -17,6 +18,7 @@ from bot.operating.inspection import Inspection, inspected
 from bot.operating.place_checks import place_checks
 from bot.operating.reply_checks import reply_checks
 from bot.operating.settings_checks import settings_checks
+from bot.operating.spool_checks import spool_checks, watchdog_checks
 from bot.operating.story import story
 from bot.operating.work_checks import question_checks, work_checks
 from bot.settings import Settings
@@ -33,6 +35,10 @@ def run_doctor(settings: Settings, name: str | None, *, json_: bool) -> int:
             found = story(inspection, name) if name else whole(inspection)
     except (FaultlineError, OSError) as error:
         sys.stderr.write(f"faultline: {error}\n")
+        # Alerts may wait on this host all the same.
+        found = list(spool_checks(settings, datetime.now(UTC))) if name is None else []
+        if not json_ and any(one.state == "wrong" for one in found):
+            print_findings(found)
         return CANNOT_LOOK
     if json_:
         sys.stdout.write(as_json(found) + "\n")
@@ -45,6 +51,8 @@ def whole(inspection: Inspection) -> Sequence[CheckResult]:
     """Everything that is looked at. A check that fails is a finding, and the others continue."""
     parts: tuple[tuple[str, Checks], ...] = (
         ("database", place_checks),
+        ("spool", lambda one: spool_checks(one.settings, one.now)),
+        ("watchdog", watchdog_checks),
         ("workers", work_checks),
         ("replies", reply_checks),
         ("questions", question_checks),

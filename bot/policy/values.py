@@ -14,11 +14,19 @@ from bot.policy.priority import USUAL
 
 Status = Literal["accepted", "running", "done", "failed"]
 Outcome = Literal[
-    "started", "joined", "grouped", "duplicate", "resolved", "muted", "excluded", "surplus"
+    "started",
+    "joined",
+    "grouped",
+    "duplicate",
+    "resolved",
+    "muted",
+    "excluded",
+    "surplus",
+    "spooled",
 ]
 """`joined`: a repeat of an open alert; `grouped`: another alert of an incident that is investigated
 already; `muted`, `excluded` by a rule and `surplus` over a channel's rate: recorded, not
-investigated."""
+investigated; `spooled`: in the host's spool, and classified once the database takes it."""
 
 
 @dataclass(frozen=True)

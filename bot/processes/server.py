@@ -24,14 +24,22 @@ from analysis.errors import FaultlineError, SettingsError
 from bot.conversation.on_page import PageAnswers
 from bot.intake.accepting import IntakeLimits, store_accept, store_first_time
 from bot.intake.alert_sources import alert_sources, labels_by_path
+from bot.intake.intake_health import IntakeHealth
+from bot.intake.moving import SpoolMover
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.reported_changes import reported_change_routes, store_keep
 from bot.intake.routes import intake_routes
 from bot.intake.slack_events import Register
 from bot.intake.slack_socket import SlackSocket, socket_mode_tokens, start_socket_mode
+from bot.intake.spool import Spool
+from bot.intake.spooling import SpoolingAccept
+from bot.intake.watchdog import Watchdog
 from bot.operating.credentials import Credentials, checks_beside
+from bot.operating.telemetry.intake_figures import IntakeFigures
 from bot.operating.telemetry.observing import Telemetry, observe_web
+from bot.operating.telemetry.ping import Ping
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
+from bot.processes.first_contact import FirstContact
 from bot.processes.http_limits import LimitedHead
 from bot.processes.supervisor import Supervisor
 from bot.processes.worker_process import ForkedWorker
@@ -42,9 +50,10 @@ from bot.runtime.nursery import close_nursery, open_nursery
 from bot.runtime.scratch import Scratch
 from bot.runtime.threads import in_thread
 from bot.settings import Settings
+from bot.store.abandoned import another_store
 from bot.store.case_store import CaseStore
 from bot.store.conversations import Conversations
-from bot.store.opening import engine_url, open_cases, open_store
+from bot.store.opening import engine_url, open_cases, spool_directory
 from bot.store.reported_changes import ReportedChanges
 from bot.store.store import Store
 from bot.web.pages import page_routes
@@ -58,24 +67,35 @@ if TYPE_CHECKING:
 
 
 def build_app(
-    settings: Settings, store: Store, cases: CaseStore, more: Sequence[Component] = ()
+    settings: Settings,
+    store: Store,
+    cases: CaseStore,
+    more: Sequence[Component] = (),
+    contact: FirstContact | None = None,
 ) -> Starlette:
     """The web application. It runs `more` components, such as a supervised worker, beside its
-    own.
+    own. `contact` makes the tables once the database answers.
 
     Raises SettingsError for an alert source of another package that cannot be used.
     """
-    accept = store_accept(store)
+    health = intake_health(settings)
+    make_tables = contact.make if contact is not None else None
+    watchdog = Watchdog(settings)
+    mover = SpoolMover(health, partial(another_store, store), make_tables, watchdog)
+    accept = SpoolingAccept(store_accept(store, health.written), health.spool)
     case_path = local_cases(cases)
     sources = alert_sources()
     listeners = _slack_listeners(settings, store, case_path)
     message_router = MessageRouter(settings, Conversations(store.engine))
-    readiness = Readiness(store)
+    readiness = Readiness(store, health, watchdog)
     credentials = Credentials(partial(checks_beside, settings))
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        beside: list[Component] = [credentials, *more]
+        beside: list[Component] = [mover, credentials, *more]
+        if settings.heartbeat.ping_url is not None:
+            url = settings.heartbeat.ping_url.get_secret_value()
+            beside.append(Ping(url, lambda: health.not_storing() or watchdog.missing()))
         for one in settings.each("slack"):
             if one.slack.app_token is not None:
                 connect = partial(
@@ -98,6 +118,7 @@ def build_app(
         slack_listeners=listeners,
         message_router=message_router,
         first_time=store_first_time(store),
+        watchdog=watchdog,
     )
     pages = page_routes(
         settings, store, case_path, readiness, credentials, sources, PageAnswers(settings)
@@ -109,8 +130,16 @@ def build_app(
     watch = Middleware(ArrivalWatch, labels=labels)
     app = Starlette(routes=[*intake, *pages], lifespan=lifespan, middleware=[watch])
     app.state.readiness = readiness
+    app.state.intake = IntakeFigures(health, mover, watchdog)
     app.state.request_labels = tuple(labels.values())
     return app
+
+
+def intake_health(settings: Settings) -> IntakeHealth:
+    """Of a process with these settings, with the spool that they name."""
+    own = settings.spool
+    spool = Spool(spool_directory(settings), own.max_alerts, own.max_bytes)
+    return IntakeHealth(spool, survives_restart=own.survives_restart)
 
 
 class SocketMode:
@@ -194,14 +223,11 @@ def _work(settings: Settings, ready_fd: int) -> None:
 
 
 def _serve(settings: Settings, beside: Sequence[Component]) -> None:
-    store = open_store(settings)
-    cases = open_cases(settings)
     # A worker beside it makes the engine's tables, because the engine is loaded there and not here.
-    if not beside:
-        from bot.queue.engine import migrate_engine
-
-        migrate_engine(engine_url(settings))
-    app = build_app(settings, store, cases, beside)
+    contact = FirstContact(settings, _nothing if beside else partial(_make_engine, settings))
+    store = contact.store
+    cases = open_cases(settings)
+    app = build_app(settings, store, cases, beside, contact)
     how = uvicorn.Config(
         app,
         access_log=False,
@@ -216,7 +242,8 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
     server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
     sockets = listen(settings.server.host, settings.server.port)
     # Outside the application's own components: an address that is taken must end the start.
-    observe = partial(observe_web, settings, store, cases, app.state.request_labels)
+    labels, intake = app.state.request_labels, app.state.intake
+    observe = partial(observe_web, settings, store, cases, labels, [intake])
     outside = Components([Telemetry("server", observe)])
     outside.start()
     try:
@@ -224,6 +251,16 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
             server.run(sockets=sockets)
     finally:
         outside.stop()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _make_engine(settings: Settings) -> None:
+    from bot.queue.engine import migrate_engine
+
+    migrate_engine(engine_url(settings))
 
 
 def _refuse_what_cannot_work(settings: Settings) -> None:

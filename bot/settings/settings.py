@@ -38,6 +38,7 @@ from bot.settings.instances import (
     refuse_secrets,
     take_instances,
 )
+from bot.settings.intake import HeartbeatSettings, SpoolSettings
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
@@ -170,6 +171,7 @@ class Settings(ConnectorSections):
     server: ServerSettings = ServerSettings()
     login: LoginSettings = LoginSettings()
     store: StoreSettings = StoreSettings()
+    spool: SpoolSettings = SpoolSettings()
     worker: WorkerSettings = WorkerSettings()
     investigation: InvestigationSettings = InvestigationSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -179,6 +181,7 @@ class Settings(ConnectorSections):
     runbooks: RunbookSettings = RunbookSettings()
     model: ModelSettings = ModelSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
     jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
     teams: Mapping[str, TeamSettings] = Field(default_factory=dict)
 

@@ -222,7 +222,7 @@ class Admission:
             channel=channel,
             quiet_until=None if asked_for(arrival) else policy.quiet_until(alert, channel, now),
             team=policy.team(alert, channel),
-            priority=_priority(arrival),
+            priority=arrival_priority(arrival),
         )
         if not asked_for(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
@@ -259,10 +259,11 @@ def asked_for(arrival: Arrival) -> bool:
 
 def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:
     """An investigation is as urgent as the most urgent of its alerts."""
-    row.priority = min(row.priority, _priority(arrival))
+    row.priority = min(row.priority, arrival_priority(arrival))
 
 
-def _priority(arrival: Arrival) -> int:
+def arrival_priority(arrival: Arrival) -> int:
+    """How urgent it is, as in `bot.policy.priority`."""
     return priority_of(
         arrival.alert, asked_for=asked_for(arrival), own_words=arrival.priority_words
     )

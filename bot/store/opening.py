@@ -26,6 +26,11 @@ def engine_url(settings: Settings) -> str:
     return _database(settings) or f"sqlite:///{_file(settings, 'engine.sqlite')}"
 
 
+def spool_directory(settings: Settings) -> Path:
+    """Where alerts wait that the database has not taken."""
+    return (settings.spool.directory or settings.store.directory / "spool").absolute()
+
+
 def open_store(settings: Settings, *, migrated: bool = False) -> Store:
     """The store, with its tables up to date; `migrated` when another process has seen to that."""
     try:

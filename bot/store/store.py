@@ -66,6 +66,12 @@ class Store:
         self.engine = engine
         self._admission = Admission(policy or Policy(), join)
 
+    def over(self, engine: Engine) -> Store:
+        """The same rules over another engine."""
+        other = Store(engine)
+        other._admission = self._admission
+        return other
+
     @contextmanager
     def _write(self) -> Iterator[Session]:
         with Session(self.engine, expire_on_commit=False) as session, session.begin():

@@ -73,7 +73,8 @@ def page_routes(
     everyone = access.open_to_all()
     guarded = access.open_to("viewer")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
-    record, again = RecordPages(pages.site, credentials), AgainPages(pages.site)
+    record = RecordPages(pages.site, credentials, pages.readiness)
+    again = AgainPages(pages.site)
     one = "/investigations/{id}"
     asking = []
     if answer is not None:
@@ -158,12 +159,17 @@ class Pages:
         self.labels, self.follow_ups = Labels(store.engine), FollowUps(store.engine)
 
     async def healthz(self, _request: Request) -> Response:
-        """The process is up."""
-        return PlainTextResponse("ok\n")
+        """The process works, or a restart might help it."""
+        problem = await self.readiness.hung()
+        return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ok\n")
 
-    async def readyz(self, _request: Request) -> Response:
-        """Requests may be sent here: the store answers, and the process is not about to stop."""
-        problem = await self.readiness.problem()
+    async def readyz(self, request: Request) -> Response:
+        """Requests may be sent here: what comes is stored, and the process is not about to stop.
+        With `for=alerts`: alerts may be sent here, as they are at least kept."""
+        if request.query_params.get("for") == "alerts":
+            problem = await self.readiness.problem_for_alerts()
+        else:
+            problem = await self.readiness.problem()
         return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ready\n")
 
     async def investigation(self, request: Request) -> Response:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.operating.credentials import Credentials, problem_of
+from bot.operating.telemetry.readiness import Readiness
 from bot.runtime.threads import in_store, in_thread
 from bot.store.condition import Condition, read_condition
 from bot.store.judged import judged_answers
@@ -39,8 +40,14 @@ class ConditionLine:
 class RecordPages:
     """The handlers."""
 
-    def __init__(self, site: Site, credentials: Credentials | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        credentials: Credentials | None = None,
+        readiness: Readiness | None = None,
+    ) -> None:
         self.site = site
+        self.readiness = readiness
         self.credentials = credentials
 
     async def accuracy(self, request: Request) -> Response:
@@ -57,6 +64,8 @@ class RecordPages:
         now = datetime.now(UTC)
         lines = condition_lines(condition, now)
         lines += await in_thread(_room, self.site.settings.store.directory)
+        if self.readiness is not None:
+            lines += intake_lines(self.readiness, now)
         lines += credential_lines(self.credentials)
         return self.site.page(
             request,
@@ -118,6 +127,32 @@ def _room(directory: Path) -> list[ConditionLine]:
         return []
     said = f"{free / 1e9:,.1f} GB free"
     return [ConditionLine("Disk", "fault" if free < LITTLE_ROOM else "well", said)]
+
+
+def intake_lines(readiness: Readiness, now: datetime) -> list[ConditionLine]:
+    """How alerts get into the database, and whether the monitoring is heard of."""
+    lines: list[ConditionLine] = []
+    intake, watchdog = readiness.intake, readiness.watchdog
+    if intake is not None:
+        figures = intake.spool.figures()
+        if figures.problem:
+            lines.append(ConditionLine("Spool", "fault", f"takes no alerts: {figures.problem}"))
+        elif figures.oldest_at is not None:
+            waits = _seconds(now - figures.oldest_at)
+            said = f"{figures.alerts} alerts wait for the store, the oldest for {waits}"
+            late = intake.not_storing() is not None
+            lines.append(ConditionLine("Spool", "fault" if late else "open", said))
+        else:
+            lines.append(ConditionLine("Spool", "well", "no alert waits for the store"))
+        if figures.refused:
+            said = f"{figures.refused} refused by the store: `faultline doctor` names the file"
+            lines.append(ConditionLine("Refused alerts", "fault", said))
+    silent = watchdog.silent_s(now) if watchdog is not None else None
+    if watchdog is not None and silent is not None:
+        missing = watchdog.missing(now)
+        said = f"arrived {_seconds(timedelta(seconds=silent))} ago"
+        lines.append(ConditionLine("Watchdog", "fault" if missing else "well", missing or said))
+    return lines
 
 
 def credential_lines(credentials: Credentials | None) -> list[ConditionLine]:

@@ -42,7 +42,7 @@ resource "aws_lb_target_group" "server" {
   tags                 = var.tags
 
   health_check {
-    path                = "/healthz"
+    path                = "/readyz?for=alerts" # a server whose database is away still keeps alerts
     matcher             = "200"
     interval            = 15
     timeout             = 5

@@ -21,6 +21,8 @@ locals {
       FAULTLINE_SERVER__TRUSTED_PROXIES         = join(",", sort([for subnet in data.aws_subnet.load_balancer : subnet.cidr_block]))
       FAULTLINE_STORE__DATABASE                 = local.database_url
       FAULTLINE_STORE__DIRECTORY                = "/state"
+      # Fargate gives a new task a new disk: a restart would lose what lies in the spool.
+      FAULTLINE_SPOOL__SURVIVES_RESTART         = "false"
       FAULTLINE_STORE__CASES                    = module.case_store.cases_location
       FAULTLINE_TELEMETRY__CLOUDWATCH_NAMESPACE = local.metric_namespace
       FAULTLINE_TELEMETRY__LOGS                 = "json"

@@ -112,9 +112,14 @@ class Telemetry:
 
 
 def observe_web(
-    settings: Settings, store: Store, cases: CaseStore, request_labels: Iterable[str]
+    settings: Settings,
+    store: Store,
+    cases: CaseStore,
+    request_labels: Iterable[str],
+    more: Sequence[Collector] = (),
 ) -> Observing:
-    """For `faultline serve`. `request_labels` is what metrics call requests to alert sources.
+    """For `faultline serve`. `request_labels` is what metrics call requests to alert sources;
+    `more` are served beside.
 
     Raises SettingsError for an address that cannot be listened on.
     """
@@ -126,7 +131,8 @@ def observe_web(
     figures = StoreFigures(store, settings.teams)
     if telemetry.metrics_address is not None:
         sizes = CaseBytes(cases.total_bytes)
-        for collector in (figures, sizes):
+        collectors: tuple[Collector, ...] = (figures, sizes, *more)
+        for collector in collectors:
             observing.collect(collector)
         observing.run(sizes)
         observing.serve(

@@ -1,9 +1,10 @@
-"""Whether a web process should be sent requests: its store answers, its tables are there, it is not
-about to stop."""
+"""Whether a web process should be sent requests, and whether it should go on: alerts get into the
+database, its tables are there, it is not about to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import threading
@@ -13,7 +14,9 @@ from types import FrameType
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.runtime.threads import in_store
+from bot.intake.intake_health import IntakeHealth
+from bot.intake.watchdog import Watchdog
+from bot.runtime.threads import in_store, in_thread
 from bot.store.models import InvestigationRow
 from bot.store.store import Store
 from bot.store.versions import current_version, known_versions
@@ -24,10 +27,14 @@ DEADLINE_S = 2.0
 
 
 class Readiness:
-    """Asked by `/readyz`."""
+    """Asked by `/readyz` and `/healthz`. Without `intake`, of a process that takes no alerts."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, intake: IntakeHealth | None = None, watchdog: Watchdog | None = None
+    ) -> None:
         self._store = store
+        self._intake = intake
+        self.watchdog = watchdog
         self._known = [version.number for version in known_versions()]
         self.stopping = False
 
@@ -40,11 +47,36 @@ class Readiness:
         well."""
         if self.stopping:
             return "stopping"
+        if self._intake is not None and (problem := self._intake.not_storing()) is not None:
+            # A database that is known to hang is not asked: that would take another thread.
+            return problem
         try:
             async with asyncio.timeout(DEADLINE_S):
                 return await in_store(self._problem_of_store)
         except (SQLAlchemyError, OSError, TimeoutError):
             return "the store does not answer"
+
+    @property
+    def intake(self) -> IntakeHealth | None:
+        """How alerts get into the database."""
+        return self._intake
+
+    async def problem_for_alerts(self) -> str | None:
+        """Why no alert should be sent here. While the database is away, the spool takes them: then
+        there is nothing better than this process."""
+        if self.stopping:
+            return "stopping"
+        return self._intake.not_taking() if self._intake is not None else await self.problem()
+
+    async def hung(self) -> str | None:
+        """Why this process should be started again."""
+        problem = self._intake.hung() if self._intake is not None else None
+        if problem is not None and self._intake is not None:
+            # Where the disk hangs as well, a restart is all the more due.
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(DEADLINE_S):
+                    await in_thread(self._intake.note_restart)
+        return problem
 
     def _problem_of_store(self) -> str | None:
         with self._store.engine.execution_options(reads_only=True).connect() as connection:

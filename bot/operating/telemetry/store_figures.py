@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -26,6 +27,7 @@ from analysis.case.earlier import RecordLevel
 from bot.policy.priority import HIGH, LOW, URGENT, USUAL
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.measures import OTHER
+from bot.store.abandoned import AbandonableStore, StoreHangsError, another_store
 from bot.store.labels import Labels
 from bot.store.models import InvestigationRow as Row
 from bot.store.models import PostRow
@@ -35,6 +37,8 @@ log = logging.getLogger("faultline.telemetry")
 
 FRESH_S = 10.0
 """Figures are read again after this; Prometheus asks every 15 to 60 s as a rule."""
+READ_WITHIN_S = 5.0
+"""Prometheus gives up a scrape after 10 s unless told otherwise."""
 CASES_EVERY_S = 900.0
 """The size of the cases is read again after this: a bucket of a million files takes a thousand
 requests."""
@@ -127,7 +131,8 @@ class StoreFigures(Collector):
         fresh_s: float = FRESH_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
+        # A database that hangs must not hang every other metric.
+        self._store = AbandonableStore(partial(another_store, store), within_s=READ_WITHIN_S)
         self._teams = frozenset(teams)
         self._fresh_s = fresh_s
         self._clock = clock
@@ -140,12 +145,18 @@ class StoreFigures(Collector):
         with self._lock:
             if self._clock() - self._read_at >= self._fresh_s:
                 try:
-                    self._figures = read_figures(self._store, self._teams)
-                except (SQLAlchemyError, OSError) as error:
+                    self._figures = self._store.call(self._read)
+                except (SQLAlchemyError, OSError, StoreHangsError) as error:
                     log.warning("cannot read figures from the database: %s", type(error).__name__)
                     self._figures = StoreSnapshot(up=False)
+                finally:
+                    # A connection that is used every few seconds is not worth keeping.
+                    self._store.close()
                 self._read_at = self._clock()
             return self._figures
+
+    def _read(self, store: Store) -> StoreSnapshot:
+        return read_figures(store, self._teams)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is read when it is registered."""

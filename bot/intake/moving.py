@@ -1,0 +1,144 @@
+"""Moves what lies in the spool into the database, and writes now and then to know whether that
+works."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from bot.intake.accepting import is_fault_of_alert
+from bot.intake.intake_health import IntakeHealth
+from bot.intake.spool import SpooledAlert
+from bot.intake.watchdog import Watchdog
+from bot.policy.values import Accepted
+from bot.runtime.arrivals import alert_taken
+from bot.runtime.background_loop import BackgroundLoop
+from bot.store.abandoned import AbandonableStore, answers
+from bot.store.last_times import WATCHDOG, WRITES, last_time, note_times
+from bot.store.store import Store
+
+EVERY_S = 1.0
+PROBE_EVERY_S = 10.0
+WITHIN_S = 8.0
+"""A transaction takes milliseconds. With this and `EVERY_S` what was spooled is in the database
+well within 20 s of its return."""
+MAX_TOGETHER = 64
+SPREAD = timedelta(minutes=1)
+"""Alerts that are admitted together count as taken at one time."""
+
+log = logging.getLogger("faultline.spool")
+
+
+class SpoolMover(BackgroundLoop):
+    """Takes over what dead processes left, too."""
+
+    def __init__(
+        self,
+        health: IntakeHealth,
+        open_store: Callable[[], Store],
+        make_tables: Callable[[], None] | None = None,
+        watchdog: Watchdog | None = None,
+        *,
+        every_s: float = EVERY_S,
+        within_s: float = WITHIN_S,
+        probe_every_s: float = PROBE_EVERY_S,
+    ) -> None:
+        """`make_tables` is called once, before anything is written. What `watchdog` heard is
+        shared with other processes."""
+        super().__init__("spool", every_s=every_s)
+        self._health = health
+        self._spool = health.spool
+        self._store = AbandonableStore(open_store, within_s=within_s)
+        self._make_tables = make_tables
+        self._watchdog = watchdog
+        self._probe_every_s = probe_every_s
+        self._probe_at = 0.0
+        self.process = f"{socket.gethostname()}:{os.getpid()}"
+
+    def hanging(self) -> int:
+        """Calls of the database that were given up and have not ended."""
+        return self._store.hanging()
+
+    def turn(self) -> bool:
+        """Move one batch, or write a sign of life. Raises what the database or the disk raises."""
+        self._spool.adopt()
+        if self._make_tables is not None:
+            self._store.call(answers)
+            self._make_tables()
+            self._make_tables = None
+        if not self._spool.is_empty():
+            self._move()
+        elif time.monotonic() >= self._probe_at:
+            self._store.call(self._probe)
+            self._health.written()
+            self._probe_at = time.monotonic() + self._probe_every_s
+        self._health.end_outage()
+        return not self._spool.is_empty()
+
+    def _probe(self, store: Store) -> None:
+        times = {WRITES + self.process: datetime.now(UTC)}
+        heard = self._watchdog.unsaved() if self._watchdog is not None else None
+        if heard is not None:
+            times[WATCHDOG + self.process] = heard
+        note_times(store.engine, times)
+        if self._watchdog is None:
+            return
+        if heard is not None:
+            self._watchdog.saved(heard)
+        latest = last_time(store.engine, WATCHDOG)
+        if latest is not None:
+            self._watchdog.heard(latest)
+
+    def ended(self) -> None:
+        """What is left is moved at the next start."""
+        left = self._spool.figures().alerts
+        if left:
+            log.warning("%d alerts stay in the spool until the next start", left)
+        self._spool.close()
+        self._store.close()
+
+    def _move(self) -> None:
+        alerts = self._spool.next(MAX_TOGETHER)
+        if not alerts:
+            return
+        began = alerts[0].taken.taken_at
+        together = [one for one in alerts if abs(one.taken.taken_at - began) <= SPREAD]
+        try:
+            self._admit(together)
+        except Exception as error:
+            if not is_fault_of_alert(error):
+                raise
+            for one in together:
+                self._admit_alone(one)
+
+    def _admit_alone(self, alert: SpooledAlert) -> None:
+        try:
+            self._admit([alert])
+        except Exception as error:
+            if not is_fault_of_alert(error):
+                raise
+            log.error("an alert in the spool cannot be stored: %s", type(error).__name__)
+            self._spool.refused(alert)
+
+    def _admit(self, alerts: Sequence[SpooledAlert]) -> None:
+        arrivals = [one.taken.arrival for one in alerts]
+        now = max(one.taken.taken_at for one in alerts)
+        accepted = self._store.call(lambda store: store.accept_all(arrivals, now=now))
+        self._health.written()
+        self._spool.moved(alerts)
+        for alert, outcome in zip(alerts, accepted, strict=True):
+            _count(alert, outcome)
+
+
+def _count(alert: SpooledAlert, outcome: Accepted) -> None:
+    taken = alert.taken
+    took_s = max(0.0, (datetime.now(UTC) - taken.taken_at).total_seconds())
+    # In a separate context: the log of this thread names no investigation.
+    note = partial(alert_taken, taken.arrival.alert.source, outcome, took_s)
+    contextvars.Context().run(note)

@@ -1,0 +1,64 @@
+"""Whether alerts wait that the database has not taken, and whether the monitoring is heard of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from analysis.wording.phrases import counted
+from bot.intake.intake_health import NOT_STORED_S
+from bot.intake.spool import REFUSED, figures_of
+from bot.intake.watchdog import missing_after
+from bot.operating.check_results import CheckResult, lasting
+from bot.operating.inspection import Inspection
+from bot.settings import Settings
+from bot.store.last_times import WATCHDOG, last_time
+from bot.store.opening import spool_directory
+
+
+def spool_checks(settings: Settings, now: datetime) -> Iterator[CheckResult]:
+    """The spool of this host. Asks no database."""
+    directory = spool_directory(settings)
+    try:
+        figures = figures_of(directory)
+    except OSError as error:
+        said = f"{directory} cannot be read ({error.strerror})"
+        yield CheckResult("wrong", "spool", said, "look as the user that runs the bot")
+        return
+    if figures.oldest_at is None:
+        yield CheckResult("ok", "spool", "no alert waits for the database")
+    else:
+        waits = now - figures.oldest_at
+        said = (
+            f"{counted(figures.alerts, 'alert')} in {directory} not in the database, the oldest "
+            f"for {lasting(waits)}"
+        )
+        late = waits > timedelta(seconds=NOT_STORED_S)
+        todo = (
+            "the database takes no writes, or no web process runs on this host; keep the directory:"
+            " alerts are moved as soon as both are there"
+        )
+        yield CheckResult("wrong" if late else "ok", "spool", said, todo if late else "")
+    if figures.refused:
+        said = f"the database refused {counted(figures.refused, 'alert')}: {directory / REFUSED}"
+        todo = "each line is one alert; look at what it says, then delete the file"
+        yield CheckResult("wrong", "spool", said, todo)
+
+
+def watchdog_checks(inspection: Inspection) -> Iterator[CheckResult]:
+    """The alert that always fires, once it has arrived."""
+    own = inspection.settings.heartbeat
+    heard = last_time(inspection.store, WATCHDOG)
+    if heard is None or not own.watchdog_alert:
+        return
+    silent = (inspection.now - heard).total_seconds()
+    missing = missing_after(silent, timedelta(minutes=own.watchdog_minutes), own.watchdog_alert)
+    if missing is None:
+        said = f"{own.watchdog_alert} arrived {lasting(timedelta(seconds=silent))} ago"
+        yield CheckResult("ok", "watchdog", said)
+        return
+    todo = (
+        "look at Prometheus, Alertmanager and the route of that alert: while it is missing, real "
+        "alerts may be too"
+    )
+    yield CheckResult("wrong", "watchdog", missing, todo)
