@@ -41,6 +41,7 @@ from bot.settings.instances import (
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
+from bot.settings.people import PeopleSettings
 from bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
 from bot.settings.reported_changes import ReportedChangesSettings
 from bot.settings.retention import RetentionSettings
@@ -169,6 +170,7 @@ class Settings(ConnectorSections):
 
     server: ServerSettings = ServerSettings()
     login: LoginSettings = LoginSettings()
+    people: PeopleSettings = PeopleSettings()
     store: StoreSettings = StoreSettings()
     worker: WorkerSettings = WorkerSettings()
     investigation: InvestigationSettings = InvestigationSettings()
