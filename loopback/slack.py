@@ -113,6 +113,8 @@ class LoopbackSlack:
         """What `users.info` says of somebody beside the defaults: a full member."""
         self.user_groups: dict[str, list[str]] = {}
         """Ids of users by those of user groups."""
+        self.scopes = ""
+        """Those of the token, separated by commas, as Slack tells them with each answer."""
         self._lock = threading.Lock()
         self._count = 0
         self.app = Starlette(
@@ -152,7 +154,8 @@ class LoopbackSlack:
         except SlackRefusal as refusal:
             answer = refusal.answer
         await self.traffic.leave(call)
-        return JSONResponse(answer)
+        headers = {"x-oauth-scopes": self.scopes} if self.scopes else None
+        return JSONResponse(answer, headers=headers)
 
     def _methods(self) -> Mapping[str, Callable[[Arguments, str], dict[str, Any]]]:
         return {

@@ -24,6 +24,7 @@ from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, tak
 from bot.intake.payload_fields import as_rows
 from bot.intake.questions.commands import command_in
 from bot.intake.questions.message_router import MessageRouter
+from bot.intake.slack_channels import SlackChannels
 from bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
 from bot.intake.slack_mentions import HELP, asked, question_in
 from bot.intake.slack_messages import watched
@@ -95,7 +96,9 @@ class SlackEvents:
     ) -> None:
         self.settings = settings
         self._heard: Heard | None = None
+        self._channels: SlackChannels | None = None
         if message_router is not None:
+            self._channels = SlackChannels(settings, message_router.engine)
             self._heard = Heard(message_router.seen_in(settings), settings.instance_of("slack"))
         self.workspace = SlackWorkspace(settings)
         self.app = self._bolt_app(more)
@@ -217,6 +220,10 @@ class SlackEvents:
         covers = self.settings.covers_of("slack")
         placed = placed_arrival(arrival, covers)
         await take(self._accept, placed, within_s=self._limits.accept_within_s)
+        channel = arrival.reply_to.slack_channel
+        if self._channels is not None and channel:
+            # Who reads it is known before anybody asks for the page, or the memory of it.
+            self._later(self._channels.learn(channel), "conversations.info")
 
     def _answer_later(self, message: Message) -> None:
         self._later(

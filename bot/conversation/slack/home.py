@@ -68,6 +68,7 @@ class HomeTab:
             )
         finally:
             self._waiting.discard(user)
+        self._note(user)
         person, role = await self._context.people.role(claimed)
         if not may(role, "read"):
             await self._send(user, not_for_you(refusal(person, role, "read")))
@@ -77,6 +78,7 @@ class HomeTab:
             await self._publish(person)
 
     async def _publish(self, person: SlackPerson) -> None:
+        self._note(person.id)
         try:
             seen = await self._context.seen_by(person)
             view = home_view(await in_store(self._read, seen))
@@ -85,11 +87,14 @@ class HomeTab:
             return
         await self._send(person.id, view)
 
-    async def _send(self, user: str, view: Block) -> None:
+    def _note(self, user: str) -> None:
+        """That it is published for somebody now."""
         self._published[user] = time.monotonic()
         self._published.move_to_end(user)
         while len(self._published) > MAX_PEOPLE:
             self._published.popitem(last=False)
+
+    async def _send(self, user: str, view: Block) -> None:
         try:
             await self._context.client.views_publish(user_id=user, view=view)
         except FAILURES as error:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.vocabulary import Alert
@@ -41,6 +42,11 @@ class MessageRouter:
         self._settings = settings
         self._slack = settings.slack
         self._conversations = conversations
+
+    @property
+    def engine(self) -> Engine:
+        """The store's."""
+        return self._conversations.engine
 
     def seen_in(self, settings: Settings) -> MessageRouter:
         """The same, by the limits of the workspace that these settings were made for."""
