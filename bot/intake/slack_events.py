@@ -184,8 +184,8 @@ class SlackEvents:
         return found is not None and await self._begin(envelope, found)
 
     async def _begin(self, envelope: Envelope, found: Arrival) -> bool:
-        """Begin what a person asked for, unless they asked for too much in an hour; then they are
-        told. Raises NotAccepted."""
+        """Begin what a person asked for, unless they asked for too much in an hour. Then they are
+        notified. Raises NotAccepted."""
         user = envelope.event.user
         if self._heard is not None and not await self._heard.may_investigate(
             envelope, within_s=self._limits.accept_within_s
@@ -202,7 +202,7 @@ class SlackEvents:
         return ours
 
     async def _may(self, envelope: Envelope, *, aloud: bool) -> bool:
-        """Whether the author may have what they ask for; with `aloud` they are told why not."""
+        """Whether the author may have what they ask for; with `aloud` they hear why not."""
         message = of_person(envelope)
         claimed = Claimed.by(envelope, message)
         command = command_in(slack_plain(message.text))

@@ -183,7 +183,7 @@ async def _people(settings: Settings) -> Check:
     if lacking:
         said = f"the Slack app lacks {'; '.join(lacking)}: reinstall it with the current manifest"
         return Check("people", True, said, tuple(f"the scope {one}" for one in lacking))
-    return Check("people", True, "members, guests and user groups of Slack can be told apart")
+    return Check("people", True, "members, guests and user groups of Slack can be distinguished")
 
 
 async def _login(settings: Settings) -> Check:

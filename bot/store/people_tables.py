@@ -13,7 +13,7 @@ from bot.store.models import Base
 
 class PersonActRow(Base):
     """One thing that somebody asked for, kept while a rate counts it. `key` names the request, so
-    that one which is told twice counts once."""
+    that one which arrives twice counts once."""
 
     __tablename__ = "person_acts"
     __table_args__ = (Index("ix_person_acts_who_act_at", "who", "act", "at"),)

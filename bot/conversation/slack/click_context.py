@@ -128,7 +128,7 @@ class ClickContext:
         return await self.people.role(claimed_by(click))
 
     async def may(self, click: Interaction, act: Act) -> bool:
-        """Whether whoever clicked may do it; they are told why not."""
+        """Whether whoever clicked may do it; they hear why not."""
         person, role = await self.role(click)
         if may(role, act):
             return True
@@ -137,8 +137,8 @@ class ClickContext:
         return False
 
     async def seen_by(self, person: SlackPerson) -> Visibility:
-        """Whose investigations somebody may be told of outside of any channel. Guests and strangers
-        read no public channel that they were not invited to, so they are told of none."""
+        """Whose investigations somebody may hear of outside of any channel. Guests and strangers
+        read no public channel that they were not invited to, so they hear of none."""
         if person.kind != "member":
             return NOTHING
         channels = await self.channels.read_by({self.workspace: person.id})

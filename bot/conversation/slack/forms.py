@@ -155,8 +155,8 @@ def mute_modal(
     blocks += [
         field(REASON, "Why", {"type": "plain_text_input", "max_length": 300}, optional=True),
         context(
-            "The channel is told, with your name. Whoever may mute can end it, here or on the Home "
-            "tab."
+            "The channel is notified, with your name. Whoever may mute can end it, here or on the "
+            "Home tab."
         ),
     ]
     return modal(MUTE_FORM, "Mute this alert", blocks, metadata=about.metadata(), submit="Mute")

@@ -60,7 +60,7 @@ def told(slack: Slack) -> str:
     """The first line that one person alone was shown."""
     deadline = time.monotonic() + 5
     while not slack.calls["chat.postEphemeral"]:
-        assert time.monotonic() < deadline, "nobody was told anything"
+        assert time.monotonic() < deadline, "nobody was notified"
         time.sleep(0.01)
     return str(slack.calls["chat.postEphemeral"][0]["text"])
 
