@@ -280,4 +280,4 @@ def test_who_reads_a_private_channel_is_known_once_an_investigation_begins_there
         time.sleep(0.01)
     readers = facts.read()["C9"]
     assert readers is not None
-    assert readers.members == {"U1", "U2"}
+    assert readers.members == frozenset({"U1", "U2"})
