@@ -107,6 +107,14 @@ class LoopbackSlack:
         """Channels that exist and that the bot has not been invited to."""
         self.private: set[str] = set()
         """Channels that only their members see."""
+        self.members: dict[str, set[str]] = {}
+        """Who is in a private channel."""
+        self.users: dict[str, dict[str, Any]] = {}
+        """What `users.info` says of somebody beside the defaults: a full member."""
+        self.user_groups: dict[str, list[str]] = {}
+        """Ids of users by those of user groups."""
+        self.scopes = ""
+        """Those of the token, separated by commas, as Slack tells them with each answer."""
         self._lock = threading.Lock()
         self._count = 0
         self.app = Starlette(
@@ -146,7 +154,8 @@ class LoopbackSlack:
         except SlackRefusal as refusal:
             answer = refusal.answer
         await self.traffic.leave(call)
-        return JSONResponse(answer)
+        headers = {"x-oauth-scopes": self.scopes} if self.scopes else None
+        return JSONResponse(answer, headers=headers)
 
     def _methods(self) -> Mapping[str, Callable[[Arguments, str], dict[str, Any]]]:
         return {
@@ -157,6 +166,10 @@ class LoopbackSlack:
             "conversations.history": self._history,
             "conversations.replies": self._replies,
             "conversations.info": self._info,
+            "conversations.members": self._members,
+            "usergroups.users.list": self._user_group,
+            "users.info": self._user,
+            "users.lookupByEmail": self._user_by_email,
             "files.getUploadURLExternal": self._upload_url,
             "files.completeUploadExternal": self._complete_upload,
             **self.seen.methods(),
@@ -187,7 +200,32 @@ class LoopbackSlack:
             "name": self.channels[channel],
             "is_member": channel not in self.not_in,
         }
+        if channel.startswith("D"):
+            return {"channel": {"id": channel, "is_im": True, "user": channel[1:]}}
         return {"channel": {**told, "is_private": channel in self.private}}
+
+    def _members(self, arguments: Arguments, _: str) -> dict[str, Any]:
+        channel = self._channel(arguments)
+        return {"members": [BOT_USER, *sorted(self.members.get(channel, ()))]}
+
+    def _user(self, arguments: Arguments, _: str) -> dict[str, Any]:
+        user = str(arguments.get("user") or "")
+        if not user:
+            raise SlackRefusal("user_not_found")
+        told = {"id": user, "team_id": TEAM, "is_restricted": False, "is_bot": False}
+        return {"user": {**told, **self.users.get(user, {})}}
+
+    def _user_by_email(self, arguments: Arguments, base_url: str) -> dict[str, Any]:
+        for user, told in self.users.items():
+            if told.get("profile", {}).get("email") == arguments.get("email"):
+                return self._user({"user": user}, base_url)
+        raise SlackRefusal("users_not_found")
+
+    def _user_group(self, arguments: Arguments, _: str) -> dict[str, Any]:
+        group = str(arguments.get("usergroup") or "")
+        if group not in self.user_groups:
+            raise SlackRefusal("no_such_subteam")
+        return {"users": self.user_groups[group]}
 
     def _post(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments)

@@ -39,6 +39,8 @@ class SlackPerson:
     id: str = "U0ANN"
     name: str = "ann"
     workspace: str = ""
+    team: str = TEAM
+    """The workspace that the account belongs to; another one where a channel is shared with it."""
     answers: list[httpx.Response] = field(default_factory=list)
     """What the bot said to each request, oldest first."""
 
@@ -153,7 +155,7 @@ class SlackPerson:
     def _payload(self, kind: str, trigger_s: float) -> dict[str, Any]:
         return {
             "type": kind,
-            "user": {"id": self.id, "username": self.name, "name": self.name, "team_id": TEAM},
+            "user": {"id": self.id, "username": self.name, "name": self.name, "team_id": self.team},
             "api_app_id": APP,
             "team": {"id": TEAM, "domain": "loopback"},
             "enterprise": None,

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -39,11 +39,14 @@ from bot.intake.questions.follow_up_scope import window_of
 from bot.intake.questions.slack_question import AnswerText
 from bot.investigation.worker_context import WorkerContext
 from bot.policy.people import person
+from bot.policy.person_limits import HOUR, too_many_investigations
 from bot.runtime.threads import in_store, in_thread
 from bot.store.conversations import Conversations, Question
 from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import NO_ANSWER, Labels
+from bot.store.person_acts import PersonActs
 from bot.store.store import ReplyTo, StoredInvestigation
+from connectors.named_ids import instance_in, named_id
 
 if TYPE_CHECKING:
     # Late otherwise: loading the model's client takes a second.
@@ -54,7 +57,6 @@ R = TypeVar("R")
 _ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
 """`bot.store.store.new_investigation_id`."""
 LOOKED_AT = 50
-HOUR = timedelta(hours=1)
 PEOPLE = "people"
 """Stage of the progress lines that say who did what."""
 log = logging.getLogger("faultline.conversation")
@@ -146,12 +148,23 @@ class Replies:
         return await self._start(question, text)
 
     async def _start(self, question: Question, text: str) -> AnswerText:
+        if (too_many := await self._too_many(question)) is not None:
+            return too_many
         started = await in_store(
             asked_investigation, question, text, self._context.settings, self._context.store
         )
         return AnswerText(
             lead="I'm looking into it and will answer in this thread.", investigation_id=started
         )
+
+    async def _too_many(self, question: Question) -> AnswerText | None:
+        """Count one more investigation for whoever asks; the answer where that is too many."""
+        people = self._context.settings.people
+        who = named_id(instance_in(question.channel), question.who)
+        most, acts = people.investigations_per_hour, PersonActs(self._context.store.engine)
+        if await in_store(acts.count, who, "investigate", question.id, most, HOUR):
+            return None
+        return AnswerText(lead=too_many_investigations(people))
 
     async def _about_an_investigation(self, question: Question) -> AnswerText | None:
         about, newer_runs = await self._investigation(question)
@@ -262,6 +275,8 @@ class Replies:
                 f"later."
             )
             return AnswerText(lead=lead, investigation_id=answered.investigation.id)
+        if (too_many := await self._too_many(question)) is not None:
+            return too_many
         incident = answered.case.scope.incident
         window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
         scope = FollowUpScope(window, wanted.services)

@@ -9,37 +9,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import aiohttp
 from slack_bolt import BoltResponse
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
-from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.answer.targets.slack.web_client import SlackWebClient
 from bot.intake.accepted_places import placed_arrival
 from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
 from bot.intake.payload_fields import as_rows
+from bot.intake.questions.commands import command_in
 from bot.intake.questions.message_router import MessageRouter
+from bot.intake.slack_channels import SlackChannels
 from bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
 from bot.intake.slack_mentions import HELP, asked, question_in
 from bot.intake.slack_messages import watched
 from bot.intake.slack_payload import Envelope, Message, Ourselves
+from bot.intake.slack_people import LOOK_UP_WITHIN_S, UNREACHABLE, Claimed, SlackPeople, said
+from bot.intake.slack_text import slack_plain
+from bot.policy.person_limits import too_many_investigations
+from bot.policy.roles import Act, may, refusal
 from bot.policy.values import Arrival
 from bot.settings import Settings
 
-LOOK_UP_WITHIN_S = 0.7
-"""For a question to Slack on the way to the acknowledgement, which Slack wants within 3 s."""
-ASK_AGAIN_AFTER_S = 30.0
-UNREACHABLE = (SlackClientError, aiohttp.ClientError, TimeoutError, OSError, ValueError)
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to
 repeat it is no use."""
+READ_COMMANDS = ("status", "help")
+"""What may be said to us by whoever may read."""
 Register = Callable[[AsyncApp, Settings], None]
 """Adds listeners of another room to Bolt's app of the workspace that the settings were made for."""
 
@@ -53,32 +54,17 @@ class SlackWorkspace:
         token = settings.slack.bot_token
         self.token = token.get_secret_value() if token else None
         self.client = SlackWebClient(settings.slack.api_url, token=self.token, timeout=5)
-        self._known: Ourselves | None = None
-        self._ask_after = 0.0
-        self._asking = asyncio.Lock()
+        self.people = SlackPeople(settings, self.client)
 
     async def ourselves(self, envelope: Envelope) -> Ourselves:
         """Who we are: the envelope says so, and once Slack answered it, `auth.test`."""
-        async with self._asking:
-            if self._known is None and time.monotonic() >= self._ask_after:
-                self._known = await self._auth_test()
-        known = self._known or Ourselves()
-        user_ids = set(known.user_ids)
+        account = await self.people.account()
+        user_ids = {account.user_id} - {""} if account else set()
         for authorization in envelope.authorizations:
             if authorization.is_bot is True and authorization.user_id:
                 user_ids.add(authorization.user_id)
-        return Ourselves(frozenset(user_ids), known.bot_id, envelope.api_app_id)
-
-    async def _auth_test(self) -> Ourselves | None:
-        try:
-            answer = await asyncio.wait_for(self.client.auth_test(), LOOK_UP_WITHIN_S)
-        except UNREACHABLE as error:
-            self._ask_after = time.monotonic() + ASK_AGAIN_AFTER_S
-            log.warning("slack auth.test failed (%s)", _said(error))
-            return None
-        user, bot = answer.get("user_id"), answer.get("bot_id")
-        user_ids = frozenset({user}) if isinstance(user, str) else frozenset()
-        return Ourselves(user_ids, bot if isinstance(bot, str) else "")
+        bot_id = account.bot_id if account else ""
+        return Ourselves(frozenset(user_ids), bot_id, envelope.api_app_id)
 
     async def parent(self, message: Message) -> Message | None:
         """The message that began the thread, or None when there is none or Slack does not answer
@@ -91,7 +77,7 @@ class SlackWorkspace:
         try:
             answer = await asyncio.wait_for(call, LOOK_UP_WITHIN_S)
         except UNREACHABLE as error:
-            log.warning("slack conversations.replies failed (%s)", _said(error))
+            log.warning("slack conversations.replies failed (%s)", said(error))
             return None
         rows = as_rows(answer.get("messages"))
         return Message.model_validate(rows[0]) if rows else None
@@ -110,7 +96,9 @@ class SlackEvents:
     ) -> None:
         self.settings = settings
         self._heard: Heard | None = None
+        self._channels: SlackChannels | None = None
         if message_router is not None:
+            self._channels = SlackChannels(settings, message_router.engine)
             self._heard = Heard(message_router.seen_in(settings), settings.instance_of("slack"))
         self.workspace = SlackWorkspace(settings)
         self.app = self._bolt_app(more)
@@ -126,10 +114,10 @@ class SlackEvents:
         if not (watched_channel or heard):
             return
         ourselves = await self.workspace.ourselves(envelope)
+        if not await self._is_ours(envelope):
+            return
         if self._heard is not None and heard and not ourselves.wrote(of_person(envelope)):
-            if await self._investigate_in_dm(envelope):
-                return
-            await self._heard.message(envelope, ourselves, within_s=self._limits.accept_within_s)
+            await self._said_to_us(envelope, ourselves, self._heard)
         if not watched_channel:
             return
         found = watched(envelope, ourselves, self.settings, now=datetime.now(UTC))
@@ -138,11 +126,23 @@ class SlackEvents:
             return
         await self._take(found)
 
+    async def _said_to_us(self, envelope: Envelope, ourselves: Ourselves, heard_by: Heard) -> None:
+        """What may be a question, an edit or a deletion of one. Raises NotAccepted."""
+        deleted = envelope.event.subtype == "message_deleted"
+        # Whose message was deleted Slack does not say, and a question that is gone needs no role.
+        if not deleted and not await self._may(envelope, aloud=is_direct(envelope)):
+            return
+        if await self._investigate_in_dm(envelope):
+            return
+        await heard_by.message(envelope, ourselves, within_s=self._limits.accept_within_s)
+
     async def mention(self, envelope: Envelope, *, repeated: bool) -> None:
         """Someone mentioned us. Raises NotAccepted."""
         message = envelope.event
         ourselves = await self.workspace.ourselves(envelope)
-        if not message.channel or ourselves.wrote(message):
+        if not message.channel or ourselves.wrote(message) or not await self._is_ours(envelope):
+            return
+        if not await self._may(envelope, aloud=not repeated):
             return
         question = question_in(message)
         if question is None and self._heard is not None:
@@ -169,10 +169,7 @@ class SlackEvents:
             parent = None
         now = datetime.now(UTC)
         found = asked(envelope, question, parent, self.settings, now=now, about=about)
-        if found is None:
-            return False
-        await self._take(found)
-        return True
+        return found is not None and await self._begin(envelope, found)
 
     async def _investigate_in_dm(self, envelope: Envelope) -> bool:
         """`investigate ...` in a direct message, as in a mention; whether it was that. Raises
@@ -184,29 +181,80 @@ class SlackEvents:
         if not question:
             return False
         found = asked(envelope, question, None, self.settings, now=datetime.now(UTC))
-        if found is None:
-            return False
+        return found is not None and await self._begin(envelope, found)
+
+    async def _begin(self, envelope: Envelope, found: Arrival) -> bool:
+        """Begin what a person asked for, unless they asked for too much in an hour. Then they are
+        notified. Raises NotAccepted."""
+        user = envelope.event.user
+        if self._heard is not None and not await self._heard.may_investigate(
+            envelope, within_s=self._limits.accept_within_s
+        ):
+            self._tell(envelope.event, user, too_many_investigations(self.settings.people))
+            return True
         await self._take(found)
         return True
+
+    async def _is_ours(self, envelope: Envelope) -> bool:
+        ours = await self.workspace.people.is_ours(envelope.installed_in)
+        if not ours:
+            log.warning("slack event ignored: it was sent for another workspace")
+        return ours
+
+    async def _may(self, envelope: Envelope, *, aloud: bool) -> bool:
+        """Whether the author may have what they ask for; with `aloud` they hear why not."""
+        message = of_person(envelope)
+        claimed = Claimed.by(envelope, message)
+        command = command_in(slack_plain(message.text))
+        act: Act = "read" if command is not None and command.kind in READ_COMMANDS else "ask"
+        person, role = await self.workspace.people.role(claimed)
+        if may(role, act):
+            return True
+        log.info("slack message ignored: a %s without the role for it", person.kind)
+        if aloud and person.kind != "bot":
+            self._tell(message, message.user, refusal(person, role, act), envelope.event.channel)
+        return False
 
     async def _take(self, arrival: Arrival) -> None:
         """The alert, with the places that this workspace covers. Raises NotAccepted."""
         covers = self.settings.covers_of("slack")
         placed = placed_arrival(arrival, covers)
         await take(self._accept, placed, within_s=self._limits.accept_within_s)
+        channel = arrival.reply_to.slack_channel
+        if self._channels is not None and channel:
+            # Who reads it is known before anybody asks for the page, or the memory of it.
+            self._later(self._channels.learn(channel), "conversations.info")
 
     def _answer_later(self, message: Message) -> None:
-        task = asyncio.create_task(self._post_help(message))
+        self._later(
+            self.workspace.client.chat_postMessage(
+                channel=message.channel, thread_ts=message.thread or None, text=HELP
+            ),
+            "chat.postMessage",
+        )
+
+    def _tell(self, message: Message, user: str, text: str, channel: str = "") -> None:
+        """One line that this person alone sees."""
+        self._later(
+            self.workspace.client.chat_postEphemeral(
+                channel=channel or message.channel,
+                user=user,
+                text=text,
+                thread_ts=message.thread if message.is_reply else None,
+            ),
+            "chat.postEphemeral",
+        )
+
+    def _later(self, call: Awaitable[Any], name: str) -> None:
+        async def posted() -> None:
+            try:
+                await call
+            except UNREACHABLE as error:
+                log.warning("slack %s failed (%s)", name, said(error))
+
+        task = asyncio.create_task(posted())
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
-
-    async def _post_help(self, message: Message) -> None:
-        try:
-            await self.workspace.client.chat_postMessage(
-                channel=message.channel, thread_ts=message.thread or None, text=HELP
-            )
-        except UNREACHABLE as error:
-            log.warning("slack chat.postMessage failed (%s)", _said(error))
 
     def _bolt_app(self, more: Sequence[Register]) -> AsyncApp:
         async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
@@ -280,11 +328,3 @@ def _without_payloads() -> logging.Logger:
 
 def _repeated(headers: Mapping[str, Sequence[str]]) -> bool:
     return bool(headers.get("x-slack-retry-num"))
-
-
-def _said(error: Exception) -> str:
-    """What Slack said, without the token that a client's error may quote."""
-    if isinstance(error, SlackApiError):
-        answer = error.response.get("error") if hasattr(error.response, "get") else None
-        return str(answer or "no reason given")
-    return type(error).__name__

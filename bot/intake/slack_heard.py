@@ -64,6 +64,14 @@ class Heard:
         asked = self._asked(envelope, "mention")
         return asked.text if await self._router.begins(asked, within_s=within_s) else None
 
+    async def may_investigate(self, envelope: Envelope, *, within_s: float) -> bool:
+        """Whether the author has not asked for too many investigations in an hour, this one
+        counted. Raises NotAccepted."""
+        event = envelope.event
+        who = named_id(self._workspace, event.user or event.bot_id)
+        key = f"{named_id(self._workspace, event.channel)}:{event.ts}"
+        return await self._router.may_investigate(who, key, within_s=within_s)
+
     async def alert_of(self, message: Message, *, within_s: float) -> Alert | None:
         """The alert that our answer in this thread is about. Raises NotAccepted."""
         channel = named_id(self._workspace, message.channel)

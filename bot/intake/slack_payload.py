@@ -58,6 +58,9 @@ class Message(Payload):
     subtype: Line = ""
     channel: Line = ""
     user: Line = ""
+    team: Line = ""
+    user_team: Line = ""
+    source_team: Line = ""
     bot_id: Line = ""
     app_id: Line = ""
     username: Line = ""
@@ -89,20 +92,38 @@ class SlackEvent(Message):
 
 
 class Authorization(Payload):
-    """For whom the event was sent: us."""
+    """For whom the event was sent: us. `team_id` is where the app is installed."""
 
+    team_id: Line = ""
+    enterprise_id: Line = ""
+    is_enterprise_install: Any = False
     user_id: Line = ""
     is_bot: Any = False
 
 
 class Envelope(Payload):
-    """The outer body of an event."""
+    """The outer body of an event.
+
+    `team_id` is where the event happened, which in a channel shared by Slack Connect may be the
+    other company's workspace; `authorizations` and `context_team_id` say through which installation
+    we hear of it (https://docs.slack.dev/apis/slack-connect/using-slack-connect-in-apps).
+    """
 
     event_id: Line = ""
     team_id: Line = ""
+    context_team_id: Line = ""
+    is_ext_shared_channel: Any = False
     api_app_id: Line = ""
     authorizations: Rows[Authorization] = ()
     event: Table[SlackEvent] = Field(default_factory=SlackEvent)
+
+    @property
+    def installed_in(self) -> frozenset[str]:
+        """The workspaces, or the organisation, whose installation of the app hears of it."""
+        found = {self.context_team_id}
+        for one in self.authorizations:
+            found |= {one.team_id, one.enterprise_id if one.is_enterprise_install is True else ""}
+        return frozenset(found - {""}) or frozenset({self.team_id} - {""})
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from bot.store.case_store import CaseStore
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import AnswerLabel, Labels
 from bot.store.memory import Memory, storable
+from bot.store.slack_channels import SlackChannelFacts
 from bot.store.store import StoredInvestigation
-from bot.store.visibility import ALL, visible_to_teams
+from bot.store.visibility import Visibility
 
 log = logging.getLogger("faultline.memory")
 
@@ -54,13 +55,16 @@ def recall(
     """What memory knows of an alert: answered before it was accepted, within a number of days
     before.
 
-    `apart`: only of the same team, and of no team.
+    `apart`: only of the same team, and of no team. What came from a private Slack channel is
+    recalled in that channel alone.
     """
     before = investigation.accepted_at
     if days <= 0:
         return Earlier(asked_at=before)
     since = before - timedelta(days=days)
-    visibility = visible_to_teams([investigation.team]) if apart else ALL
+    channels = SlackChannelFacts(engine).not_private(investigation.reply_to.slack_channel)
+    teams = frozenset({investigation.team} - {""}) if apart else None
+    visibility = Visibility(teams, channels)
     memory, labels = Memory(engine, visibility), Labels(engine, visibility)
     first = memory.get(FollowUps(engine).first(investigation.id))
     own = {investigation.id, first.id} if first else {investigation.id}

@@ -69,6 +69,8 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
         ("inbound", lambda: _inbound(settings)),
         ("replies", lambda: _replies(settings)),
     ]
+    if any(_hears_people(one) for one in settings.each("slack")):
+        parts.append(("people", lambda: _people(settings)))
     if settings.login.issuer is not None:
         parts.append(("login", lambda: _login(settings)))
     connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
@@ -160,6 +162,28 @@ async def _reply_target(one: ReplyTargetType[Any], settings: Settings) -> Check:
         problem = f"{one.own_label}: {error}" if one.instance else str(error)
         return Check(one.own_name, False, problem)
     return Check(one.own_name, True, f"{one.own_label}: {said}" if said else "")
+
+
+def _hears_people(workspace: Settings) -> bool:
+    """Whether people of this workspace can ask anything of the bot."""
+    slack = workspace.slack
+    hears = bool(slack.signing_secrets) or slack.app_token is not None
+    return hears and slack.bot_token is not None
+
+
+async def _people(settings: Settings) -> Check:
+    """Whether it can be known who acts in Slack."""
+    from bot.answer.targets.slack.token_check import missing_people_scopes
+
+    lacking: list[str] = []
+    for one in settings.each("slack"):
+        if _hears_people(one):
+            name = f"{one.instance_of('slack')}: ".removeprefix(": ")
+            lacking += [f"{name}{scope}" for scope in await missing_people_scopes(one.slack)]
+    if lacking:
+        said = f"the Slack app lacks {'; '.join(lacking)}: reinstall it with the current manifest"
+        return Check("people", True, said, tuple(f"the scope {one}" for one in lacking))
+    return Check("people", True, "members, guests and user groups of Slack can be distinguished")
 
 
 async def _login(settings: Settings) -> Check:

@@ -30,11 +30,13 @@ class LoginSettings(Section):
     groups_claim: str = "groups"
     """The claim with groups or roles. Dots lead to nested ones: `realm_access.roles`."""
     viewers: Names = ()
-    """Groups, or verified e-mail addresses, that may read."""
+    """Who may read, on the pages and in Slack: groups of the provider, e-mail addresses, and ids of
+    Slack users (`U...`) and user groups (`S...`)."""
     responders: Names = ()
-    """Those that may also rate answers, run again and mute."""
+    """Those that may also ask, investigate, rate answers and mute."""
     admins: Names = ()
-    """Those that may also see the audit log and the settings."""
+    """Those that may also mute critical alerts, and see the audit log and the settings. If nobody
+    is named, admins and owners of the Slack workspace are admins in Slack."""
     default_role: Literal["none", "viewer", "responder", "admin"] = "none"
     """The role of everybody else who can log in at the provider. `none` lets nobody else in."""
     allowed_domains: Names = ()

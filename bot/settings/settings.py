@@ -42,6 +42,7 @@ from bot.settings.intake import HeartbeatSettings, SpoolSettings
 from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
+from bot.settings.people import PeopleSettings
 from bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
 from bot.settings.reported_changes import ReportedChangesSettings
 from bot.settings.retention import RetentionSettings
@@ -170,6 +171,7 @@ class Settings(ConnectorSections):
 
     server: ServerSettings = ServerSettings()
     login: LoginSettings = LoginSettings()
+    people: PeopleSettings = PeopleSettings()
     store: StoreSettings = StoreSettings()
     spool: SpoolSettings = SpoolSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
 from bot.policy.admission import HOUR, Policy
-from bot.policy.priority import priority_of
+from bot.policy.priority import URGENT, priority_of
 from bot.policy.values import Accepted, Arrival
 from bot.store.known import Known
 from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
@@ -81,7 +81,7 @@ class Admission:
             )
         channel = self._policy.channel(arrival)
         return (
-            self._muted(session, known, arrival.alert, channel, now)
+            self._muted(session, known, arrival, channel, now)
             or self._open(session, known, arrival, now)
             or self._excluded(session, arrival.alert, channel, now)
             or self._related(known, arrival, now)
@@ -105,11 +105,13 @@ class Admission:
         return Accepted("resolved", member.investigation_id if member else None)
 
     def _muted(
-        self, session: Session, known: Known, alert: Alert, channel: str, now: datetime
+        self, session: Session, known: Known, arrival: Arrival, channel: str, now: datetime
     ) -> Accepted | None:
-        mute = (
-            held_mute(session, alert.fingerprint, now) if alert.fingerprint in known.muted else None
-        )
+        alert = arrival.alert
+        if alert.fingerprint not in known.muted:
+            return None
+        critical = arrival_priority(arrival) == URGENT
+        mute = held_mute(session, alert.fingerprint, now, critical=critical)
         if mute is None:
             return None
         mute.held += 1

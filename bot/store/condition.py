@@ -73,7 +73,7 @@ def read_condition(engine: Engine, visibility: Visibility = ALL) -> Condition:
         ).all()
         progress = select(ProgressRow.at, ProgressRow.stage, ProgressRow.text)
         # The subquery costs time that nobody needs where everything can be seen.
-        if visibility.teams is not None:
+        if not visibility.is_all:
             progress = progress.where(ProgressRow.investigation_id.in_(visibility.ids()))
         newest = progress.order_by(ProgressRow.id.desc()).limit(READ_LINES)
         said = [(at, stage, text) for at, stage, text in session.execute(newest).all()]

@@ -162,7 +162,7 @@ class Labels:
         """The condition on rows; nothing where all are seen."""
         return (
             [LabelRow.investigation_id.in_(self._visibility.ids())]
-            if self._visibility.teams is not None
+            if not self._visibility.is_all
             else []
         )
 

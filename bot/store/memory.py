@@ -171,7 +171,7 @@ class Memory:
         """The condition on rows; nothing where all are seen."""
         return (
             [RememberedRow.investigation_id.in_(self._visibility.ids())]
-            if self._visibility.teams is not None
+            if not self._visibility.is_all
             else []
         )
 

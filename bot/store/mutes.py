@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Engine, Select, select
+from sqlalchemy import CompoundSelect, Engine, Select, or_, select, union
 from sqlalchemy.orm import Session
 
 from bot.store.memory import storable
-from bot.store.storm_tables import MuteRow
+from bot.store.models import InvestigationRow
+from bot.store.storm_tables import GroupedAlertRow, MuteRow
+from bot.store.visibility import ALL, Visibility
 
 MAX_TEXT = 500
-LONGEST = timedelta(days=30)
+LONGEST = timedelta(hours=24)
 """A mute ends by itself; what is to be ignored for longer is a matter for a rule, which is
-reviewed."""
+reviewed. `people.mute_hours` says otherwise."""
 MAX_LISTED = 500
 
 
@@ -36,13 +38,15 @@ class Mute:
     held: int
     held_at: datetime | None
     until_resolved: bool = False
+    covers_critical: bool = False
 
 
 class Mutes:
     """All mutes, on the tables of `bot.store`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, longest: timedelta = LONGEST) -> None:
         self._engine = engine
+        self.longest = longest
 
     def mute(
         self,
@@ -53,24 +57,28 @@ class Mutes:
         *,
         title: str = "",
         until_resolved: bool = False,
+        covers_critical: bool = False,
         now: datetime | None = None,
     ) -> Mute | None:
-        """Mute the alert until then, for `LONGEST` at most; once more moves the end. None when that
+        """Mute the alert until then, for `longest` at most; once more moves the end. None when that
         is past already.
 
-        With `until_resolved` its resolution ends it, too.
+        With `until_resolved` its resolution ends it, too. Without `covers_critical` it does not
+        hold for the alert while that is critical; somebody who may not silence it then takes no
+        such cover away, and does not prolong it.
         """
         now = now or datetime.now(UTC)
-        until = min(until, now + LONGEST)
+        until = min(until, now + self.longest)
         if until <= now or not fingerprint:
             return None
         with Session(self._engine) as session, session.begin():
             row = held_mute(session, fingerprint, now)
-            if row is None:
+            if row is None or (row.covers_critical and not covers_critical):
                 row = MuteRow(fingerprint=storable(fingerprint, 200), title="", at=now, held=0)
                 session.add(row)
             row.until = until
             row.until_resolved = until_resolved
+            row.covers_critical = covers_critical
             row.who = storable(by.strip(), MAX_TEXT)
             row.reason = storable(reason.strip(), MAX_TEXT)
             row.title = storable(title.strip(), MAX_TEXT) or row.title
@@ -95,20 +103,37 @@ class Mutes:
             )
             return _mute(row) if row else None
 
-    def active(self, now: datetime) -> list[Mute]:
-        """The mutes that hold, what ends first first."""
+    def active(self, now: datetime, visibility: Visibility = ALL) -> list[Mute]:
+        """The mutes that hold, what ends first first; but those of alerts of which only
+        investigations are known that may not be seen."""
         query = holding(now, MuteRow).order_by(MuteRow.until, MuteRow.id).limit(MAX_LISTED)
+        if not visibility.is_all:
+            print_ = MuteRow.fingerprint
+            query = query.where(or_(print_.in_(_prints(visibility)), print_.not_in(_prints(ALL))))
         with Session(self._engine.execution_options(reads_only=True)) as session:
             return [_mute(row) for row in session.scalars(query)]
 
 
-def held_mute(session: Session, fingerprint: str, now: datetime) -> MuteRow | None:
-    """The row of the mute that holds, locked until the transaction ends."""
+def _prints(visibility: Visibility) -> CompoundSelect[str]:
+    """Fingerprints of the alerts of the investigations that may be seen."""
+    seen, one = visibility.ids(), InvestigationRow
+    own = select(one.fingerprint).where(one.id.in_(seen))
+    joined = select(GroupedAlertRow.fingerprint).where(GroupedAlertRow.investigation_id.in_(seen))
+    return union(own, joined)
+
+
+def held_mute(
+    session: Session, fingerprint: str, now: datetime, *, critical: bool = False
+) -> MuteRow | None:
+    """The row of the mute that holds, locked until the transaction ends; with `critical`, of one
+    that covers critical alerts."""
     query = (
         holding(now, MuteRow)
         .where(MuteRow.fingerprint == fingerprint)
         .order_by(MuteRow.until.desc(), MuteRow.id)
     )
+    if critical:
+        query = query.where(MuteRow.covers_critical.is_(True))
     return session.scalars(query.limit(1).with_for_update()).first()
 
 
@@ -137,4 +162,5 @@ def _mute(row: MuteRow) -> Mute:
         row.held,
         row.held_at,
         row.until_resolved,
+        row.covers_critical,
     )

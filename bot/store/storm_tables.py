@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Text
+from sqlalchemy import ForeignKey, Index, Text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from bot.store.models import Base
@@ -56,7 +56,8 @@ class MuteRow(Base):
     """One mute of one alert, by its fingerprint. It holds until `until`, or `ended_at` where
     somebody ended it.
 
-    With `until_resolved` the alert's resolution ends it.
+    With `until_resolved` the alert's resolution ends it. While the alert is critical, it holds only
+    with `covers_critical`, which takes an admin.
     """
 
     __tablename__ = "mutes"
@@ -68,6 +69,7 @@ class MuteRow(Base):
     until: Mapped[datetime] = mapped_column(index=True)
     ended_at: Mapped[datetime | None]
     until_resolved: Mapped[bool] = mapped_column(default=False)
+    covers_critical: Mapped[bool] = mapped_column(default=False, server_default=true())
     who: Mapped[str] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)
     held: Mapped[int] = mapped_column(default=0)

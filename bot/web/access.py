@@ -22,17 +22,19 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bot.intake.slack_channels import SlackChannels
+from bot.policy.roles import TAKES, Act, Role
 from bot.runtime.threads import in_store
 from bot.settings import ServerSettings, Settings
 from bot.settings.addresses import names_this_machine
 from bot.store.audit_log import AuditEntry, AuditLog
-from bot.store.visibility import ALL, Visibility
+from bot.store.visibility import Visibility
 from bot.web.addresses import client_address, is_local
 from bot.web.headers import SecurityHeaders
 from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
 from bot.web.sessions import Sessions
 from bot.web.throttle import Throttle
-from bot.web.visitor import Role, Visitor, let_in
+from bot.web.visitor import Visitor, let_in
 
 ONLY_LOCAL = (
     "Without an access token or a login these pages are served to this machine alone, under "
@@ -69,18 +71,19 @@ class AccessControl:
         self.problem = problem
         self.sessions = Sessions(settings.server, settings.login, engine, settings.teams)
         self.audit_log = AuditLog(engine, kept=timedelta(days=settings.login.audit_days))
+        self.channels = SlackChannels(settings, engine)
         self.throttle = Throttle()
         self.token = access_token(settings.server)
         self.by_provider = settings.login.issuer is not None
         self._local_csrf = secrets.token_hex(32)
         self._recent: OrderedDict[tuple[object, ...], float] = OrderedDict()
 
-    def open_to(self, role: Role, recorded_as: str | None = None) -> list[Middleware]:
-        """A route for those of this role and above; `recorded_as` is what the audit calls a visit
-        of it."""
+    def open_to(self, act: Act, recorded_as: str | None = None) -> list[Middleware]:
+        """A route for those whose role is enough for the act; `recorded_as` is what the audit calls
+        a visit of it."""
         return [
             *self.open_to_all(),
-            Middleware(RequireRole, access=self, role=role, recorded_as=recorded_as),
+            Middleware(RequireRole, access=self, role=TAKES[act], recorded_as=recorded_as),
         ]
 
     def open_to_all(self) -> list[Middleware]:
@@ -103,7 +106,7 @@ class AccessControl:
         if self.token is None and not self.by_provider:
             if names_this_machine(self.server.public_url) and is_local(request):
                 return AuthenticatedRequest(
-                    Visitor("this machine", "this machine", "admin", signed_in=False),
+                    Visitor("this machine", "this machine", "admin", False, is_local=True),
                     self._local_csrf,
                 )
             return PlainTextResponse(ONLY_LOCAL + "\n", 403)
@@ -112,10 +115,16 @@ class AccessControl:
             return AuthenticatedRequest(session.visitor, csrf_value(session.secret))
         return self._ask_to_sign_in(request)
 
-    def visibility(self, visitor: Visitor) -> Visibility:
-        """Whose investigations a visitor may see."""
+    async def visibility(self, visitor: Visitor) -> Visibility:
+        """Whose investigations a visitor may see: of their teams, and of the Slack channels that
+        they read. An admin's role opens no private channel; this machine's own visitor could read
+        the database."""
         apart = self.settings.login.isolation == "teams" and not visitor.may("admin")
-        return Visibility(visitor.teams) if apart else ALL
+        all_channels = visitor.is_local or (
+            visitor.is_token and self.settings.people.token_sees_private
+        )
+        channels = None if all_channels else await self.channels.read_by_address(visitor.email)
+        return Visibility(visitor.teams if apart else None, channels)
 
     async def record(self, entry: AuditEntry, *, once: bool = False) -> None:
         """Write a line of the audit; with `once`, not again for the same within a minute."""
@@ -145,7 +154,7 @@ class AccessControl:
         self.throttle.got_in(address)
         role = self.settings.login.token_role
         return AuthenticatedRequest(
-            Visitor("access token", "access token", role, signed_in=False), "", bearer=True
+            Visitor("access token", "access token", role, False, is_token=True), "", bearer=True
         )
 
     def _ask_to_sign_in(self, request: Request) -> Response:
@@ -204,7 +213,7 @@ class RequireRole:
             request,
             authenticated.visitor,
             authenticated.csrf,
-            self.access.visibility(authenticated.visitor),
+            await self.access.visibility(authenticated.visitor),
         )
         if not authenticated.visitor.may(self.role):
             line = f"This takes the role {self.role}; yours is {authenticated.visitor.role}."

@@ -14,8 +14,10 @@ from analysis.case.folder import read_case
 from analysis.errors import BudgetExceeded, FaultlineError
 from analysis.vocabulary import Window
 from bot.intake.questions.follow_up_scope import AskedSpan, window_of
+from bot.policy.person_limits import HOUR, too_many_investigations
 from bot.runtime.threads import in_store, in_thread
 from bot.store.follow_ups import FollowUps, FollowUpScope
+from bot.store.person_acts import PersonActs
 from bot.store.store import StoredInvestigation
 from bot.web.heavy_work import HeavyWork
 from bot.web.rendering import Site
@@ -54,6 +56,7 @@ class AgainPages:
         self.site = site
         self.work = HeavyWork()
         self.follow_ups = FollowUps(site.store.engine)
+        self.acts = PersonActs(site.store.engine)
         self._replays: Newest[Fresh] = Newest(KEPT_REPLAYS)
         self._reports: Newest[TraceReport] = Newest(KEPT_REPORTS)
 
@@ -70,11 +73,18 @@ class AgainPages:
             )
         visitor = visitor_of(request)
         who = visitor.name if visitor else "somebody"
+        key = f"{kind}:{found.id}:page:{int(time.time()) // ONE_CLICK_S}"
+        people = self.site.settings.people
+        if visitor is not None and visitor.named:
+            most = people.investigations_per_hour
+            if not await in_store(self.acts.count, visitor.who, "investigate", key, most, HOUR):
+                said = too_many_investigations(people)
+                return self.site.problem(request, 429, "Not started", said)
         fresh, _ = await in_store(
             self.follow_ups.start,
             found,
             await self._scope(found, kind),
-            key=f"{kind}:{found.id}:page:{int(time.time()) // ONE_CLICK_S}",
+            key=key,
             question=f"{who} asked for {KINDS[kind]}",
             who=who,
             reply_to=found.reply_to,

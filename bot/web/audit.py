@@ -47,19 +47,19 @@ def audit_routes(access: AccessControl, site: Site) -> list[BaseRoute]:
             "/audit",
             pages.show,
             methods=["GET"],
-            middleware=access.open_to("admin", "looked at the audit"),
+            middleware=access.open_to("administer", "looked at the audit"),
         ),
         Route(
             "/audit.csv",
             pages.download,
             methods=["GET"],
-            middleware=access.open_to("admin", "downloaded the audit"),
+            middleware=access.open_to("administer", "downloaded the audit"),
         ),
         Route(
             "/settings",
             pages.settings,
             methods=["GET"],
-            middleware=access.open_to("admin", "looked at the settings"),
+            middleware=access.open_to("administer", "looked at the settings"),
         ),
     ]
 

@@ -51,15 +51,15 @@ def login_routes(access: AccessControl, site: Site) -> list[BaseRoute]:
             "/logout",
             login.sign_out,
             methods=["POST"],
-            middleware=access.open_to("viewer", "signed out"),
+            middleware=access.open_to("read", "signed out"),
         ),
         Route(
             "/logout/everywhere",
             login.sign_out_everywhere,
             methods=["POST"],
-            middleware=access.open_to("viewer"),
+            middleware=access.open_to("read"),
         ),
-        Route("/account", login.account, methods=["GET"], middleware=access.open_to("viewer")),
+        Route("/account", login.account, methods=["GET"], middleware=access.open_to("read")),
     ]
     if access.by_provider:
         routes += [

@@ -71,7 +71,7 @@ def page_routes(
     pages.site.takes_questions = answer is not None
     access = AccessControl(settings, store.engine, pages.site.problem)
     everyone = access.open_to_all()
-    guarded = access.open_to("viewer")
+    guarded = access.open_to("read")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record = RecordPages(pages.site, credentials, pages.readiness)
     again = AgainPages(pages.site)
@@ -79,7 +79,8 @@ def page_routes(
     asking = []
     if answer is not None:
         ask = QuestionPage(pages.site, answer).ask
-        rules = access.open_to("viewer", "asked")
+        # It reads the stored case and starts nothing, unlike a question in Slack.
+        rules = access.open_to("read", "asked")
         asking.append(Route(one + "/question", ask, methods=["POST"], middleware=rules))
     return [
         Route("/healthz", pages.healthz, middleware=everyone),
@@ -93,44 +94,44 @@ def page_routes(
         Route(
             "/judged.zip",
             pages.judged_zip,
-            middleware=access.open_to("viewer", "downloaded judged cases"),
+            middleware=access.open_to("read", "downloaded judged cases"),
         ),
-        Route(one, pages.investigation, middleware=access.open_to("viewer", "looked")),
+        Route(one, pages.investigation, middleware=access.open_to("read", "looked")),
         Route(
             one + "/judgement",
             pages.judge,
             methods=["POST"],
-            middleware=access.open_to("responder", "judged"),
+            middleware=access.open_to("rate", "judged"),
         ),
         Route(
             one + "/findings/{finding_id}",
             FindingPage(pages.site).finding,
-            middleware=access.open_to("viewer", "looked"),
+            middleware=access.open_to("read", "looked"),
         ),
         Route(
             one + "/again",
             again.again,
             methods=["POST"],
-            middleware=access.open_to("responder", "started again"),
+            middleware=access.open_to("investigate", "started again"),
         ),
         Route(one + "/replay", again.replay, middleware=guarded),
         Route(
             one + "/replay",
             again.replay,
             methods=["POST"],
-            middleware=access.open_to("viewer", "replayed"),
+            middleware=access.open_to("read", "replayed"),
         ),
         Route(
-            one + "/trace-report", again.trace_report, middleware=access.open_to("viewer", "looked")
+            one + "/trace-report", again.trace_report, middleware=access.open_to("read", "looked")
         ),
         *asking,
         Route(one + "/events", pages.events, middleware=guarded),
         Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
-        Route(one + "/case.zip", pages.case_zip, middleware=access.open_to("viewer", "downloaded")),
+        Route(one + "/case.zip", pages.case_zip, middleware=access.open_to("read", "downloaded")),
         Route(
             one + "/export/{file}",
             ExportPage(pages.site).export,
-            middleware=access.open_to("viewer", "downloaded"),
+            middleware=access.open_to("read", "downloaded"),
         ),
         Route("/{path:path}", pages.no_such_page, middleware=guarded),
     ]

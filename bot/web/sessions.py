@@ -16,12 +16,13 @@ from sqlalchemy import Engine
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bot.policy.roles import Role
 from bot.settings import ServerSettings
 from bot.settings.login import LoginSettings
 from bot.settings.teams import TeamSettings
 from bot.store.visitors import Login, Logins, ProviderIdentity, new_secret
 from bot.web.oidc.person import role_of, teams_of
-from bot.web.visitor import Role, Visitor
+from bot.web.visitor import Visitor
 
 TOKEN_ISSUER = "access token"  # noqa: S105
 FORM_COOKIE_S = 3600
@@ -112,7 +113,14 @@ class Sessions:
             teams_of(login.person.email, login.person.groups, self._teams) if named else frozenset()
         )
         visitor = Visitor(
-            login.person.name, login.person.who, role, signed_in=True, named=named, teams=teams
+            login.person.name,
+            login.person.who,
+            role,
+            signed_in=True,
+            named=named,
+            teams=teams,
+            email=login.person.email if named else "",
+            is_token=not named,
         )
         return Session(visitor, login, secret)
 

@@ -7,17 +7,12 @@ as a hidden field of that name, and scripts as the header `X-CSRF-Token`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from starlette.requests import Request
 
-from bot.store.visibility import NO_TEAMS, Visibility
+from bot.policy.roles import ROLES, Role
+from bot.store.visibility import NOTHING_APART, Visibility
 
-Role = Literal["viewer", "responder", "admin"]
-"""A viewer reads; a responder also judges, re-runs and mutes; an admin also sees who looked, and
-the settings."""
-ROLES: tuple[Role, ...] = get_args(Role)
-"""From the least to the most."""
 CSRF_FIELD = "csrf"
 CSRF_HEADER = "x-csrf-token"
 
@@ -37,6 +32,12 @@ class Visitor:
     """Whether a provider vouches for who it is; then nobody needs to type a name."""
     teams: frozenset[str] = frozenset()
     """The teams that they belong to, by their groups."""
+    email: str = ""
+    """The address that the provider vouches for, by which they are known in Slack."""
+    is_local: bool = False
+    """This machine's own, where neither a token nor a login is set up."""
+    is_token: bool = False
+    """Whoever holds the access token."""
 
     def may(self, role: Role) -> bool:
         """Whether they may do what takes this role."""
@@ -57,13 +58,13 @@ def csrf_of(request: Request) -> str:
 
 def visibility_of(request: Request) -> Visibility:
     """Whose investigations the answer may tell of; before anybody was let in, of none that belongs
-    to a team."""
+    to a team or came from a channel."""
     visibility = request.scope.get("faultline.visibility")
-    return visibility if isinstance(visibility, Visibility) else NO_TEAMS
+    return visibility if isinstance(visibility, Visibility) else NOTHING_APART
 
 
 def let_in(
-    request: Request, visitor: Visitor | None, csrf: str, visibility: Visibility = NO_TEAMS
+    request: Request, visitor: Visitor | None, csrf: str, visibility: Visibility = NOTHING_APART
 ) -> None:
     """Note who sent the request, for its handler and its page."""
     request.scope["faultline.visitor"] = visitor

@@ -12,6 +12,8 @@ from bot.answer.foreign_text import one_line
 from bot.answer.targets.slack.errors import said_by_slack
 from bot.conversation.slack.click_context import FAILURES, ClickContext
 from bot.intake.payload_fields import Line, Payload, Table
+from bot.intake.slack_people import Claimed
+from bot.policy.roles import may
 from bot.store.store import StoredInvestigation
 
 MAX_PROMPTS = 4
@@ -65,11 +67,14 @@ def prompts(latest: Sequence[StoredInvestigation]) -> list[dict[str, str]]:
     return offered[:MAX_PROMPTS]
 
 
-async def offer_prompts(context: ClickContext, thread: AssistantThread) -> None:
-    """Offer them in a pane that was opened."""
+async def offer_prompts(context: ClickContext, thread: AssistantThread, claimed: Claimed) -> None:
+    """Offer them in a pane that was opened by somebody who may ask."""
     if not thread.channel_id or not thread.thread_ts:
         return
-    latest = await context.stored(context.latest, READ)
+    person, role = await context.people.role(claimed)
+    if not may(role, "ask"):
+        return
+    latest = await context.stored(context.latest, READ, await context.seen_by(person))
     try:
         await context.client.assistant_threads_setSuggestedPrompts(
             channel_id=thread.channel_id,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -28,14 +29,18 @@ from bot.answer.targets.slack.posts import slack_client
 from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.slack.payloads import Interaction
 from bot.intake.accepting import NotAccepted
+from bot.intake.slack_channels import SlackChannels
+from bot.intake.slack_people import Claimed, SlackPeople
+from bot.policy.roles import Act, Role, SlackPerson, may, refusal
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
 from bot.store.conversations import Conversations
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
+from bot.store.person_acts import PersonActs
 from bot.store.store import Store, StoredInvestigation
-from bot.store.visibility import ALL, Visibility
+from bot.store.visibility import ALL, NOTHING, Visibility
 from connectors.named_ids import instance_in, named_id
 
 if TYPE_CHECKING:
@@ -81,9 +86,12 @@ class ClickContext:
         self._everywhere += [SlackReplies(one, store, owner=OWNER) for one in others]
         self.labels, self.mutes, self.follow_ups = (
             Labels(store.engine),
-            Mutes(store.engine),
+            Mutes(store.engine, timedelta(hours=settings.people.mute_hours)),
             FollowUps(store.engine),
         )
+        self.people = SlackPeople(settings, self.client)
+        self.acts = PersonActs(store.engine)
+        self.channels = SlackChannels(settings, store.engine)
         self._case_path = case_path
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -110,6 +118,41 @@ class ClickContext:
         """Note what whoever clicked did; a click that Slack reports twice is noted once."""
         key = f"{click.user.id}:{click.action.action_ts}:{click.action.action_id}"
         await self.did(investigation.id, f"{click.user.said_by} {what}", key=key)
+
+    async def is_ours(self, click: Interaction) -> bool:
+        """Whether it was clicked in the bot's own installation, as far as Slack says."""
+        return await self.people.is_ours(click.installed_in)
+
+    async def role(self, click: Interaction) -> tuple[SlackPerson, Role | None]:
+        """Who clicked, and what they may do."""
+        return await self.people.role(claimed_by(click))
+
+    async def may(self, click: Interaction, act: Act) -> bool:
+        """Whether whoever clicked may do it; they hear why not."""
+        person, role = await self.role(click)
+        if may(role, act):
+            return True
+        log.info("slack: a click of a %s without the role for it", person.kind)
+        self.later(self.ephemeral(click, refusal(person, role, act)))
+        return False
+
+    async def seen_by(self, person: SlackPerson) -> Visibility:
+        """Whose investigations somebody may hear of outside of any channel. Guests and strangers
+        read no public channel that they were not invited to, so they hear of none."""
+        if person.kind != "member":
+            return NOTHING
+        channels = await self.channels.read_by({self.workspace: person.id})
+        # Slack does not say who belongs to which team.
+        apart = self.settings.login.isolation == "teams"
+        return Visibility(frozenset() if apart else None, channels)
+
+    async def within_rate(
+        self, click: Interaction, act: Act, key: str, most: int, window: timedelta
+    ) -> bool:
+        """Count one more act of whoever clicked; False where that is too many. Raises
+        NotAccepted."""
+        who = named_id(self.workspace, click.user.id)
+        return await self.stored(self.acts.count, who, act, key, most, window)
 
     def place(self, click: Interaction) -> tuple[str, str]:
         """Channel and thread of the message under a button, as the store writes them."""
@@ -142,7 +185,8 @@ class ClickContext:
         task.add_done_callback(self._tasks.discard)
 
     async def ephemeral(self, click: Interaction, said: str) -> None:
-        """Tell the person who clicked, and nobody else."""
+        """Tell the person who clicked, and nobody else. Where there is no channel, as on the Home
+        tab, nothing is said."""
         channel, thread = click.place
         if not channel or not click.user.id:
             return
@@ -236,6 +280,12 @@ class ClickContext:
                 log.warning("slack: a message was not brought up to date (%s)", error)
                 return
             await asyncio.sleep(wait)
+
+
+def claimed_by(click: Interaction) -> Claimed:
+    """What a click says of whoever clicked."""
+    teams = frozenset({click.user.team_id} - {""})
+    return Claimed(click.user.id, teams, click.installed_in)
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

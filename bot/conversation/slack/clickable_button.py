@@ -5,16 +5,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+from analysis.errors import FaultlineError
 from bot.answer.targets.slack.button_type import SlackButton
 from bot.answer.targets.slack.buttons import MORE, PREFIX, all_buttons
 from bot.conversation.slack.click_context import ClickContext
 from bot.conversation.slack.payloads import Interaction
+from bot.policy.roles import Act
 from bot.store.store import StoredInvestigation
+
+
+class TooMuch(FaultlineError):
+    """Somebody sent more forms than they may; its words are for them."""
 
 
 class ClickableButton(SlackButton):
     """One button with what a click on it does."""
 
+    act: ClassVar[Act] = "rate"
+    """What a click, or its form, is in the table of roles."""
     form: ClassVar[str] = ""
     """The callback id of the form that it opens, "" for none."""
     first_field: ClassVar[str] = ""
@@ -29,10 +37,15 @@ class ClickableButton(SlackButton):
         Raises NotAccepted where the store does not answer; Slack shows that to whoever clicked.
         """
 
+    def act_of(self, form: Interaction, investigation: StoredInvestigation) -> Act:
+        """What the form that was filled in asks for."""
+        return self.act
+
     async def sent(
         self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
     ) -> None:
-        """Keep what the form of this button says. Raises NotAccepted."""
+        """Keep what the form of this button says. Raises NotAccepted, and TooMuch where somebody
+        sent too many."""
         raise NotImplementedError(f"button {self.name} opens no form")
 
 

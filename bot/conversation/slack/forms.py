@@ -39,7 +39,6 @@ DURATIONS: Mapping[str, tuple[str, timedelta]] = {
     "1h": ("1 hour", timedelta(hours=1)),
     "8h": ("8 hours", timedelta(hours=8)),
     "1d": ("1 day", timedelta(days=1)),
-    "resolved": (f"Until it is resolved, {LONGEST.days} days at most", LONGEST),
 }
 UNTIL_RESOLVED = "resolved"
 THIS, ALL = "this", "all"
@@ -125,9 +124,14 @@ def cause_given(view: ClickedView) -> str:
     return "; ".join(part for part in (view.given(SUSPECT), view.given(CAUSE).strip()) if part)
 
 
-def mute_modal(about: FormFor, investigation: StoredInvestigation) -> Block:
+def mute_modal(
+    about: FormFor, investigation: StoredInvestigation, longest: timedelta = LONGEST
+) -> Block:
     """For how long, and why; of a storm also which of its alerts."""
-    options = [option(said, name) for name, (said, _) in DURATIONS.items()]
+    offered = [(said, name) for name, (said, length) in DURATIONS.items() if length <= longest]
+    hours = longest / timedelta(hours=1)
+    at_most = f"Until it is resolved, {hours:g} hours at most"
+    options = [option(said, name) for said, name in [*offered, (at_most, UNTIL_RESOLVED)]]
     radio = {"type": "radio_buttons", "options": options, "initial_option": options[0]}
     blocks = [
         paragraph(
@@ -150,15 +154,18 @@ def mute_modal(about: FormFor, investigation: StoredInvestigation) -> Block:
         )
     blocks += [
         field(REASON, "Why", {"type": "plain_text_input", "max_length": 300}, optional=True),
-        context("Your name is shown with it. Anybody can end it, here or on the Home tab."),
+        context(
+            "The channel is notified, with your name. Whoever may mute can end it, here or on the "
+            "Home tab."
+        ),
     ]
     return modal(MUTE_FORM, "Mute this alert", blocks, metadata=about.metadata(), submit="Mute")
 
 
-def mute_until(chosen: str, now: datetime) -> datetime:
+def mute_until(chosen: str, now: datetime, longest: timedelta = LONGEST) -> datetime:
     """The end of a mute; what was not understood is the shortest."""
     _, length = DURATIONS.get(chosen, DURATIONS["1h"])
-    return now + length
+    return now + (longest if chosen == UNTIL_RESOLVED else min(length, longest))
 
 
 def _named(subject: str, change: str | None) -> str:

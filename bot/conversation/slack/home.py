@@ -14,13 +14,16 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
+from bot.answer.targets.slack.blocks import Block
 from bot.answer.targets.slack.errors import said_by_slack
 from bot.conversation.slack.click_context import FAILURES, ClickContext
-from bot.conversation.slack.home_view import RECENT, Home, home_view
+from bot.conversation.slack.home_view import RECENT, Home, home_view, not_for_you
+from bot.intake.slack_people import Claimed
+from bot.policy.roles import SlackPerson, may, refusal
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.mutes import Mute
-from bot.store.visibility import ALL, NO_TEAMS
+from bot.store.visibility import Visibility
 from connectors.base import Check
 
 EVERY_S = 5.0
@@ -53,8 +56,9 @@ class HomeTab:
         self._published: OrderedDict[str, float] = OrderedDict()
         self._waiting: set[str] = set()
 
-    async def show(self, user: str) -> None:
+    async def show(self, claimed: Claimed) -> None:
         """Publish it for one person, now or as soon as that may be done again."""
+        user = claimed.id
         if not user or user in self._waiting:
             return
         self._waiting.add(user)
@@ -64,20 +68,35 @@ class HomeTab:
             )
         finally:
             self._waiting.discard(user)
-        await self._publish(user)
+        self._note(user)
+        person, role = await self._context.people.role(claimed)
+        if not may(role, "read"):
+            await self._send(user, not_for_you(refusal(person, role, "read")))
+            return
+        await self._publish(person)
         if await self._check():
-            await self._publish(user)
+            await self._publish(person)
 
-    async def _publish(self, user: str) -> None:
+    async def _publish(self, person: SlackPerson) -> None:
+        self._note(person.id)
+        try:
+            seen = await self._context.seen_by(person)
+            view = home_view(await in_store(self._read, seen))
+        except SQLAlchemyError as error:
+            log.warning("slack: the Home tab was not published (%s)", type(error).__name__)
+            return
+        await self._send(person.id, view)
+
+    def _note(self, user: str) -> None:
+        """That it is published for somebody now."""
         self._published[user] = time.monotonic()
         self._published.move_to_end(user)
         while len(self._published) > MAX_PEOPLE:
             self._published.popitem(last=False)
+
+    async def _send(self, user: str, view: Block) -> None:
         try:
-            view = home_view(await in_store(self._read))
             await self._context.client.views_publish(user_id=user, view=view)
-        except SQLAlchemyError as error:
-            log.warning("slack: the Home tab was not published (%s)", type(error).__name__)
         except FAILURES as error:
             log.warning(
                 "slack: the Home tab was not published (%s)", said_by_slack("views.publish", error)
@@ -95,12 +114,8 @@ class HomeTab:
                 self._checks = [Check("check", False, str(error))]
             return True
 
-    def _read(self) -> Home:
+    def _read(self, seen: Visibility) -> Home:
         context, now = self._context, datetime.now(UTC)
-        apart = (
-            context.settings.login.isolation == "teams"
-        )  # Slack does not say who belongs to which team
-        seen = NO_TEAMS if apart else ALL
         latest = context.latest(RECENT, seen)
         return Home(
             now=now,
@@ -110,14 +125,14 @@ class HomeTab:
             running=context.store.count("running", seen),
             checks=self._checks,
             record=context.labels.seen_by(seen).record(),
-            mutes=[] if apart else self._mutes(now),
+            mutes=[] if seen.teams is not None else self._mutes(now, seen),
             public_url=context.settings.server.public_url,
         )
 
-    def _mutes(self, now: datetime) -> list[Mute]:
+    def _mutes(self, now: datetime, seen: Visibility) -> list[Mute]:
         """The mutes of alerts that come to this workspace."""
         context = self._context
-        active = context.mutes.active(now)
+        active = context.mutes.active(now, seen)
         if not context.has_others:
             return active
         told = {one.alert.fingerprint for one in context.latest(MUTES_AMONG)}

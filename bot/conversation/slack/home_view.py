@@ -87,6 +87,11 @@ def home_view(home: Home) -> Block:
     return {"type": "home", "blocks": blocks}
 
 
+def not_for_you(why: str) -> Block:
+    """The tab of somebody who may not read."""
+    return {"type": "home", "blocks": [header("Faultline"), paragraph(why)]}
+
+
 def _health(home: Home) -> list[Block]:
     queue = f"{home.running} running, {home.waiting} waiting"
     if home.checks is None:

@@ -6,6 +6,7 @@ Slack once what must not be forgotten is stored.
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -13,18 +14,30 @@ from slack_bolt.async_app import AsyncAck, AsyncApp
 
 from bot.conversation.slack.assistant import AssistantBody, offer_prompts
 from bot.conversation.slack.buttons.evidence import turn_page
-from bot.conversation.slack.click_context import CasePath, ClickContext
-from bot.conversation.slack.clickable_button import button_of_form, clicked_button
+from bot.conversation.slack.click_context import CasePath, ClickContext, claimed_by
+from bot.conversation.slack.clickable_button import (
+    ClickableButton,
+    TooMuch,
+    button_of_form,
+    clicked_button,
+)
 from bot.conversation.slack.evidence_modal import PAGE_ACTIONS
 from bot.conversation.slack.forms import FormFor
 from bot.conversation.slack.home import AllChecks, HomeTab
 from bot.conversation.slack.home_view import REFRESH, UNMUTE
 from bot.conversation.slack.payloads import Interaction
+from bot.intake.slack_payload import Envelope
+from bot.intake.slack_people import Claimed
+from bot.policy.roles import may, refusal
 from bot.settings import Settings
 from bot.store.store import Store
 
+log = logging.getLogger("faultline.slack")
+
 Answer = dict[str, Any]
 EVENTS = ("app_home_opened", "assistant_thread_started", "assistant_thread_context_changed")
+MAX_ERROR = 140
+"""Characters of an error in a form that Slack shows without cutting."""
 GONE = "This investigation is no longer known: nothing was kept."
 ASK_AGAIN = "This investigation is no longer known; ask again with a mention: `investigate ...`."
 
@@ -52,17 +65,19 @@ class SlackFace:
             await ack(**await self.sent(Interaction.model_validate(body)))
 
         @app.event("app_home_opened")
-        async def on_home(event: dict[str, Any]) -> None:
-            if event.get("tab") == "home":
-                self.context.later(self.home.show(str(event.get("user") or "")))
+        async def on_home(body: dict[str, Any]) -> None:
+            envelope = Envelope.model_validate(body)
+            if body["event"].get("tab") == "home" and await self._is_ours(envelope):
+                self.context.later(self.home.show(Claimed.by(envelope, envelope.event)))
 
         @app.event("assistant_thread_started")
         async def on_pane(body: dict[str, Any]) -> None:
-            self.context.later(
-                offer_prompts(
-                    self.context, AssistantBody.model_validate(body).event.assistant_thread
-                )
-            )
+            envelope = Envelope.model_validate(body)
+            thread = AssistantBody.model_validate(body).event.assistant_thread
+            # The pane is one person's own, and names nobody else's workspace.
+            claimed = Claimed(thread.user_id, installed_in=envelope.installed_in, shared=False)
+            if await self._is_ours(envelope):
+                self.context.later(offer_prompts(self.context, thread, claimed))
 
         @app.event("assistant_thread_context_changed")
         async def on_pane_beside_another_channel() -> None:
@@ -70,14 +85,18 @@ class SlackFace:
 
     async def clicked(self, click: Interaction) -> None:
         """A button or menu. Raises NotAccepted: then Slack shows that it was not taken."""
-        action = click.action
-        if action.action_id in PAGE_ACTIONS:
-            await turn_page(self.context, click)
+        context, action = self.context, click.action
+        if not await context.is_ours(click):
+            log.warning("slack click ignored: it was sent for another workspace")
+        elif action.action_id in PAGE_ACTIONS:
+            if await context.may(click, "read"):
+                await turn_page(context, click)
         elif action.action_id == UNMUTE:
-            await self.context.stored(self.context.mutes.unmute, action.chosen)
-            self.context.later(self.home.show(click.user.id))
+            if await context.may(click, "mute"):
+                await context.stored(context.mutes.unmute, action.chosen)
+            context.later(self.home.show(claimed_by(click)))
         elif action.action_id == REFRESH:
-            self.context.later(self.home.show(click.user.id))
+            context.later(self.home.show(claimed_by(click)))
         else:
             await self._clicked_button(click)
 
@@ -86,13 +105,20 @@ class SlackFace:
         NotAccepted."""
         about = FormFor.read(form.view.private_metadata)
         button = button_of_form(form.view.callback_id)
-        if button is None:
-            return {}
         context = self.context
+        if button is None or not await context.is_ours(form):
+            return {}
         investigation = await context.stored(context.store.get, about.investigation_id)
         if investigation is None:
-            return {"response_action": "errors", "errors": {button.first_field: GONE}}
-        await button.sent(context, form, investigation)
+            return _not_taken(button, GONE)
+        person, role = await context.role(form)
+        act = button.act_of(form, investigation)
+        if not may(role, act):
+            return _not_taken(button, refusal(person, role, act))
+        try:
+            await button.sent(context, form, investigation)
+        except TooMuch as limit:
+            return _not_taken(button, str(limit))
         context.later(context.refresh(investigation))
         return {}
 
@@ -102,8 +128,18 @@ class SlackFace:
             return
         button, investigation_id = clicked
         context = self.context
+        if not await context.may(click, button.act):
+            return
         investigation = await context.stored(context.store.get, investigation_id)
         if investigation is None:
             context.later(context.ephemeral(click, ASK_AGAIN))
             return
         await button.clicked(context, click, investigation)
+
+    async def _is_ours(self, envelope: Envelope) -> bool:
+        return await self.context.people.is_ours(envelope.installed_in)
+
+
+def _not_taken(button: ClickableButton, why: str) -> Answer:
+    """The form stays open, and says why."""
+    return {"response_action": "errors", "errors": {button.first_field: why[:MAX_ERROR]}}

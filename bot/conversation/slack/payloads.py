@@ -37,9 +37,10 @@ class Action(Payload):
 
 
 class User(Payload):
-    """Who clicked."""
+    """Who clicked; `team_id` is the workspace that the account belongs to."""
 
     id: Line = ""
+    team_id: Line = ""
     username: Line = ""
     name: Line = ""
 
@@ -48,6 +49,12 @@ class User(Payload):
         """`ann (U0ANN)`: a name people know, and the id that cannot be chosen."""
         name = one_line(self.name or self.username, MAX_NAME)
         return f"{name} ({self.id})" if name and self.id else name or self.id or "somebody"
+
+
+class Team(Payload):
+    """The workspace that a click came from."""
+
+    id: Line = ""
 
 
 class Channel(Payload):
@@ -85,6 +92,7 @@ class ClickedView(Payload):
     hash: Line = ""
     callback_id: Line = ""
     private_metadata: Text = ""
+    app_installed_team_id: Line = ""
     state: Annotated[dict[str, dict[str, Any]], BeforeValidator(_state)] = Field(
         default_factory=dict
     )
@@ -104,6 +112,7 @@ class Interaction(Payload):
     type: Line = ""
     trigger_id: Line = ""
     user: Table[User] = Field(default_factory=User)
+    team: Table[Team] = Field(default_factory=Team)
     channel: Table[Channel] = Field(default_factory=Channel)
     container: Table[Container] = Field(default_factory=Container)
     message: Table[ClickedMessage] = Field(default_factory=ClickedMessage)
@@ -114,6 +123,12 @@ class Interaction(Payload):
     def action(self) -> Action:
         """The click; Slack sends one at a time."""
         return self.actions[0] if self.actions else Action()
+
+    @property
+    def installed_in(self) -> frozenset[str]:
+        """The workspace whose installation of the app was clicked. With a form that was opened from
+        a shared channel, `team` may be that of whoever clicked."""
+        return frozenset({self.view.app_installed_team_id or self.team.id} - {""})
 
     @property
     def place(self) -> tuple[str, str]:

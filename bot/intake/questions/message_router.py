@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.vocabulary import Alert
@@ -19,9 +20,11 @@ from bot.intake.questions.commands import command_in, is_courtesy
 from bot.intake.questions.first_contact import tells_of_trouble
 from bot.intake.questions.is_question import is_question
 from bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, Taken
+from bot.policy.person_limits import HOUR
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.conversations import Conversations, NewQuestion
+from bot.store.person_acts import PersonActs
 from bot.store.store import Store
 from connectors.named_ids import bare_id
 
@@ -39,6 +42,11 @@ class MessageRouter:
         self._settings = settings
         self._slack = settings.slack
         self._conversations = conversations
+
+    @property
+    def engine(self) -> Engine:
+        """The store's."""
+        return self._conversations.engine
 
     def seen_in(self, settings: Settings) -> MessageRouter:
         """The same, by the limits of the workspace that these settings were made for."""
@@ -71,6 +79,15 @@ class MessageRouter:
     async def alert_of(self, channel: str, thread: str, *, within_s: float = 2.0) -> Alert | None:
         """The alert of the investigation that is answered in a thread. Raises NotAccepted."""
         return await self._stored(self._alert_of, channel, thread, within_s=within_s)
+
+    async def may_investigate(self, who: str, key: str, *, within_s: float = 2.0) -> bool:
+        """Count one more investigation that somebody asks for; False where that is too many in an
+        hour. The same `key` counts once. Raises NotAccepted."""
+        most = self._settings.people.investigations_per_hour
+        acts = PersonActs(self._conversations.engine)
+        return await self._stored(
+            acts.count, who, "investigate", key, most, HOUR, within_s=within_s
+        )
 
     def _is_ours(self, question: SlackQuestion) -> bool:
         channel, thread = question.channel, question.thread

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from bot.policy.roles import Role, is_named, named_role
 from bot.settings.login import LoginSettings
 from bot.settings.teams import TeamSettings
 from bot.store.visitors import ProviderIdentity
-from bot.web.visitor import Role
 
 TRUE = (True, "true", "1")
 """How providers write a claim that holds."""
@@ -78,14 +78,8 @@ def role_of(email: str, groups: Collection[str], login: LoginSettings) -> Role |
     """The highest role that the settings give; None lets nobody in."""
     if login.allowed_domains and not _is_of(email, login.allowed_domains):
         return None
-    roles: tuple[tuple[Role, Collection[str]], ...] = (
-        ("admin", login.admins),
-        ("responder", login.responders),
-        ("viewer", login.viewers),
-    )
-    for role, named in roles:
-        if _is_named(email, groups, named):
-            return role
+    if (role := named_role(login, groups, [email])) is not None:
+        return role
     return None if login.default_role == "none" else login.default_role
 
 
@@ -94,15 +88,7 @@ def teams_of(
 ) -> frozenset[str]:
     """The teams that name one of somebody's groups, or the address that the provider vouches
     for."""
-    return frozenset(name for name, team in teams.items() if _is_named(email, groups, team.groups))
-
-
-def _is_named(email: str, groups: Collection[str], named: Collection[str]) -> bool:
-    """Whether a list of groups and addresses holds one of somebody's. Groups are compared with
-    case, addresses without."""
-    if not set(groups).isdisjoint(named):
-        return True
-    return bool(email) and email in {name.lower() for name in named}
+    return frozenset(name for name, team in teams.items() if is_named(groups, [email], team.groups))
 
 
 def _is_of(email: str, domains: Collection[str]) -> bool:

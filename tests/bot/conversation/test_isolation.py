@@ -3,6 +3,7 @@ nobody's, and no others."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from bot.conversation.slack.home import HomeTab
+from bot.policy.roles import SlackPerson
 from bot.settings.login import LoginSettings
 from bot.settings.teams import TeamSettings
 from bot.store.models import InvestigationRow
@@ -83,12 +85,12 @@ def test_the_home_tab_shows_what_belongs_to_nobody(room: Room) -> None:
     with Session(room.store.engine) as session, session.begin():
         session.get_one(InvestigationRow, theirs.id).team = "payments"
     tab: HomeTab = room.face.home
-    shown = [i.id for i in tab._read().latest]
+    shown = [i.id for i in tab._read(ALL).latest]
     assert set(shown) == {theirs.id, nobodys.id}
     tab._context.settings = room.settings.model_copy(
         update={"login": LoginSettings(isolation="teams"), "teams": TEAMS}
     )
-    home = tab._read()
+    home = tab._read(asyncio.run(tab._context.seen_by(SlackPerson("U0ANN", "member"))))
     assert [i.id for i in home.latest] == [nobodys.id]
     assert "payments are slow" not in json.dumps([i.alert.title for i in home.latest])
     assert room.store.count("done", ALL) == 2

@@ -25,6 +25,10 @@ class Slack:
     acknowledged: list[str] = field(default_factory=list)
     sockets: list[web.WebSocketResponse] = field(default_factory=list)
     stale_tickets: int = 0
+    team: str = "T1"
+    users: dict[str, dict[str, Any]] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    given: dict[str, dict[str, Any]] = field(default_factory=dict)
     port: int = 0
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
@@ -42,19 +46,28 @@ class Slack:
         await asyncio.sleep(self.slow_s.get(name, 0))
         if name in self.broken:
             return web.json_response({"ok": False, "error": "internal_error"}, status=500)
+        if name in self.errors:
+            return web.json_response({"ok": False, "error": self.errors[name]})
         return web.json_response({"ok": True, **self.answer(name, fields)})
 
     def answer(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        if name in self.given:
+            return self.given[name]
         if name == "apps.connections.open":
             ticket = len(self.calls[name])
             return {"url": f"ws://127.0.0.1:{self.port}/socket?ticket={ticket}"}
         if name == "auth.test":
-            return {"user_id": "U0BOT", "bot_id": "B0US", "team_id": "T1"}
+            return {"user_id": "U0BOT", "bot_id": "B0US", "team_id": self.team}
+        if name == "users.info":
+            return {"user": {"id": fields["user"], "team_id": self.team, **self._user(fields)}}
         if name == "conversations.replies":
             return {
                 "messages": [self.threads[fields["ts"]]] if fields["ts"] in self.threads else []
             }
         return {"ts": "1763690001.000100", "channel": fields.get("channel")}
+
+    def _user(self, fields: dict[str, Any]) -> dict[str, Any]:
+        return self.users.get(fields["user"], {})
 
     async def socket(self, request: web.Request) -> web.StreamResponse:
         if int(request.query["ticket"]) <= self.stale_tickets:

@@ -29,9 +29,13 @@ SCOPE_OF_CALL = {
     "chat_update": {"chat:write"},
     "chat_delete": {"chat:write"},
     "conversations_history": READ_ALL,
-    "conversations_info": {"channels:read", "groups:read"},
+    "conversations_info": {"channels:read", "groups:read", "im:read"},
+    "conversations_members": {"channels:read", "groups:read", "im:read"},
     "conversations_replies": READ_ALL,
     "files_upload_v2": {"files:write"},
+    "usergroups_users_list": {"usergroups:read"},
+    "users_info": {"users:read"},
+    "users_lookupByEmail": {"users:read.email"},
     "views_open": set(),
     "views_publish": set(),
     "views_push": set(),
@@ -48,7 +52,7 @@ SCOPE_OF_EVENT = {
     "message.groups": {"groups:history"},
     "message.im": {"im:history"},
 }
-FAMILIES = "assistant|chat|files|conversations|auth|apps|users|reactions|pins|views"
+FAMILIES = "assistant|chat|files|conversations|auth|apps|usergroups|users|reactions|pins|views"
 
 
 def source() -> str:

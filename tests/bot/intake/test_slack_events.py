@@ -37,6 +37,8 @@ from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
 
 Serve = Callable[..., Senders]
 AT = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+SAMPLED = "T000000001"
+"""The workspace of Slack's samples."""
 
 
 @pytest.fixture
@@ -78,8 +80,9 @@ def test_a_mention_starts_an_investigation_that_answers_in_its_thread(bot: Sende
 
 
 def test_an_alert_that_alertmanager_posted_starts_an_investigation(
-    bot: Senders, shared: Path
+    bot: Senders, slack: Slack, shared: Path
 ) -> None:
+    slack.team = SAMPLED
     sample = json.loads(
         (shared / "webhooks/slack/message.bot_message.alertmanager.json").read_text()
     )
@@ -181,7 +184,8 @@ def test_what_we_do_not_handle_is_still_answered_200(bot: Senders, payload: Any)
     assert bot.store.count() == 0
 
 
-def test_slacks_samples_are_all_answered_200(bot: Senders, shared: Path) -> None:
+def test_slacks_samples_are_all_answered_200(bot: Senders, slack: Slack, shared: Path) -> None:
+    slack.team = SAMPLED
     files = sorted((shared / "webhooks/slack").glob("*.json"))
     assert len(files) > 8
     assert {bot.slack(file.read_bytes()).status_code for file in files} == {200}

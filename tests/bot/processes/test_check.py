@@ -156,3 +156,28 @@ def test_a_wrong_runbook_is_a_line_of_its_own_and_fails_the_check(
     assert two.endswith("/a.md:2: nam: no such key; did you mean name?")
     assert "parts FAIL: runbooks; " in last
     assert " parts FAIL: " in last
+
+
+def test_scopes_that_are_missing_to_know_people_are_named(tmp_path: Path) -> None:
+    slack = LoopbackSlack(token=TOKEN)
+    slack.scopes = "chat:write,files:write,users:read"
+    url, stop = serve_in_thread(slack.app)
+    settings = load_settings(
+        environ={
+            "FAULTLINE_STORE__DIRECTORY": str(tmp_path),
+            "FAULTLINE_SLACK__BOT_TOKEN": TOKEN,
+            "FAULTLINE_SLACK__SIGNING_SECRETS": "s",
+            "FAULTLINE_SLACK__API_URL": f"{url}/api",
+        }
+    )
+    (people,) = [one for one in asyncio.run(all_checks(settings)) if one.name == "people"]
+    assert people.ok
+    assert [one.split()[2] for one in people.unread] == [
+        "im:read",
+        "usergroups:read",
+        "users:read.email",
+    ]
+    slack.scopes += ",usergroups:read,users:read.email,im:read"
+    (people,) = [one for one in asyncio.run(all_checks(settings)) if one.name == "people"]
+    assert people.unread == ()
+    stop()

@@ -88,14 +88,22 @@ async def said(call: str, answer: Awaitable[T], channel: str = "") -> T:
 
 
 async def send_with_key(
-    client: AsyncWebClient, place: SlackPlace, message: SlackMessage, *, event_type: str, key: str
+    client: AsyncWebClient,
+    place: SlackPlace,
+    message: SlackMessage,
+    *,
+    event_type: str,
+    key: str,
+    in_channel: bool = False,
 ) -> MessageRef:
-    """Post the message. Raises ConnectorError."""
+    """Post the message; with `in_channel` one in a thread is shown in the channel too. Raises
+    ConnectorError."""
     answer = await said(
         "chat.postMessage",
         client.chat_postMessage(
             channel=place.channel,
             thread_ts=place.thread,
+            reply_broadcast=in_channel or None,
             text=message.text,
             blocks=list(message.blocks),
             metadata={"event_type": event_type, "event_payload": {"key": key}},

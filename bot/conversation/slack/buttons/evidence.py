@@ -24,6 +24,7 @@ class EvidenceButton(ClickableButton):
     """Opens the evidence."""
 
     name = "evidence"
+    act = "read"
 
     def label(self, offer: Offer) -> str | None:
         """Only where there is an answer."""

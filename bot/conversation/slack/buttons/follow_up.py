@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from analysis.errors import FaultlineError
 from analysis.vocabulary import Window
@@ -13,6 +13,7 @@ from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
 from bot.conversation.slack.clickable_button import ClickableButton
 from bot.conversation.slack.payloads import Interaction
 from bot.intake.questions.follow_up_scope import AskedSpan, window_of
+from bot.policy.person_limits import HOUR, too_many_investigations
 from bot.store.follow_ups import FollowUpScope
 from bot.store.store import ReplyTo, StoredInvestigation
 
@@ -29,6 +30,7 @@ class WiderButton(ClickableButton):
     """The same over a wider window."""
 
     name = "wider"
+    act = "investigate"
 
     def label(self, offer: Offer) -> str | None:
         """Always."""
@@ -49,6 +51,7 @@ class AgainButton(ClickableButton):
     """The same once more."""
 
     name = "again"
+    act = "investigate"
 
     def label(self, offer: Offer) -> str | None:
         """Always."""
@@ -80,6 +83,12 @@ async def _follow_up(
     if await context.stored(_too_many, context, key, channel, thread):
         context.later(context.ephemeral(click, TOO_MANY))
         return
+    people = context.settings.people
+    if not await context.within_rate(
+        click, "investigate", key, people.investigations_per_hour, HOUR
+    ):
+        context.later(context.ephemeral(click, too_many_investigations(people)))
+        return
     fresh, is_new = await context.stored(
         context.follow_ups.start,
         investigation,
@@ -96,7 +105,7 @@ async def _follow_up(
 
 def _too_many(context: ClickContext, key: str, channel: str, thread: str) -> bool:
     """Whether this thread has asked for as many as it may; what was started is never too many."""
-    since = datetime.now(UTC) - timedelta(hours=1)
+    since = datetime.now(UTC) - HOUR
     most = context.settings.slack.further_per_hour
     asked = context.follow_ups.count_since(channel, thread, since)
     return asked >= most and not context.follow_ups.known(key)

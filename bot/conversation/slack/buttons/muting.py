@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from analysis.errors import ConnectorError
+from analysis.vocabulary import Alert
+from bot.answer.foreign_text import escape_mrkdwn, one_line
+from bot.answer.targets.slack.blocks import rich, section, text
 from bot.answer.targets.slack.button_type import Offer
-from bot.conversation.slack.click_context import ClickContext
-from bot.conversation.slack.clickable_button import ClickableButton
+from bot.answer.targets.slack.message import SlackMessage
+from bot.answer.targets.slack.posts import SlackPlace, bears, find_since, send_with_key
+from bot.conversation.slack.click_context import RETRY_WAITS_S, ClickContext
+from bot.conversation.slack.clickable_button import ClickableButton, TooMuch
 from bot.conversation.slack.forms import (
     ALL,
     FOR,
@@ -14,21 +23,32 @@ from bot.conversation.slack.forms import (
     REASON,
     UNTIL_RESOLVED,
     WHICH,
+    FormFor,
     form_for,
     mute_modal,
     mute_until,
 )
 from bot.conversation.slack.payloads import Interaction
+from bot.policy.person_limits import DAY, too_many_mutes
+from bot.policy.priority import URGENT, priority_of
+from bot.policy.roles import Act, may
 from bot.store.store import StoredInvestigation
 
 MAX_MUTED = 200
 """Alerts of one storm that one form mutes."""
+SHOWN = 3
+"""Titles that an announcement names."""
+EVENT = "faultline_mute"
+"""Type of the metadata by which an announcement is found again, and known as our own."""
+
+log = logging.getLogger("faultline.slack")
 
 
 class MuteButton(ClickableButton):
     """Mutes the alert; a form asks for how long."""
 
     name = "mute"
+    act = "mute"
     form = MUTE_FORM
     first_field = FOR
 
@@ -37,47 +57,64 @@ class MuteButton(ClickableButton):
         may = offer.status.mute is None and offer.status.may_mute
         return "Mute this alert" if may else None
 
+    def act_of(self, form: Interaction, investigation: StoredInvestigation) -> Act:
+        """To mute an alert that is critical takes an admin."""
+        chosen = _chosen(form, investigation)
+        own_words = investigation.question is None and investigation.priority == URGENT
+        critical = own_words or any(priority_of(alert) == URGENT for alert in chosen.values())
+        return "mute critical" if critical else "mute"
+
     async def clicked(
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Ask for how long."""
-        modal = mute_modal(form_for(click, investigation), investigation)
+        longest = context.mutes.longest
+        modal = mute_modal(form_for(click, investigation), investigation, longest)
         context.later(_opened(context, click, modal))
 
     async def sent(
         self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
     ) -> None:
-        """Mute this alert, or all that belong to the investigation."""
-        view, who, now = form.view, form.user.said_by, datetime.now(UTC)
-        chosen = view.given(FOR)
-        until, until_resolved = mute_until(chosen, now), chosen == UNTIL_RESOLVED
-        alerts = {investigation.alert.fingerprint: investigation.alert.title}
-        if view.given(WHICH) == ALL:
-            alerts |= {one.fingerprint: one.alert.title for one in investigation.related}
+        """Mute this alert, or all that belong to the investigation, and say so in the channel."""
+        people, view, now = context.settings.people, form.view, datetime.now(UTC)
+        if not await context.within_rate(form, "mute", view.id, people.mutes_per_day, DAY):
+            raise TooMuch(too_many_mutes(people))
+        who, until_resolved = form.user.said_by, view.given(FOR) == UNTIL_RESOLVED
+        until = mute_until(view.given(FOR), now, context.mutes.longest)
+        alerts = _chosen(form, investigation)
+        _, role = await context.role(form)
 
         def mute() -> None:
-            for fingerprint, title in list(alerts.items())[:MAX_MUTED]:
+            for fingerprint, alert in alerts.items():
                 context.mutes.mute(
                     fingerprint,
                     until,
                     who,
                     view.given(REASON),
-                    title=title,
+                    title=alert.title,
                     until_resolved=until_resolved,
+                    covers_critical=may(role, "mute critical"),
                     now=now,
                 )
 
         await context.stored(mute)
         count = f"{len(alerts)} alerts" if len(alerts) > 1 else "this alert"
-        end = "until it is resolved" if until_resolved else f"until {until:%Y-%m-%d %H:%M} UTC"
+        end = f"until {until:%Y-%m-%d %H:%M} UTC"
+        if until_resolved:
+            end = f"until it is resolved, {until:%Y-%m-%d %H:%M} UTC at the latest"
         said = f"{who} muted {count} {end}"
-        await context.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
+        key = f"{form.user.id}:{view.id}"
+        await context.did(investigation.id, said, key=key)
+        titles = [alert.title for alert in alerts.values()]
+        about = FormFor.read(view.private_metadata)
+        context.later(_announce(context, about, f"mute:{key}", said, titles, view.given(REASON)))
 
 
 class UnmuteButton(ClickableButton):
     """Ends the mute."""
 
     name = "unmute"
+    act = "mute"
 
     def label(self, offer: Offer) -> str | None:
         """Only for an alert that is muted."""
@@ -99,3 +136,41 @@ MUTE, UNMUTE = MuteButton(), UnmuteButton()
 
 async def _opened(context: ClickContext, click: Interaction, modal: dict[str, object]) -> None:
     await context.open(click, modal)
+
+
+def _chosen(form: Interaction, investigation: StoredInvestigation) -> Mapping[str, Alert]:
+    """The alerts that a form is to mute, by fingerprint."""
+    alerts = {investigation.alert.fingerprint: investigation.alert}
+    if form.view.given(WHICH) == ALL:
+        alerts |= {one.fingerprint: one.alert for one in investigation.related}
+    return dict(list(alerts.items())[:MAX_MUTED])
+
+
+async def _announce(
+    context: ClickContext, about: FormFor, key: str, said: str, titles: Sequence[str], reason: str
+) -> None:
+    """Say in the channel who muted what, and until when; once, though Slack fails for a while."""
+    if not about.channel:
+        return
+    since = datetime.now(UTC)
+    place = SlackPlace(about.channel, about.thread or None)
+    titles = [one_line(title, 200) for title in titles]
+    more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
+    lines = [f"{said}: {'; '.join(titles[:SHOWN])}{more}"]
+    if reason.strip():
+        lines.append(f"Reason: {one_line(reason, 300)}")
+    blocks = [rich(section(text("\n".join(lines))))]
+    message = SlackMessage(escape_mrkdwn(lines[0]), tuple(blocks))
+    for wait in (*RETRY_WAITS_S, None):
+        try:
+            # After a failure it may stand there all the same.
+            if not await find_since(context.client, place, since, bears(key)):
+                await send_with_key(
+                    context.client, place, message, event_type=EVENT, key=key, in_channel=True
+                )
+            return
+        except ConnectorError as error:
+            if not error.retryable or wait is None:
+                log.warning("slack: a mute was not announced (%s)", error)
+                return
+        await asyncio.sleep(wait)

@@ -179,6 +179,7 @@ def test_wrong_alone_is_worth_keeping_and_somebody_else_may_say_otherwise(room: 
 
 
 def test_mute_asks_how_long_and_unmute_ends_it(room: Room) -> None:
+    room.slack.users["U0ANN"] = {"is_admin": True}
     investigation, message = room.answered()
     ann = room.person()
     ann.click(message, "faultline_more", option=f"mute {investigation.id}")
@@ -203,6 +204,7 @@ def test_mute_asks_how_long_and_unmute_ends_it(room: Room) -> None:
 
 
 def test_a_mute_until_resolved_ends_with_the_alert(room: Room) -> None:
+    room.slack.users["U0ANN"] = {"is_admin": True}
     investigation, message = room.answered()
     ann = room.person()
     ann.click(message, "faultline_more", option=f"mute {investigation.id}")

@@ -1,0 +1,148 @@
+"""Which channels' investigations somebody may read: those of public channels, and of the private
+ones and direct messages that they are in, as Slack says.
+
+Answers are kept in the store, so that a restart while Slack is away hides nothing that is public. A
+channel of which Slack never said anything is taken for private.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from bot.answer.targets.slack.errors import error_code
+from bot.answer.targets.slack.web_client import SlackWebClient
+from bot.intake.slack_people import UNREACHABLE, SlackPeople, said
+from bot.runtime.threads import in_store
+from bot.settings import Settings
+from bot.store.slack_channels import ChannelReaders, SlackChannelFacts, may_be_public
+from connectors.named_ids import bare_id, instance_in
+
+FRESH = timedelta(minutes=10)
+STALE = timedelta(hours=24)
+"""While Slack does not answer, those who were members before still read a private channel's."""
+WITHIN_S = 1.0
+"""A page waits so long for Slack; what it says later counts for the next page."""
+ASK_AGAIN_AFTER_S = 60.0
+AT_ONCE = 8
+MEMBERS_PAGE, MAX_PAGES = 1_000, 20
+LOST = frozenset({"channel_not_found", "not_in_channel"})
+"""Codes for a private channel that the bot was removed from: nobody's membership can be asked."""
+
+log = logging.getLogger("faultline.intake")
+
+
+class SlackChannels:
+    """Asks every configured workspace about its channels."""
+
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        self._facts = SlackChannelFacts(engine)
+        self._clients: dict[str, SlackWebClient] = {}
+        self._people: dict[str, SlackPeople] = {}
+        for one in settings.each("slack"):
+            if one.slack.bot_token is not None:
+                name, token = one.instance_of("slack"), one.slack.bot_token.get_secret_value()
+                client = SlackWebClient(one.slack.api_url, token=token, timeout=5)
+                self._clients[name], self._people[name] = client, SlackPeople(one, client)
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._again_at: dict[str, float] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def read_by_address(self, email: str) -> frozenset[str]:
+        """The channels that the person with this e-mail address reads; with an empty one, those
+        that everybody does."""
+        names = list(self._people) if email else []
+        found = await asyncio.gather(*(self._people[name].id_of(email) for name in names))
+        return await self.read_by(dict(zip(names, found, strict=True)))
+
+    async def read_by(self, accounts: Mapping[str, str]) -> frozenset[str]:
+        """The channels that somebody reads, who has these user ids in these workspaces."""
+        known = await in_store(self._facts.read)
+        if await self._refresh(known):
+            known = await in_store(self._facts.read)
+        now = datetime.now(UTC)
+        return frozenset(
+            channel
+            for channel, readers in known.items()
+            if self._reads(channel, readers, accounts.get(instance_in(channel), ""), now)
+        )
+
+    async def learn(self, channel: str) -> None:
+        """Ask about a channel in which an investigation begins."""
+        await self._refresh({channel: None})
+
+    def _reads(
+        self, channel: str, readers: ChannelReaders | None, user: str, now: datetime
+    ) -> bool:
+        if readers is None:
+            # Without a token there is nobody to ask, now or later.
+            return instance_in(channel) not in self._clients and may_be_public(channel)
+        if readers.members is None:
+            return True
+        return bool(user) and user in readers.members and now - readers.at < STALE
+
+    async def _refresh(self, known: Mapping[str, ChannelReaders | None]) -> bool:
+        """Ask about the channels of which too little is known; whether anything may be new."""
+        tasks = [self._ask(channel) for channel in self._outdated(known)]
+        if not tasks:
+            return False
+        await asyncio.wait(tasks, timeout=WITHIN_S)
+        return True
+
+    def _outdated(self, known: Mapping[str, ChannelReaders | None]) -> Iterable[str]:
+        now = datetime.now(UTC)
+        for channel, readers in known.items():
+            is_fresh = readers is not None and now - readers.at < FRESH
+            waits = time.monotonic() < self._again_at.get(channel, 0.0)
+            if instance_in(channel) in self._clients and not is_fresh and not waits:
+                yield channel
+
+    def _ask(self, channel: str) -> asyncio.Task[None]:
+        task = self._asking.get(channel)
+        if task is None:
+            task = self._asking[channel] = asyncio.create_task(self._asked(channel))
+            task.add_done_callback(lambda _: self._asking.pop(channel, None))
+        return task
+
+    async def _asked(self, channel: str) -> None:
+        self._again_at[channel] = time.monotonic() + ASK_AGAIN_AFTER_S
+        client = self._clients[instance_in(channel)]
+        async with self._slots:
+            try:
+                members = await _members(client, bare_id(channel))
+            except UNREACHABLE as error:
+                log.warning("slack: nothing is known of the readers of a channel (%s)", said(error))
+                if error_code(error) not in LOST:
+                    return
+                members = frozenset()
+        try:
+            await in_store(self._facts.keep, channel, members)
+        except SQLAlchemyError as error:
+            log.warning("slack: the readers of a channel were not kept (%s)", type(error).__name__)
+
+
+async def _members(client: SlackWebClient, channel: str) -> frozenset[str] | None:
+    """Who reads a channel; None for everybody in the workspace."""
+    told: Any = (await client.conversations_info(channel=channel))["channel"]
+    if told.get("is_im"):
+        return frozenset({str(told.get("user") or "")} - {""})
+    if told.get("is_private") is False and not told.get("is_mpim"):
+        return None
+    found: set[str] = set()
+    cursor = ""
+    for _ in range(MAX_PAGES):
+        page = await client.conversations_members(
+            channel=channel, limit=MEMBERS_PAGE, cursor=cursor or None
+        )
+        found |= {str(user) for user in page.get("members") or ()}
+        cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
+        if not cursor:
+            break
+    return frozenset(found)

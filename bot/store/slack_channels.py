@@ -1,0 +1,70 @@
+"""The Slack channels that investigations came from, and what Slack said last of who reads them.
+
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from bot.store.models import InvestigationRow
+from bot.store.people_tables import SlackChannelRow
+from connectors.named_ids import bare_id
+
+
+@dataclass(frozen=True)
+class ChannelReaders:
+    """Who reads a channel: `members` are ids of users, None for everybody in the workspace."""
+
+    members: frozenset[str] | None
+    at: datetime
+
+
+class SlackChannelFacts:
+    """What is known, on the tables of `bot.store`. Channels are written with their workspace."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def read(self) -> dict[str, ChannelReaders | None]:
+        """Every channel that an investigation came from; None where Slack was never asked."""
+        named = select(InvestigationRow.slack_channel).distinct()
+        with Session(self._engine.execution_options(reads_only=True)) as session:
+            known = {row.channel: _readers(row) for row in session.scalars(select(SlackChannelRow))}
+            return {one: known.get(one) for one in session.scalars(named) if one}
+
+    def keep(
+        self, channel: str, members: Collection[str] | None, now: datetime | None = None
+    ) -> None:
+        """What Slack says now."""
+        row = SlackChannelRow(
+            channel=channel,
+            members=None if members is None else sorted(members),
+            at=now or datetime.now(UTC),
+        )
+        with Session(self._engine) as session, session.begin():
+            session.merge(row)
+
+    def not_private(self, own: str | None) -> frozenset[str]:
+        """The channels whose investigations may be mentioned in one that came from `own`: that one,
+        and all that are not known to be private."""
+        return frozenset(
+            channel
+            for channel, readers in self.read().items()
+            if channel == own or (readers.members is None if readers else may_be_public(channel))
+        )
+
+
+def may_be_public(channel: str) -> bool:
+    """Whether a channel of which Slack said nothing may be public: ids of direct messages begin
+    with D, those of old private channels with G."""
+    return bare_id(channel).startswith("C")
+
+
+def _readers(row: SlackChannelRow) -> ChannelReaders:
+    return ChannelReaders(None if row.members is None else frozenset(row.members), row.at)
