@@ -33,6 +33,7 @@ from analysis.errors import FaultlineError
 from bot.queue.capacity import urgent_concurrency
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.measures import TAKEOVERS
+from bot.store.waits import Waits, bound, bounded_address
 
 INVESTIGATIONS = "investigations"
 URGENT_INVESTIGATIONS = "investigations-urgent"
@@ -52,6 +53,11 @@ WORKERS_COUNTED_EVERY_S = 2.0
 POOL = 6
 """Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the
 executor's lock, one listens, and the queues, at most eight of them, look in turn."""
+POOL_TIMEOUT_S = 10
+"""DBOS asks again for a connection that it did not get in time."""
+WAITS = Waits(statement_s=40.0, lock_s=0.0, leave_after_s=20.0)
+"""A statement that our side left is one that DBOS makes again on another connection. One that the
+server ended would fail its workflow, so the server's limit only ends what nobody waits for."""
 
 ENGINE_ERRORS = (*BackgroundLoop.expected_errors, dbos_error.DBOSException)
 """The expected errors of a loop that speaks with the engine."""
@@ -64,16 +70,15 @@ def reply_queue(place: str) -> str:
     return f"replies-{place}"
 
 
-def system_engine(url: str) -> Engine:
+def system_engine(url: str, waits: Waits = WAITS) -> Engine:
     """The SQLAlchemy engine for DBOS's own tables."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(
-            parsed.set(drivername="postgresql+psycopg"),
-            pool_size=POOL,
-            max_overflow=POOL,
-            pool_timeout=30,
+        engine = create_engine(
+            bounded_address(parsed), pool_size=POOL, max_overflow=POOL, pool_timeout=POOL_TIMEOUT_S
         )
+        bound(engine, waits)
+        return engine
     engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
 
     @event.listens_for(engine, "connect")
@@ -408,9 +413,6 @@ class Takeover(BackgroundLoop):
 def migrate_engine(url: str) -> None:
     """Create or update DBOS's own tables."""
     parsed = make_url(url)
-    postgres = parsed.get_backend_name() != "sqlite"
-    DBOS.migrate(
-        (parsed.set(drivername="postgresql+psycopg") if postgres else parsed).render_as_string(
-            hide_password=False
-        )
-    )
+    if parsed.get_backend_name() != "sqlite":
+        parsed = bounded_address(parsed)
+    DBOS.migrate(parsed.render_as_string(hide_password=False))
