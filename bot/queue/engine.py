@@ -55,7 +55,7 @@ POOL = 6
 executor's lock, one listens, and the queues, at most eight of them, look in turn."""
 POOL_TIMEOUT_S = 10
 """DBOS asks again for a connection that it did not get in time."""
-WAITS = Waits(statement_s=40.0, lock_s=0.0, leave_after_s=20.0)
+WAITS = Waits(statement_s=40.0, lock_s=0.0, transaction_s=60.0, leave_after_s=20.0)
 """A statement that our side left is one that DBOS makes again on another connection. One that the
 server ended would fail its workflow, so the server's limit only ends what nobody waits for."""
 

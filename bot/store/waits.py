@@ -58,18 +58,21 @@ MARGIN_S = 2.0
 @dataclass(frozen=True)
 class Waits:
     """How long a statement may take (`statement_s`), and of that wait for a lock (`lock_s`; 0: for
-    all of it), and how long a transaction may stand still (`idle_s`). `leave_after_s`: when our
-    side leaves a statement without an answer, where that is before the server's limit."""
+    all of it), how long a transaction may stand still (`idle_s`) and how long it may take
+    (`transaction_s`, from PostgreSQL 17 on; 0: any time). A client that is lost in the middle of a
+    message does not count as standing still. `leave_after_s`: when our side leaves a statement
+    without an answer, where that is before the server's limit."""
 
     statement_s: float = 10.0
     lock_s: float = 5.0
     idle_s: float = 10.0
+    transaction_s: float = 30.0
     leave_after_s: float | None = None
 
 
 USUAL = Waits()
 """Statements of the store take milliseconds."""
-PATIENT = Waits(statement_s=600.0, lock_s=60.0, idle_s=60.0)
+PATIENT = Waits(statement_s=600.0, lock_s=60.0, idle_s=60.0, transaction_s=0.0)
 """What changes or deletes many rows: migrations and retention."""
 
 
@@ -114,6 +117,7 @@ def bound(engine: Engine, waits: Waits) -> None:
         **OF_CLIENTS,
         "statement_timeout": f"{waits.statement_s * 1000:.0f}",
         "lock_timeout": f"{waits.lock_s * 1000:.0f}",
+        "transaction_timeout": f"{waits.transaction_s * 1000:.0f}",
         "idle_in_transaction_session_timeout": f"{waits.idle_s * 1000:.0f}",
     }
 
