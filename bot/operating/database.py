@@ -18,6 +18,7 @@ from bot.settings import Settings
 from bot.store.connect import connect
 from bot.store.opening import engine_url, first_line, store_url
 from bot.store.versions import NOTHING, current_version, downgrade, known_versions, upgrade
+from bot.store.waits import PATIENT
 
 
 def print_versions(settings: Settings) -> None:
@@ -77,7 +78,7 @@ def living_workers(settings: Settings, engine: Engine) -> int:
 
 @contextmanager
 def _opened(settings: Settings) -> Iterator[Engine]:
-    engine = connect(store_url(settings))
+    engine = connect(store_url(settings), PATIENT)
     try:
         yield engine
     except SQLAlchemyError as error:

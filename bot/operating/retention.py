@@ -17,8 +17,10 @@ from bot.queue.engine import ENGINE_ERRORS, system_engine
 from bot.runtime.background_loop import BackgroundLoop
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
-from bot.store.opening import engine_url
+from bot.store.connect import connect
+from bot.store.opening import engine_url, store_url
 from bot.store.store import Store
+from bot.store.waits import PATIENT
 
 SWEEP_LOCK = 0x73776570
 """PostgreSQL advisory lock of the one that sweeps."""
@@ -61,14 +63,14 @@ class Retention(BackgroundLoop):
         with only_one(self._settings, self._store) as mine:
             if not mine:
                 return {}
-            engine = system_engine(engine_url(self._settings))
+            engine = system_engine(engine_url(self._settings), PATIENT)
+            store = Store(connect(store_url(self._settings), PATIENT))
             try:
                 rows, now = EngineRows(engine), datetime.now(UTC)
-                sweep = Sweep(
-                    self._settings, self._store, self._cases, rows, now, self.stopping.is_set
-                )
+                sweep = Sweep(self._settings, store, self._cases, rows, now, self.stopping.is_set)
                 return dict(sweep.run())
             finally:
+                store.engine.dispose()
                 engine.dispose()
 
 

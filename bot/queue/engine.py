@@ -12,6 +12,7 @@ import fcntl
 import logging
 import math
 import os
+import socket
 import sqlite3
 import threading
 import time
@@ -33,6 +34,7 @@ from analysis.errors import FaultlineError
 from bot.queue.capacity import urgent_concurrency
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.measures import TAKEOVERS
+from bot.store.waits import Waits, bound, bounded_address
 
 INVESTIGATIONS = "investigations"
 URGENT_INVESTIGATIONS = "investigations-urgent"
@@ -52,6 +54,37 @@ WORKERS_COUNTED_EVERY_S = 2.0
 POOL = 6
 """Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the
 executor's lock, one listens, and the queues, at most eight of them, look in turn."""
+BEAT_EVERY_S = 5.0
+LOST_AFTER_S = 30.0
+"""Six signs of life that did not come."""
+BEGIN_BEATS = (
+    "INSERT INTO executors (id, epoch, host, role, beat_at)"
+    " VALUES (:id, 1, :host, 'worker', clock_timestamp())"
+    " ON CONFLICT (id) DO UPDATE SET epoch = executors.epoch + 1, host = excluded.host,"
+    " beat_at = excluded.beat_at RETURNING epoch"
+)
+BEAT = "UPDATE executors SET beat_at = clock_timestamp() WHERE id = :id AND epoch = :epoch"
+FORGET_BEATS = "DELETE FROM executors WHERE beat_at < clock_timestamp() - interval '7 days'"
+LOST = "SELECT id FROM executors WHERE beat_at < clock_timestamp() - make_interval(secs => :silent)"
+FENCE = (
+    "UPDATE executors SET epoch = epoch + 1, role = 'lost' WHERE id = :id AND role <> 'lost'"
+    " AND beat_at < clock_timestamp() - make_interval(secs => :silent)"
+)
+HELD_LOCKS = (
+    "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = :space"
+    " AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+END_SESSION = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+    " AND classid = :space AND granted AND objid::bigint = :key"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+POOL_TIMEOUT_S = 10
+"""DBOS asks again for a connection that it did not get in time."""
+WAITS = Waits(statement_s=40.0, lock_s=0.0, transaction_s=60.0, leave_after_s=20.0)
+"""A statement that our side left is one that DBOS makes again on another connection. One that the
+server ended would fail its workflow, so the server's limit only ends what nobody waits for."""
 
 ENGINE_ERRORS = (*BackgroundLoop.expected_errors, dbos_error.DBOSException)
 """The expected errors of a loop that speaks with the engine."""
@@ -64,16 +97,15 @@ def reply_queue(place: str) -> str:
     return f"replies-{place}"
 
 
-def system_engine(url: str) -> Engine:
+def system_engine(url: str, waits: Waits = WAITS) -> Engine:
     """The SQLAlchemy engine for DBOS's own tables."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(
-            parsed.set(drivername="postgresql+psycopg"),
-            pool_size=POOL,
-            max_overflow=POOL,
-            pool_timeout=30,
+        engine = create_engine(
+            bounded_address(parsed), pool_size=POOL, max_overflow=POOL, pool_timeout=POOL_TIMEOUT_S
         )
+        bound(engine, waits)
+        return engine
     engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
 
     @event.listens_for(engine, "connect")
@@ -96,6 +128,9 @@ class ExecutorLocks(Protocol):
 
     def lost(self) -> bool:
         """Whether the lock taken by `hold` is gone."""
+
+    def beat(self) -> bool:
+        """Give a sign of life; whether nobody has declared this executor lost."""
 
     def release(self) -> None:
         """Give the lock back: from now on this executor counts as dead."""
@@ -126,6 +161,10 @@ class FileLocks:
     def lost(self) -> bool:
         """A file lock is lost only with the process."""
         return False
+
+    def beat(self) -> bool:
+        """Not needed: the lock's host is the machine itself."""
+        return True
 
     def release(self) -> None:
         """Close the file."""
@@ -172,12 +211,24 @@ class AdvisoryLocks:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._session: Connection | None = None
+        self._id = ""
+        self._epoch = 0
 
     def hold(self, executor_id: str) -> None:
-        """Lock in a separate session, kept open."""
+        """Lock in a separate session, kept open, and begin to give signs of life."""
         self._session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         if not _advisory(self._session, "pg_try_advisory_lock", executor_id):
             raise FaultlineError(f"executor {executor_id} is running already")
+        self._id = executor_id
+        given = {"id": executor_id, "host": socket.gethostname()}
+        self._epoch = int(self._session.execute(text(BEGIN_BEATS), given).scalar_one())
+        self._session.execute(text(FORGET_BEATS))
+
+    def beat(self) -> bool:
+        """Give a sign of life; whether nobody has declared this executor lost."""
+        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
+            given = {"id": self._id, "epoch": self._epoch}
+            return session.execute(text(BEAT), given).rowcount == 1
 
     def lost(self) -> bool:
         """Whether the session has gone, and the lock with it."""
@@ -192,12 +243,17 @@ class AdvisoryLocks:
         """Unlock, and close the session."""
         if self._session is not None:
             with suppress(SQLAlchemyError):
+                self._session.execute(
+                    text("DELETE FROM executors WHERE id = :id"), {"id": self._id}
+                )
                 self._session.execute(text("SELECT pg_advisory_unlock_all()"))
             self._session.close()
 
     @contextmanager
     def take_if_dead(self, executor_id: str) -> Iterator[bool]:
-        """Try the lock in a separate session."""
+        """Try the lock in a separate session; a silent holder is declared lost and its session
+        ended first."""
+        self._declare_lost(executor_id)
         with self._trying(executor_id, LOCK_SPACE) as dead:
             yield dead
 
@@ -209,13 +265,27 @@ class AdvisoryLocks:
 
     def live_executors(self) -> int:
         """How many locks of executors are held in this database."""
-        held = (
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = :space AND "
-            "granted"
-            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-        )
         with self._engine.connect() as session:
-            return int(session.execute(text(held), {"space": LOCK_SPACE}).scalar() or 0)
+            held = set(session.execute(text(HELD_LOCKS), {"space": LOCK_SPACE}).scalars())
+            lost = set(session.execute(text(LOST), {"silent": LOST_AFTER_S}).scalars())
+        return len(held - {_lock_number(one) & 0xFFFFFFFF for one in lost})
+
+    def _declare_lost(self, executor_id: str) -> None:
+        """Where a holder is silent: fence it off, and end its session, which the server may keep
+        for hours after its host is gone."""
+        key = _lock_number(executor_id) & 0xFFFFFFFF
+        with self._engine.begin() as session:
+            given = {"id": executor_id, "silent": LOST_AFTER_S}
+            if session.execute(text(FENCE), given).rowcount:
+                log.warning("%s is lost: no sign of life for %g s", executor_id, LOST_AFTER_S)
+            lost = session.execute(text(f"{LOST} AND id = :id"), given).scalar()
+        if lost is None:
+            return
+        with (
+            suppress(SQLAlchemyError),
+            self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session,
+        ):
+            session.execute(text(END_SESSION), {"space": LOCK_SPACE, "key": key})
 
     @contextmanager
     def _trying(self, name: str, space: int) -> Iterator[bool]:
@@ -229,12 +299,12 @@ class AdvisoryLocks:
 
 
 def _advisory(session: Connection, function: str, name: str, space: int = LOCK_SPACE) -> bool:
-    key = zlib.crc32(name.encode()) - 2**31
-    return bool(
-        session.execute(
-            text(f"SELECT {function}(:space, :key)"), {"space": space, "key": key}
-        ).scalar()
-    )
+    given = {"space": space, "key": _lock_number(name)}
+    return bool(session.execute(text(f"SELECT {function}(:space, :key)"), given).scalar())
+
+
+def _lock_number(name: str) -> int:
+    return zlib.crc32(name.encode()) - 2**31
 
 
 class WorkerEngine:
@@ -253,6 +323,7 @@ class WorkerEngine:
         self._concurrency = concurrency
         self._polling = polling_interval_s
         self._takeover: Takeover | None = None
+        self._beats: Beats | None = None
         self._workers = (1, -WORKERS_COUNTED_EVERY_S)
         config = DBOSConfig(
             name=APPLICATION,
@@ -292,6 +363,8 @@ class WorkerEngine:
             )
         self._takeover = Takeover(self, on_lock_lost)
         self._takeover.start()
+        self._beats = Beats(self._locks, on_lock_lost)
+        self._beats.start()
 
     def enqueue(self, investigation_id: str, queue: str = INVESTIGATIONS) -> None:
         """Queue one investigation; the same id again changes nothing."""
@@ -345,6 +418,8 @@ class WorkerEngine:
     def stop(self) -> None:
         """Stop at once: what runs is taken over by the next worker."""
         self._stop_takeover()
+        if self._beats is not None:
+            self._beats.stop_soon()
         DBOS.destroy(workflow_completion_timeout_sec=0)
 
     def running(self) -> set[str]:
@@ -405,12 +480,36 @@ class Takeover(BackgroundLoop):
         return False
 
 
+class Beats(BackgroundLoop):
+    """Signs of life of this executor. It ends when another has declared it lost, or when it could
+    give none for so long that another may have."""
+
+    expected_errors = ENGINE_ERRORS
+
+    def __init__(self, locks: ExecutorLocks, on_lost: Callable[[], None]) -> None:
+        super().__init__("beats", every_s=BEAT_EVERY_S)
+        self._locks = locks
+        self._on_lost = on_lost
+        self._last = time.monotonic()
+
+    def turn(self) -> bool:
+        """One sign."""
+        began = time.monotonic()
+        try:
+            current = self._locks.beat()
+        except SQLAlchemyError:
+            if time.monotonic() - self._last > LOST_AFTER_S:
+                self._on_lost()
+            raise
+        if not current:
+            self._on_lost()
+        self._last = began
+        return False
+
+
 def migrate_engine(url: str) -> None:
     """Create or update DBOS's own tables."""
     parsed = make_url(url)
-    postgres = parsed.get_backend_name() != "sqlite"
-    DBOS.migrate(
-        (parsed.set(drivername="postgresql+psycopg") if postgres else parsed).render_as_string(
-            hide_password=False
-        )
-    )
+    if parsed.get_backend_name() != "sqlite":
+        parsed = bounded_address(parsed)
+    DBOS.migrate(parsed.render_as_string(hide_password=False))

@@ -200,7 +200,9 @@ class Admission:
         newest = newest.order_by(
             InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc()
         ).limit(1)
-        row = session.scalars(newest.with_for_update()).one()
+        # One that another host changes just now is not waited for, unless there is no other.
+        free = session.scalars(newest.with_for_update(skip_locked=True)).first()
+        row = free or session.scalars(newest.with_for_update()).one()
         why = f"rate of this channel: {limit} an hour"
         if count_suppressed(
             session, f"surplus:{row.id}:{alert.fingerprint}", "surplus", alert, channel, why, now

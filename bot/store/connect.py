@@ -11,27 +11,30 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
 from bot.runtime.threads import STORE_THREADS
+from bot.store.waits import PATIENT, USUAL, Waits, bound, bounded_address
 
 POOL = STORE_THREADS // 2
 """Connections that a process keeps, and as many more when it is busy, so that each thread of
 `in_store` finds one: each statement takes some milliseconds, so these carry hundreds a second, and
 PostgreSQL takes a hundred connections in all unless told otherwise."""
-POOL_TIMEOUT_S = 30
+POOL_TIMEOUT_S = 5
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def connect(url: str) -> Engine:
-    """An engine for `sqlite:///file` or `postgresql://...`."""
+def connect(url: str, waits: Waits = USUAL) -> Engine:
+    """An engine for `sqlite:///file` or `postgresql://...`; on PostgreSQL every wait has an end."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(url)
-    return create_engine(
-        parsed.set(drivername="postgresql+psycopg"),
+    engine = create_engine(
+        bounded_address(parsed),
         pool_size=POOL,
         max_overflow=POOL,
         pool_timeout=POOL_TIMEOUT_S,
         pool_pre_ping=True,
     )
+    bound(engine, waits)
+    return engine
 
 
 def migrate(engine: Engine) -> None:
@@ -41,7 +44,14 @@ def migrate(engine: Engine) -> None:
     """
     from bot.store.versions import upgrade  # late: only the process that migrates pays for it
 
-    upgrade(engine)
+    if engine.dialect.name == "sqlite":
+        upgrade(engine)
+        return
+    patient = connect(engine.url.render_as_string(hide_password=False), PATIENT)
+    try:
+        upgrade(patient)
+    finally:
+        patient.dispose()
 
 
 def _sqlite(url: str) -> Engine:

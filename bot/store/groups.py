@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import Select, delete, select, tuple_
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
@@ -38,8 +38,8 @@ class Groups:
     """The groups as the alerts of one transaction find and change them.
 
     What the transaction has read or written once is remembered, so that a storm costs few
-    statements: nobody else changes it meanwhile, as alerts are accepted under one lock. `prints`
-    are the fingerprints of the alerts.
+    statements: related alerts are accepted one after the other (`bot.store.incident_locks`).
+    `prints` are the fingerprints of the alerts.
     """
 
     def __init__(
@@ -209,8 +209,12 @@ class Groups:
         """What is too old to join, once in a transaction."""
         new = [key for key in keys if key not in self._swept]
         if new:
+            of = (AlertKeyRow.investigation_id, AlertKeyRow.fingerprint, AlertKeyRow.key)
             too_old = AlertKeyRow.at < self._now - self._policy.longest
-            self._session.execute(delete(AlertKeyRow).where(AlertKeyRow.key.in_(new), too_old))
+            # What another host deletes just now is not waited for.
+            free = select(*of).where(AlertKeyRow.key.in_(new), too_old)
+            free = free.with_for_update(skip_locked=True)
+            self._session.execute(delete(AlertKeyRow).where(tuple_(*of).in_(free)))
             self._swept.update(new)
 
     @cached_property

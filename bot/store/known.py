@@ -1,8 +1,8 @@
 """What the store knows of the alerts of one transaction, read at once: most of them are new, and
 need no look each.
 
-The transaction holds the lock under which alerts are accepted, so that no other one adds to it
-meanwhile.
+The transaction holds the locks of these alerts (`bot.store.incident_locks`), so that no other one
+adds to it meanwhile.
 """
 
 from __future__ import annotations

@@ -5,13 +5,15 @@ Synchronous: callers on an event loop use `in_store`.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 
-from sqlalchemy import Engine, func, select, text, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Engine, func, select, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
@@ -29,6 +31,7 @@ from bot.policy.values import (
     StoredInvestigation,
 )
 from bot.store.admitting import Admission, new_investigation_id
+from bot.store.incident_locks import PAUSES_S, IncidentBusy, Patience, locks_of
 from bot.store.models import InvestigationRow, PostRow, ProgressRow
 from bot.store.reply_addresses import reply_to_of
 from bot.store.storm_tables import GroupedAlertRow
@@ -40,6 +43,7 @@ __all__ = [
     "Arrival",
     "Delivery",
     "GroupedAlert",
+    "IncidentBusy",
     "Outcome",
     "PostClaim",
     "Progress",
@@ -51,10 +55,10 @@ __all__ = [
 ]
 
 
-ACCEPT_LOCK = 0x61636370
-"""PostgreSQL advisory lock under which alerts are accepted, one process after the other: what
-belongs together is then seen together. SQLite takes its one lock for each transaction that
-writes."""
+LOCK_NOT_AVAILABLE, DEADLOCK = "55P03", "40P01"
+"""https://www.postgresql.org/docs/current/errcodes-appendix.html"""
+ATTEMPTS = 3
+"""Of a transaction that meets another's row or fingerprint at the same moment."""
 
 
 class Store:
@@ -64,7 +68,9 @@ class Store:
         self, engine: Engine, *, join: timedelta = timedelta(hours=12), policy: Policy | None = None
     ) -> None:
         self.engine = engine
-        self._admission = Admission(policy or Policy(), join)
+        self._policy = policy or Policy()
+        self._admission = Admission(self._policy, join)
+        self._patience = Patience()
 
     def over(self, engine: Engine) -> Store:
         """The same rules over another engine."""
@@ -103,21 +109,41 @@ class Store:
     def accept_all(
         self, arrivals: Sequence[Arrival], *, now: datetime | None = None
     ) -> list[Accepted]:
-        """Take alerts in their order, in one transaction: all of them, or, when it fails, none."""
+        """Take alerts in their order, in one transaction: all of them, or, when it fails, none.
+
+        Raises IncidentBusy while another host has some of them in hand.
+        """
         now = now or datetime.now(UTC)
-        for attempt in (1, 2):
+        for attempt in range(ATTEMPTS):
             try:
-                with self._write() as session:
-                    if session.get_bind().dialect.name == "postgresql":
-                        session.execute(
-                            text("SELECT pg_advisory_xact_lock(:key)"), {"key": ACCEPT_LOCK}
-                        )
-                    return self._admission.admit_all(session, arrivals, now)
-            except (
-                IntegrityError
-            ):  # another process took the same delivery or alert at the same moment
-                if attempt == 2:
+                return self._accept_locked(arrivals, now)
+            except DBAPIError as error:
+                if _state(error) == LOCK_NOT_AVAILABLE:
+                    raise IncidentBusy(range(len(arrivals))) from error
+                # Another process took the same delivery or alert at the same moment.
+                again = isinstance(error, IntegrityError) or _state(error) == DEADLOCK
+                if not again or attempt == ATTEMPTS - 1:
                     raise
+        raise AssertionError("unreachable")
+
+    def _accept_locked(self, arrivals: Sequence[Arrival], now: datetime) -> list[Accepted]:
+        if self.engine.dialect.name == "sqlite":
+            with self._write() as session:
+                return self._admission.admit_all(session, arrivals, now)
+        locks = locks_of(arrivals, self._policy)
+        until = self._patience.until(locks)
+        for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
+            with self._write() as session:
+                busy = locks.try_all(session)
+                late = time.monotonic() >= until
+                if not busy or (late and not locks.refused(busy)):
+                    if busy:
+                        self._patience.ended(busy)
+                    return self._admission.admit_all(session, arrivals, now)
+            if late:
+                self._patience.ended(busy)
+                raise IncidentBusy(locks.refused(busy))
+            time.sleep(pause_s)
         raise AssertionError("unreachable")
 
     def undispatched(self, limit: int = 500) -> Sequence[str]:
@@ -299,6 +325,11 @@ def forgotten_key(investigation_id: str) -> str:
     not remember: it was restored from a backup. Whoever posts then looks for its post at the vendor
     first."""
     return f"{investigation_id}:forgotten"
+
+
+def _state(error: DBAPIError) -> str | None:
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    return state
 
 
 def _investigations(

@@ -48,7 +48,10 @@ def count_suppressed(
         row.count += 1
         row.last_at = now
         return False
-    session.execute(delete(SuppressedAlertRow).where(SuppressedAlertRow.last_at < now - KEPT))
+    # What another host deletes just now is not waited for.
+    old = select(SuppressedAlertRow.key).where(SuppressedAlertRow.last_at < now - KEPT)
+    old = old.with_for_update(skip_locked=True)
+    session.execute(delete(SuppressedAlertRow).where(SuppressedAlertRow.key.in_(old)))
     content = alert.model_dump(mode="json")
     session.add(
         SuppressedAlertRow(

@@ -77,7 +77,7 @@ def test_a_silent_database_and_a_killed_process_lose_and_double_nothing(
     store = Store(connect(postgres_url))
     with bot:
         sender.incidents("before")
-        black_hole.silent.set()
+        black_hole.fall_silent()
         first, *others = sender.incidents(*(f"i{n}" for n in range(10)))
         assert first < ABOUT_A_SECOND
         assert max(others) < 1
@@ -91,7 +91,7 @@ def test_a_silent_database_and_a_killed_process_lose_and_double_nothing(
         bot.start()
         assert max(sender.incidents("after")) < ABOUT_A_SECOND
         assert {one.alert.title for one in store.latest()} == {"before is down"}
-        black_hole.silent.clear()
+        black_hole.pass_again()
         deadline = time.monotonic() + RETURN_S
         while store.count() < 12 or list((tmp_path / "state" / "spool").glob("*.spool")):
             assert time.monotonic() < deadline, f"{store.count()} of 12 are stored"

@@ -237,14 +237,14 @@ def test_a_silent_database_costs_no_alert_and_about_a_second(
     intake = Intake(Store(engine), tmp_path / "spool")
     assert intake.outcomes(arrival("before")) in (["started"], ["spooled"])
     with moving(intake):
-        black_hole.silent.set()
+        black_hole.fall_silent()
         for n in range(5):
             began = time.monotonic()
             assert intake.outcomes(arrival(f"a{n}")) == ["spooled"]
             assert time.monotonic() - began < ABOUT_A_SECOND
         time.sleep(10)
         assert intake.mover.hanging() <= 1, "a connection that hangs is cut"
-        black_hole.silent.clear()
+        black_hole.pass_again()
         deadline = time.monotonic() + RETURN_S
         while not intake.spool.is_empty():
             assert time.monotonic() < deadline, intake.spool.figures()
@@ -264,14 +264,14 @@ def test_health_writes_and_says_what_waits(black_hole: BlackHole, tmp_path: Path
         time.sleep(1)
         assert intake.health.silent_s() < 0.9, "it writes while nothing comes"
         assert asyncio.run(intake.readiness.problem()) is None
-        black_hole.silent.set()
+        black_hole.fall_silent()
         assert intake.outcomes(arrival("a")) == ["spooled"]
         time.sleep(10.5)
         problem = asyncio.run(intake.readiness.problem())
         assert "oldest alert that is not stored" in str(problem)
         assert asyncio.run(intake.readiness.problem_for_alerts()) is None, "the spool takes them"
         assert asyncio.run(intake.readiness.hung()) is None
-        black_hole.silent.clear()
+        black_hole.pass_again()
 
 
 def test_a_restart_is_asked_for_once_in_an_outage(sqlite_store: Store, tmp_path: Path) -> None:

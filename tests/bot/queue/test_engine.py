@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from bot.queue.engine import AdvisoryLocks, ExecutorLocks, FileLocks, migrate_engine, system_engine
+from tests.black_hole import black_hole
 from tests.bot.queue.engine_workers import hold, work
 from tests.forked import ForkedProcess
 
@@ -67,3 +70,30 @@ def test_a_living_worker_keeps_its_work_when_another_joins(
     assert steps_done(tmp_path) == [f"only {n}" for n in range(5)]
     first.kill()
     second.kill()
+
+
+def test_a_worker_whose_host_is_lost_is_dead_though_the_server_keeps_its_session(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.queue.engine.LOST_AFTER_S", 0.3)
+    with black_hole(postgres_url) as hole:
+        lost_engine, engine = system_engine(hole.url), system_engine(postgres_url)
+        lost, peer = AdvisoryLocks(lost_engine), AdvisoryLocks(engine)
+        lost.hold("worker-lost")
+        assert lost.beat()
+        with peer.take_if_dead("worker-lost") as dead:
+            assert not dead
+        assert peer.live_executors() == 1
+        hole.fall_silent()
+        time.sleep(0.5)
+        assert peer.live_executors() == 0
+        deadline = time.monotonic() + 5
+        dead = False
+        while not dead and time.monotonic() < deadline:
+            with peer.take_if_dead("worker-lost") as dead:
+                time.sleep(0.05)
+        assert dead
+        hole.pass_again()
+        assert not lost.beat(), "a worker that comes back is fenced off"
+        lost_engine.dispose()
+        engine.dispose()

@@ -1,0 +1,128 @@
+"""A host that is lost while it accepts alerts stands in the way of their incident alone, and not
+for long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy.orm import Session
+
+from analysis.vocabulary import Alert
+from bot.policy.admission import Policy
+from bot.settings import Settings
+from bot.settings.alerts import AlertSettings
+from bot.store.connect import connect
+from bot.store.incident_locks import WAIT_S, IncidentBusy, locks_of
+from bot.store.models import InvestigationRow
+from bot.store.store import Arrival, ReplyTo, Store
+from bot.store.waits import Waits
+from connectors.shared_settings import ServiceSettings
+from tests.black_hole import black_hole
+
+NOW = datetime.now(UTC)
+IDLE_S = 3.0
+SERVICES = {
+    "checkout": ServiceSettings(depends_on=("payments",)),
+    "payments": ServiceSettings(),
+    "search": ServiceSettings(),
+}
+POLICY = Policy.of(Settings(services=SERVICES, alerts=AlertSettings(groups="on")))
+Lose = Callable[[Arrival], None]
+
+
+def arrival(service: str, title: str = "errors above 5 %") -> Arrival:
+    alert = Alert(source="datadog", title=f"{service}: {title}", started_at=NOW, service=service)
+    return Arrival(alert, None, ReplyTo(), None, False)
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[Store]:
+    engine = connect(postgres_url)
+    yield Store(engine, policy=POLICY)
+    engine.dispose()
+
+
+@pytest.fixture
+def lose(postgres_url: str) -> Iterator[Lose]:
+    """Loses a web host inside the transaction in which it accepts the alert."""
+    with ExitStack() as stack:
+        hole = stack.enter_context(black_hole(postgres_url))
+        engine = connect(hole.url, Waits(idle_s=IDLE_S, transaction_s=IDLE_S + 0.5))
+        lost = Store(engine, policy=POLICY)
+
+        def lose(one: Arrival) -> None:
+            session = Session(engine)
+            stack.callback(engine.dispose)
+            assert not locks_of([one], POLICY).try_all(session)
+            lost._admission.admit_all(session, [one], NOW)
+            session.flush()
+            hole.fall_silent()
+            stack.callback(session.invalidate)
+
+        yield lose
+
+
+def test_alerts_of_other_incidents_are_accepted_at_once(store: Store, lose: Lose) -> None:
+    lose(arrival("checkout"))
+    began = time.monotonic()
+    assert store.accept_all([arrival("search")])[0].outcome == "started"
+    assert time.monotonic() - began < WAIT_S / 2
+
+
+def test_a_related_alert_is_accepted_after_a_short_wait(store: Store, lose: Lose) -> None:
+    lose(arrival("checkout"))
+    began = time.monotonic()
+    assert store.accept_all([arrival("payments")])[0].outcome == "started"
+    waited = time.monotonic() - began
+    assert WAIT_S <= waited < 2 * WAIT_S
+    began = time.monotonic()
+    assert store.accept_all([arrival("payments", "latency")])[0].outcome == "grouped"
+    assert time.monotonic() - began < WAIT_S / 2, "what was waited for in vain is waited for again"
+
+
+def test_the_alert_that_was_lost_is_refused_until_its_session_ends(
+    store: Store, lose: Lose
+) -> None:
+    one = arrival("checkout")
+    lose(one)
+    began = time.monotonic()
+    with pytest.raises(IncidentBusy) as refused:
+        store.accept_all([arrival("search"), one])
+    assert refused.value.blocked == {1}
+    while True:
+        try:
+            accepted = store.accept_all([one])
+            break
+        except IncidentBusy:
+            assert time.monotonic() - began < IDLE_S + 2
+            time.sleep(0.05)
+    assert accepted[0].outcome == "started"
+    assert store.count() == 1
+
+
+def test_a_row_that_a_lost_worker_holds_refuses_its_incident_alone(
+    store: Store, postgres_url: str
+) -> None:
+    first = store.accept_all([arrival("checkout")])[0]
+    assert first.investigation_id is not None
+    engine = connect(postgres_url)
+    with Session(engine) as worker:
+        worker.get_one(InvestigationRow, first.investigation_id, with_for_update=True)
+        with pytest.raises(IncidentBusy):
+            store.accept_all([arrival("checkout", "latency")])
+        assert store.accept_all([arrival("search")])[0].outcome == "started"
+    assert store.accept_all([arrival("checkout", "latency")])[0].outcome == "grouped"
+    engine.dispose()
+
+
+def test_the_number_of_locks_is_bounded() -> None:
+    many = tuple(f"s{n}" for n in range(3000))
+    services = {"hub": ServiceSettings(depends_on=many)} | {n: ServiceSettings() for n in many}
+    policy = Policy.of(Settings(services=services, alerts=AlertSettings(groups="on")))
+    locks = locks_of([arrival(name) for name in many[:64]], policy)
+    assert len(locks.about) <= 512
+    assert len(locks.own) == 64
