@@ -32,7 +32,13 @@ from bot.intake.slack_socket import SlackSocket, socket_mode_tokens, start_socke
 from bot.operating.credentials import Credentials, checks_beside
 from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
-from bot.processes.http_limits import LimitedHead
+from bot.processes.http_limits import (
+    BACKLOG,
+    ConnectionLimits,
+    connections_within,
+    limited_connections,
+    raise_descriptor_limit,
+)
 from bot.processes.supervisor import Supervisor
 from bot.processes.worker_process import ForkedWorker
 from bot.runtime.arrivals import ArrivalWatch
@@ -210,7 +216,9 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
         # Server.trusted_proxies decides whom to believe, not a default of the server's.
         proxy_headers=False,
         timeout_graceful_shutdown=5,
-        http=LimitedHead,
+        http=limited_connections(_connection_limits(settings)),
+        backlog=BACKLOG,
+        ws="none",
     )
     readiness: Readiness = app.state.readiness
     server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
@@ -224,6 +232,14 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
             server.run(sockets=sockets)
     finally:
         outside.stop()
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        per_address=settings.server.connections_per_address,
+        total=connections_within(raise_descriptor_limit()),
+        proxies=settings.server.trusted_proxies,
+    )
 
 
 def _refuse_what_cannot_work(settings: Settings) -> None:
