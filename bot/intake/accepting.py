@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from analysis.errors import FaultlineError
+from bot.intake.waiting_alerts import WaitingAlerts
 from bot.runtime.arrivals import alert_taken
 from bot.runtime.threads import in_store
 from bot.settings import Settings
@@ -68,9 +68,9 @@ class IntakeLimits:
     max_body_bytes: int = 1_048_576
     body_within_s: float = 5.0
     accept_within_s: float = 2.0
-    group_within_s: float = 7.0
-    """No further alert of a grouped notification is begun after this; the rest comes with the
-    sender's retry."""
+    group_within_s: float = 8.0
+    """From the request on. No further alerts of a grouped notification are begun after this; the
+    rest comes with the sender's retry."""
 
 
 class NotAccepted(FaultlineError):
@@ -112,7 +112,7 @@ def store_accept(store: Store) -> Accept:
     A caller that gives up waiting does not undo work that is begun; what is not begun by then is
     left.
     """
-    waiting: deque[tuple[Arrival, asyncio.Future[Accepted]]] = deque()
+    waiting = WaitingAlerts(MAX_WAITING)
     writer: asyncio.Task[None] | None = None
 
     async def store_together(batch: Batch) -> None:
@@ -143,11 +143,11 @@ def store_accept(store: Store) -> Accept:
             writer = None
 
     async def accept(arrival: Arrival) -> Accepted:
-        if len(waiting) >= MAX_WAITING:
-            raise NotAccepted(f"{MAX_WAITING} alerts are already waiting for the store")
         nonlocal writer
         settled: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        waiting.append((arrival, settled))
+        if (dropped := waiting.put(arrival, settled)) is not None:
+            full = f"{MAX_WAITING} alerts are already waiting for the store"
+            _settle([dropped], NotAccepted(full))
         if writer is None:
             writer = asyncio.create_task(write())
         return await settled

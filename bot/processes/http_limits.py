@@ -18,6 +18,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from bot.runtime import measures
+from bot.runtime.arrivals import ARRIVED
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers; the senders of webhooks, and browsers, stay below 16 KiB."""
@@ -199,6 +200,7 @@ class LimitedConnection(HttpToolsProtocol):
         """A head ended."""
         self._in_head, self._head_bytes = False, 0
         self._expect(self._limits.body_within_s)
+        self.scope["state"][ARRIVED] = self.loop.time()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -222,7 +222,7 @@ class Admission:
             channel=channel,
             quiet_until=None if asked_for(arrival) else policy.quiet_until(alert, channel, now),
             team=policy.team(alert, channel),
-            priority=_priority(arrival),
+            priority=priority_of_arrival(arrival),
         )
         if not asked_for(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
@@ -259,10 +259,11 @@ def asked_for(arrival: Arrival) -> bool:
 
 def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:
     """An investigation is as urgent as the most urgent of its alerts."""
-    row.priority = min(row.priority, _priority(arrival))
+    row.priority = min(row.priority, priority_of_arrival(arrival))
 
 
-def _priority(arrival: Arrival) -> int:
+def priority_of_arrival(arrival: Arrival) -> int:
+    """How urgent an alert is, or what a person asks for with it: 0 is the most urgent."""
     return priority_of(
         arrival.alert, asked_for=asked_for(arrival), own_words=arrival.priority_words
     )
