@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from analysis.case.files import MAX_JSON_BYTES, check_regular, place_copy
 from analysis.case.tables import SCHEMAS
 from analysis.errors import SettingsError
 
@@ -42,9 +43,10 @@ def without_tables(folder: Path, hidden: Collection[str]) -> Iterator[Path]:
             if _is_table(entry, hidden) or entry.name == "label.json":
                 continue
             if entry.name == "evidence.json":
+                check_regular(entry, MAX_JSON_BYTES)
                 (view / entry.name).write_bytes(_kept_evidence(entry.read_bytes(), hidden))
             else:
-                (view / entry.name).symlink_to(entry.resolve())
+                place_copy(entry, view / entry.name)
         yield view
 
 

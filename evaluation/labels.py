@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from analysis.case.files import MAX_JSON_BYTES, check_regular, is_there
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Frozen, Verdict
 
@@ -46,8 +47,9 @@ class CaseLabel(Frozen):
 def read_label(folder: Path) -> CaseLabel | None:
     """The case's label; None when it has none. Raises EvidenceError when it cannot be read."""
     file = folder / "label.json"
-    if not file.exists():
+    if not is_there(file):
         return None
+    check_regular(file, MAX_JSON_BYTES)
     try:
         return CaseLabel.model_validate(json.loads(file.read_bytes()))
     except ValidationError as error:

@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from analysis.case.files import place_copy
 from analysis.case.folder import json_bytes, read_case
 from analysis.errors import FaultlineError, SettingsError
 from analysis.vocabulary import Assertion, Diagnosis, Section
@@ -97,7 +98,7 @@ def _prepared(folder: Path, case: Path) -> Diagnosis:
     case.mkdir()
     for item in folder.iterdir():
         if item.name not in ("label.json", "findings.json", "report.json"):
-            (case / item.name).symlink_to(item.resolve(), target_is_directory=item.is_dir())
+            place_copy(item, case / item.name)
     diagnosis = replay(case).diagnosis
     (case / "findings.json").write_bytes(json_bytes(diagnosis))
     return diagnosis

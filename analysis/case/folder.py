@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from analysis.case.calls import CALLS_FILE, CallList, KnownCall
 from analysis.case.earlier import EARLIER_FILE, Earlier
+from analysis.case.files import MAX_JSON_BYTES, check_regular, is_there, leads_inside
 from analysis.case.observations import OBSERVATIONS_FILE, Observations
 from analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
 from analysis.case.tables import SCHEMAS, empty, gap_of, read_rows, table_file, was_checked
@@ -105,28 +106,29 @@ class Case:
     def earlier(self) -> Earlier:
         """What memory gave; empty without earlier.json."""
         path = self.path / EARLIER_FILE
-        return _parse(Earlier, path) if path.exists() else Earlier()
+        return _parse(Earlier, path) if is_there(path) else Earlier()
 
     @cached_property
     def runbooks(self) -> AppliedRunbooks:
         """The operator's guidance for whoever words the answer; no analyzer reads it. Empty without
         runbooks.json."""
         path = self.path / RUNBOOKS_FILE
-        return _parse(AppliedRunbooks, path) if path.exists() else AppliedRunbooks()
+        return _parse(AppliedRunbooks, path) if is_there(path) else AppliedRunbooks()
 
     @cached_property
     def observations(self) -> Observations:
         """What was looked at on request; empty without observations.json."""
         path = self.path / OBSERVATIONS_FILE
-        return _parse(Observations, path) if path.exists() else Observations()
+        return _parse(Observations, path) if is_there(path) else Observations()
 
     @property
     def trace_files(self) -> tuple[Path, ...]:
-        """Files under traces/, sorted by name."""
+        """Regular files under traces/, sorted by name; links that lead out of it are left out."""
         folder = self.path / "traces"
         if not folder.is_dir():
             return ()
-        return tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
+        found = [path for path in folder.rglob("*") if path.is_file()]
+        return tuple(sorted(p for p in found if not p.is_symlink() or leads_inside(p, folder)))
 
     @cached_property
     def _unreadable(self) -> tuple[Gap, ...]:
@@ -186,11 +188,11 @@ def read_case(path: Path) -> Case:
     """Read a case folder. Raises EvidenceError naming the file (and row) that cannot be read."""
     if not path.is_dir():
         raise EvidenceError(str(path), "is not a case folder (no such directory)")
-    if not (path / "alert.json").exists():
+    if not is_there(path / "alert.json"):
         raise EvidenceError(str(path), "is not a case folder: alert.json is missing")
     alert = _parse(Alert, path / "alert.json")
     scope_file = path / "scope.json"
-    scope = _parse(Scope, scope_file) if scope_file.exists() else assumed_scope(alert)
+    scope = _parse(Scope, scope_file) if is_there(scope_file) else assumed_scope(alert)
     evidence, gaps = _read_evidence(path)
     return Case(path, alert, scope, evidence or _implied_evidence(path), gaps)
 
@@ -245,12 +247,12 @@ def read_report(folder: Path) -> Report:
 def read_calls(folder: Path) -> tuple[KnownCall, ...]:
     """The stored calls.json; empty for a case of before there was one."""
     path = folder / CALLS_FILE
-    return _parse(CallList, path).calls if path.exists() else ()
+    return _parse(CallList, path).calls if is_there(path) else ()
 
 
 def _read_evidence(path: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
     file = path / "evidence.json"
-    if not file.exists():
+    if not is_there(file):
         return (), ()
     entries = _load(file)
     if not isinstance(entries, list):
@@ -283,11 +285,9 @@ def _implied_evidence(path: Path) -> tuple[Evidence, ...]:
         )
 
     for name in SCHEMAS:
-        for suffix in (".parquet", ".csv", ".jsonl"):
-            file = path / f"{name}{suffix}"
-            if file.exists():
-                add(name, file.name, file.stat().st_size)
-                break
+        file = table_file(path, name)
+        if file is not None and file.is_file():
+            add(name, file.name, file.stat().st_size)
     if (path / "traces").is_dir():
         add("traces", "traces", 0)
     return tuple(found)
@@ -298,10 +298,9 @@ def _parse(model: type[M], path: Path) -> M:
 
 
 def _load(path: Path) -> Any:
+    check_regular(path, MAX_JSON_BYTES)
     try:
         return json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise EvidenceError(path.name, "is missing") from error
     except (ValueError, OSError, RecursionError) as error:
         raise EvidenceError(path.name, f"is not readable JSON ({error})") from error
 

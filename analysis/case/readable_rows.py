@@ -21,6 +21,7 @@ EARLIEST, LATEST = datetime(1971, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo
 LONGEST_TEXT = 1024 * 1024
 """Bytes: four times the longest line that Loki takes by default (`max_line_size`, 256 KiB)."""
 SHOWN = 80
+NESTED = (pl.List, pl.Array, pl.Struct, pl.Object)
 NOT_FINITE = "is not a finite number"
 
 
@@ -149,7 +150,7 @@ def _within(times: pl.Series) -> pl.Series:
 
 def _refused(column: _Column, mask: pl.Series, why: str, *, kept: bool) -> RefusedRows:
     first = int(mask.arg_true()[0])
-    value = column.raw[first]
+    value = column.raw.slice(first, 1).to_list()[0]
     text = "" if value is None else str(value)
     shown = f" {text[:SHOWN]!r}" if text else ""
     return RefusedRows(f"{column.name}{shown} {why}", int(mask.sum()), first + 1, kept)
@@ -164,6 +165,12 @@ def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def _cast_plain(values: pl.Series, dtype: pl.DataType) -> pl.Series:
+    if isinstance(values.dtype, NESTED):
+        # Polars casts what is within them, and the column would stay nested.
+        texts = [None if value is None else str(value) for value in values.to_list()]
+        if dtype != pl.String:
+            texts = [None] * len(texts)
+        return pl.Series(values.name, texts, dtype=dtype)
     if dtype == TIME:
         if values.dtype == pl.String:
             return _parse_times(values)
@@ -173,9 +180,6 @@ def _cast_plain(values: pl.Series, dtype: pl.DataType) -> pl.Series:
             return values.cast(pl.Int64).cast(pl.Datetime("ns")).dt.replace_time_zone("UTC")
         if isinstance(values.dtype, pl.Datetime):
             return values.dt.cast_time_unit("ns").dt.convert_time_zone("UTC")
-    if dtype == pl.String and isinstance(values.dtype, (pl.Struct, pl.List, pl.Object)):
-        texts = [None if value is None else str(value) for value in values.to_list()]
-        return pl.Series(values.name, texts, dtype=pl.String)
     return values.cast(dtype, strict=False)
 
 

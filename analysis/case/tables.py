@@ -15,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
+from analysis.case.files import MAX_TABLE_BYTES, MAX_TEXT_TABLE_BYTES, check_regular, is_there
 from analysis.case.readable_rows import (
     TIME,
     ReadableRows,
@@ -117,11 +118,13 @@ def read_rows(folder: Path, name: str) -> ReadableRows:
     """Table `name` of the case folder with all its columns, without the rows that cannot be read;
     empty when no file of that name is there.
 
-    Raises EvidenceError where nothing of the file can be read.
+    Raises EvidenceError where nothing of the file can be read, or it is no regular file of the
+    folder.
     """
     path = table_file(folder, name)
     if path is None:
         return ReadableRows(empty(name))
+    check_regular(path, MAX_TABLE_BYTES if path.suffix == ".parquet" else MAX_TEXT_TABLE_BYTES)
     raw = READERS[path.suffix](path)
     if not raw.rows.width:
         return ReadableRows(empty(name), raw.refused)
@@ -136,14 +139,14 @@ def table_file(folder: Path, name: str) -> Path | None:
     """The file that holds table `name`; Parquet first."""
     for suffix in READERS:
         path = folder / f"{name}{suffix}"
-        if path.is_file():
+        if is_there(path):
             return path
     return None
 
 
 def was_checked(path: Path) -> bool:
     """Whether `write_table` wrote this file, and so every row of it can be read."""
-    if path.suffix != ".parquet":
+    if path.suffix != ".parquet" or not path.is_file():
         return False
     try:
         return CHECKED in pl.read_parquet_metadata(path)

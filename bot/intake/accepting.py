@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,9 +18,11 @@ from sqlalchemy.exc import (
 )
 
 from analysis.errors import FaultlineError
+from bot.intake.waiting_alerts import WaitingAlerts
 from bot.runtime.arrivals import alert_taken
 from bot.runtime.threads import in_store
 from bot.settings import Settings
+from bot.store.incident_locks import IncidentBusy
 from bot.store.replays import first_time
 from bot.store.store import Accepted, Arrival, Delivery, Store
 
@@ -74,9 +75,9 @@ class IntakeLimits:
     max_body_bytes: int = 1_048_576
     body_within_s: float = 5.0
     accept_within_s: float = 2.0
-    group_within_s: float = 7.0
-    """No further alert of a grouped notification is begun after this; the rest comes with the
-    sender's retry."""
+    group_within_s: float = 8.0
+    """From the request on. No further alerts of a grouped notification are begun after this; the
+    rest comes with the sender's retry."""
 
 
 class NotAccepted(FaultlineError):
@@ -127,17 +128,17 @@ class StoreWriter:
         """`written` is called after each transaction that was committed."""
         self._store = store
         self._written = written
-        self._waiting: deque[tuple[Arrival, asyncio.Future[Accepted]]] = deque()
+        self._waiting = WaitingAlerts(MAX_WAITING)
         self._writer: asyncio.Task[None] | None = None
         self._began: float | None = None
 
     async def __call__(self, arrival: Arrival) -> Accepted:
         """Take one alert. Raises NotAccepted; NotStorable where that is for what the alert
         holds."""
-        if len(self._waiting) >= MAX_WAITING:
-            raise NotAccepted(f"{MAX_WAITING} alerts are already waiting for the store")
         settled: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        self._waiting.append((arrival, settled))
+        if (dropped := self._waiting.put(arrival, settled)) is not None:
+            full = f"{MAX_WAITING} alerts are already waiting for the store"
+            _settle([dropped], NotAccepted(full))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
         return await settled
@@ -163,6 +164,11 @@ class StoreWriter:
         self._began = time.monotonic()
         try:
             accepted = await in_store(self._store.accept_all, [arrival for arrival, _ in batch])
+        except IncidentBusy as busy:
+            _settle([batch[place] for place in busy.blocked], NotAccepted(str(busy)))
+            free = [one for place, one in enumerate(batch) if place not in busy.blocked]
+            if free and busy.blocked:
+                await self._store_together(free)
         except Exception as error:  # noqa: BLE001  the edge of the store: every sender needs a response
             said = f"the store cannot be written ({type(error).__name__})"
             if not is_fault_of_alert(error):
@@ -190,7 +196,7 @@ def is_fault_of_alert(error: Exception) -> bool:
         return isinstance(error, DataError | IntegrityError) and not error.connection_invalidated
     if isinstance(error, SQLAlchemyError):
         return isinstance(error, StatementError)
-    return not isinstance(error, OSError)
+    return not isinstance(error, OSError | IncidentBusy)
 
 
 def _settle(batch: Batch, outcome: Sequence[Accepted] | NotAccepted) -> None:

@@ -7,6 +7,7 @@ A vendor that sends webhooks is one `WebhookSource`: a name, its section of the 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,19 +22,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.intake.accepted_places import placed_arrival
-from bot.intake.accepting import Accept, FirstTime, Ignored, IntakeLimits, NotAccepted, take
+from bot.intake.accepting import (
+    MAX_TOGETHER,
+    Accept,
+    FirstTime,
+    Ignored,
+    IntakeLimits,
+    NotAccepted,
+    take,
+)
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.request_body import read_body
 from bot.intake.responses import Handler, heard_response, ignored_response, taken_response
 from bot.intake.signatures import BadSignature, verify_token
 from bot.intake.watchdog import Watchdog
 from bot.policy.values import Accepted, Arrival
+from bot.runtime.arrivals import waited_s
+from bot.runtime.threads import in_thread
 from bot.settings import Section, Settings, secret_variable
 from bot.settings.alert_sources import DeclaredAlertSource
 from connectors.covers import Covers
 
 if TYPE_CHECKING:
     from bot.intake.slack_events import Register
+
+LARGE_BODY_BYTES = 256 * 1024
+"""Larger ones take more than some milliseconds to read."""
 
 Found = Sequence[Arrival] | Arrival | Ignored
 """What a request holds: one alert or several, or why it starts nothing."""
@@ -179,6 +193,9 @@ class WebhookSource(AlertSource):
     """The path's last part, where that is not the name."""
     answer_within_s: float | None = None
     """How long the vendor waits for the answer, where that is less than the usual limit."""
+    max_body_bytes: int = 0
+    """Where it sends more than `server.max_body_bytes` allows. Only for a source whose sender is
+    known before its body is read."""
 
     @property
     def path(self) -> str:
@@ -210,13 +227,17 @@ class WebhookSource(AlertSource):
         """The one handler that serves every source of webhooks."""
         receive = self.receive(self, settings)
         label = self.paths[self.path]
-        within_s = intake.limits.accept_within_s
-        if self.answer_within_s is not None:
-            within_s = min(within_s, self.answer_within_s)
+        limits = self._limits(intake.limits)
 
         async def handle(request: Request) -> Response:
+            began = time.monotonic() - waited_s(request.scope)
+            # Its sender hears nothing before it gives up: storing it would only keep others
+            # waiting, and it sends again.
+            if time.monotonic() - began >= limits.accept_within_s:
+                raise NotAccepted(f"the request waited for {limits.accept_within_s:g} s")
+
             async def read() -> bytes:
-                return await read_body(request, intake.limits)
+                return await read_body(request, limits)
 
             token = request.query_params.get("token", "")
             found = await receive(WebhookRequest(request.headers, read, token))
@@ -228,9 +249,16 @@ class WebhookSource(AlertSource):
             if not arrivals:
                 return heard_response()
             prioritised = [self._with_priority_words(one) for one in arrivals]
-            return taken_response(await _take_all(prioritised, intake, within_s))
+            return taken_response(await _take_all(prioritised, intake.accept, limits, began))
 
         return {self.path: handle}
+
+    def _limits(self, usual: IntakeLimits) -> IntakeLimits:
+        accept_within_s = usual.accept_within_s
+        if self.answer_within_s is not None:
+            accept_within_s = min(accept_within_s, self.answer_within_s)
+        max_body_bytes = max(usual.max_body_bytes, self.max_body_bytes)
+        return replace(usual, accept_within_s=accept_within_s, max_body_bytes=max_body_bytes)
 
     def _with_priority_words(self, arrival: Arrival) -> Arrival:
         if not self.priority_words:
@@ -283,28 +311,40 @@ def _with_token(
     settings: Settings,
 ) -> Receive:
     senders = source.senders(settings)
+    one_large = asyncio.Lock()
 
     async def receive(request: WebhookRequest) -> Found:
         # The token needs no body, so what a stranger sends is not even read.
         sender = proven(senders, partial(verify_token, source.name, authorization(request)))
         body = await request.read()
-        return sender.placed(read(body, sender.settings, now=datetime.now(UTC)))
+        now = datetime.now(UTC)
+        if len(body) <= LARGE_BODY_BYTES:
+            return sender.placed(read(body, sender.settings, now=now))
+        # Read beside other requests, and one at a time, as it takes many times its size in memory.
+        async with one_large:
+            return sender.placed(await in_thread(read, body, sender.settings, now=now))
 
     return receive
 
 
 async def _take_all(
-    arrivals: Sequence[Arrival], intake: Intake, within_s: float
+    arrivals: Sequence[Arrival], accept: Accept, limits: IntakeLimits, began: float
 ) -> Sequence[Accepted]:
-    """One after the other, so that a storm too large for one answer gets further with each
-    retry. Raises NotAccepted."""
-    deadline = time.monotonic() + intake.limits.group_within_s
+    """As many together as the store writes in one transaction, then the next, so that a storm too
+    large for one answer gets further with each retry. Raises NotAccepted."""
+    deadline = began + limits.group_within_s
     taken: list[Accepted] = []
-    for arrival in arrivals:
+    for start in range(0, len(arrivals), MAX_TOGETHER):
         if time.monotonic() >= deadline:
             raise NotAccepted(
-                f"{len(taken)} of {len(arrivals)} alerts stored "
-                f"within {intake.limits.group_within_s:g} s"
+                f"{len(taken)} of {len(arrivals)} alerts stored within {limits.group_within_s:g} s"
             )
-        taken.append(await take(intake.accept, arrival, within_s=within_s))
+        together = [
+            take(accept, arrival, within_s=limits.accept_within_s)
+            for arrival in arrivals[start : start + MAX_TOGETHER]
+        ]
+        for outcome in await asyncio.gather(*together, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            taken.append(outcome)
     return taken

@@ -109,11 +109,11 @@ def as_table(value: Any) -> Any:
     return value if isinstance(value, (dict, BaseModel)) else {}
 
 
-def as_rows(value: Any) -> list[Any]:
-    """The objects in a list."""
+def as_rows(value: Any, most: int = MAX_ROWS) -> list[Any]:
+    """The objects among the first `most` of a list."""
     if not isinstance(value, list):
         return []
-    return [row for row in value[:MAX_ROWS] if isinstance(row, dict)]
+    return [row for row in value[:most] if isinstance(row, dict)]
 
 
 def number_in(text: str) -> float | None:

@@ -40,7 +40,13 @@ from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.ping import Ping
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.first_contact import FirstContact
-from bot.processes.http_limits import LimitedHead
+from bot.processes.http_limits import (
+    BACKLOG,
+    ConnectionLimits,
+    connections_within,
+    limited_connections,
+    raise_descriptor_limit,
+)
 from bot.processes.supervisor import Supervisor
 from bot.processes.worker_process import ForkedWorker
 from bot.runtime.arrivals import ArrivalWatch
@@ -236,7 +242,9 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
         # Server.trusted_proxies decides whom to believe, not a default of the server's.
         proxy_headers=False,
         timeout_graceful_shutdown=5,
-        http=LimitedHead,
+        http=limited_connections(_connection_limits(settings)),
+        backlog=BACKLOG,
+        ws="none",
     )
     readiness: Readiness = app.state.readiness
     server = DrainingServer(how, drain_s=settings.server.drain_s, stopping=readiness.stop)
@@ -261,6 +269,14 @@ def _make_engine(settings: Settings) -> None:
     from bot.queue.engine import migrate_engine
 
     migrate_engine(engine_url(settings))
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        per_address=settings.server.connections_per_address,
+        total=connections_within(raise_descriptor_limit()),
+        proxies=settings.server.trusted_proxies,
+    )
 
 
 def _refuse_what_cannot_work(settings: Settings) -> None:

@@ -36,6 +36,17 @@ ALARMING = ("not taken", "failed", "signature")
 """Outcomes on which alerts are set."""
 
 
+ARRIVED = "faultline.arrived"
+"""In a scope's `state`: the event loop's time, in seconds, at the end of the request's head."""
+
+
+def waited_s(scope: Scope) -> float:
+    """How long a request has waited since its head was read; 0 where that is not known."""
+    arrived = scope.get("state", {}).get(ARRIVED)
+    # The event loop's clock is this one.
+    return 0.0 if arrived is None else max(0.0, time.monotonic() - arrived)
+
+
 class ArrivalWatch:
     """Middleware around the whole application.
 
@@ -53,7 +64,7 @@ class ArrivalWatch:
         if source is None:
             await self._app(scope, receive, send)
             return
-        status, began = 0, time.monotonic()
+        status, began = 0, time.monotonic() - waited_s(scope)
 
         async def noting(message: Message) -> None:
             nonlocal status

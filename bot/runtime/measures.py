@@ -36,6 +36,12 @@ ACKNOWLEDGED = Histogram(
     buckets=MOMENTS_S,
     registry=REGISTRY,
 )
+CONNECTIONS_CLOSED = Counter(
+    "faultline_connections_closed",
+    "Connections closed before they held a complete request, by reason.",
+    ["reason"],
+    registry=REGISTRY,
+)
 ALERTS = Counter(
     "faultline_alerts",
     "Alerts received, by outcome.",

@@ -78,6 +78,9 @@ class ServerSettings(Section):
     """Base of the links in replies."""
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     """A larger webhook body is refused with 413."""
+    connections_per_address: int = Field(default=256, ge=4)
+    """Open connections from one address (of IPv6 from one /64). With more, the one that has been
+    without a complete request for longest is closed. `trusted_proxies` have no such limit."""
     access_token: SecretStr | None = None
     """Secret. Web pages ask for it. Without it and without a `login`, only this machine can open
     them, and nobody can if `public_url` is not a loopback address, because behind a proxy every

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored
@@ -24,8 +26,8 @@ from bot.intake.payload_fields import (
     Labels,
     Line,
     Payload,
-    Rows,
     When,
+    as_rows,
     as_url,
     digest_of,
     json_object,
@@ -38,6 +40,10 @@ from bot.settings import Settings
 from connectors.alertmanager.settings import AlertmanagerSettings
 
 SOURCE = "alertmanager"
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""A group of 1,500 alerts with long annotations has a few MB; Alertmanager sets no limit."""
+MAX_ALERTS = 10_000
+"""Alerts of one notification. A second or so of work for every thousand."""
 RETRY_SLOT_S = 300
 """Alertmanager retries a notification for one `group_interval` at the longest; its default is 5
 minutes."""
@@ -72,15 +78,21 @@ class AlertmanagerNotification(Payload):
     status: Line = ""
     groupKey: Line = ""
     externalURL: Address = ""
-    alerts: Rows[AlertmanagerAlert] = ()
+    alerts: Annotated[
+        tuple[AlertmanagerAlert, ...], BeforeValidator(partial(as_rows, most=MAX_ALERTS))
+    ] = ()
 
 
 def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list[Arrival] | Ignored:
-    """The alerts of one notification, in its order. Never fails: what cannot be read is ignored,
-    with the reason."""
+    """The alerts of one notification, in its order. What cannot be read is ignored,
+    with the reason. Raises Refused with 413 for more alerts than can be taken, as none may be lost
+    in silence."""
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
+    given = payload.get("alerts")
+    if isinstance(given, list) and len(given) > MAX_ALERTS:
+        raise Refused(413, f"more than {MAX_ALERTS} alerts; set max_alerts of the receiver")
     group = AlertmanagerNotification.model_validate(payload)
     alerts = [one for one in group.alerts if one.labels or one.fingerprint]
     if not alerts:
@@ -179,4 +191,5 @@ ALERT_SOURCE = WebhookSource(
     settings=AlertmanagerSettings,
     required=("webhook_tokens",),
     receive=token_in_header(_read_or_refuse),
+    max_body_bytes=MAX_BODY_BYTES,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import json
 import socket
 import time
@@ -16,8 +18,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from sqlalchemy import text
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from bot.intake.accepting import IntakeLimits, store_accept
+from bot.intake.routes import intake_routes
+from bot.intake.sources.alertmanager import MAX_ALERTS, MAX_BODY_BYTES
+from bot.runtime.arrivals import ARRIVED
 from bot.settings import Settings
 from bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import (
@@ -204,17 +211,17 @@ def test_a_storm_that_does_not_fit_one_answer_gets_in_with_retries(
 
     async def slowly(arrival: Arrival) -> Accepted:
         accepted = await accept(arrival)
-        await asyncio.sleep(0.05 if accepted.outcome == "started" else 0)
+        await asyncio.sleep(0.3 if accepted.outcome == "started" else 0)
         return accepted
 
-    storm = alertmanager_group(*(alertmanager_alert(f"A{n}", number=n) for n in range(20)))
+    storm = alertmanager_group(*(alertmanager_alert(f"A{n}", number=n) for n in range(200)))
     with serving(settings, slowly, IntakeLimits(group_within_s=0.5)) as base:
         bot = Senders(base, sqlite_store)
         answers = [bot.alertmanager(storm).status_code for _ in range(6)]
         bot.client.close()
     assert answers[0] == 503
     assert answers[-1] == 202
-    assert sqlite_store.count() == 20
+    assert sqlite_store.count() == 200
 
 
 def test_firing_and_resolved_alerts_of_one_group_are_told_apart(bot: Senders) -> None:
@@ -348,3 +355,50 @@ def test_an_answer_names_no_secret_and_no_server(bot: Senders) -> None:
     for answer in answers:
         seen = answer.text + str(dict(answer.headers))
         assert not any(secret in seen for secret in (*PD_SECRETS, "s3cret", "passw0rd"))
+
+
+def test_a_group_of_1500_alerts_above_a_megabyte_is_taken_at_once(bot: Senders) -> None:
+    alerts = [alertmanager_alert(f"A{n}", number=n) for n in range(1_500)]
+    for one in alerts:
+        one["annotations"]["description"] = "d" * 800
+    body = json.dumps(alertmanager_group(*alerts)).encode()
+    assert len(body) > 1_048_576
+    answer = bot.alertmanager(body)
+    assert answer.status_code == 202
+    assert len(answer.json()["alerts"]) == 1_500
+    assert {one["outcome"] for one in answer.json()["alerts"]} <= {"started", "grouped"}
+
+
+def test_only_alertmanager_may_send_more_than_a_megabyte_and_only_with_its_token(
+    bot: Senders,
+) -> None:
+    body = b"x" * 1_100_000
+    assert bot.pagerduty(body).status_code == 413
+    assert bot.alertmanager(body, authorization="Bearer wrong").status_code == 401
+    assert bot.alertmanager(body).status_code == 400
+    assert bot.alertmanager(b"x" * (MAX_BODY_BYTES + 1)).status_code == 413
+
+
+def test_more_alerts_than_can_be_taken_are_refused_and_not_left_out(bot: Senders) -> None:
+    answer = bot.alertmanager(alertmanager_group(*[{} for _ in range(MAX_ALERTS + 1)]))
+    assert answer.status_code == 413
+    assert "max_alerts" in answer.text
+    assert bot.store.count() == 0
+
+
+def test_a_request_that_its_sender_gave_up_is_dropped_before_any_work(
+    settings: Settings, sqlite_store: Store
+) -> None:
+    app = Starlette(routes=intake_routes(settings, store_accept(sqlite_store)))
+    body = json.dumps(pagerduty_event()).encode()
+    digest = hmac.new(PD_SECRETS[0].encode(), body, hashlib.sha256).hexdigest()
+    headers = {"x-pagerduty-signature": f"v1={digest}"}
+    for waited, status in ((0.1, 202), (2.5, 503)):
+
+        async def late(scope: Any, receive: Any, send: Any, waited: float = waited) -> None:
+            scope["state"] = {ARRIVED: time.monotonic() - waited}
+            await app(scope, receive, send)
+
+        with TestClient(late) as client:
+            answer = client.post("/webhooks/pagerduty", content=body, headers=headers)
+        assert answer.status_code == status
