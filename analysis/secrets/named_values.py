@@ -230,7 +230,7 @@ def _assigned(text: str, start: int, at: int, name: str, sure: Sure) -> Iterator
 
 def _is_prose(text: str, start: int, low: int, high: int) -> bool:
     """Whether `password: word` is a part of a sentence: a word of letters after a colon and a
-    space, which is not a line of its own."""
+    space, which does not stand alone on its line."""
     value = text[low:high]
     if text[low - 1] not in " \t" or ":" not in text[max(start, low - 4) : low]:
         return False
