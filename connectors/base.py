@@ -16,21 +16,14 @@ import polars as pl
 
 from analysis.case.tables import SCHEMAS
 from analysis.errors import ConnectorError, FaultlineError
-from analysis.secrets.redaction import mask_column, masked
+from analysis.secrets.columns import mask_column
+from analysis.secrets.redaction import masked, masked_value
+from analysis.secrets.rules import BLOCKED
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.limits import Limits
 from connectors.rate_limiter import collecting
 from connectors.row_origins import KEYS, Rows, with_origins
 
-TEXTS: Mapping[str, tuple[str, ...]] = {
-    "logs": ("message", "attributes"),
-    "spans": ("operation", "attributes"),
-    "changes": ("title", "diff", "link"),
-    "metrics": ("labels",),
-    "monitors": ("monitor", "link"),
-    "states": ("value", "expected", "link"),
-}
-"""Columns that hold free text, by table."""
 IDENTITY: Mapping[str, tuple[str, ...]] = {"changes": ("service", "id")}
 """What an item remembers of its rows, where that is not their service and signal."""
 
@@ -185,7 +178,7 @@ async def collect_one(connector: Connector, request: Request) -> Collected:
 
 
 def _nothing(connector: Connector, reason: str) -> Collected:
-    missing = tuple(Missing(kind, connector.name, reason) for kind in connector.kinds)
+    missing = tuple(Missing(kind, connector.name, masked(reason)) for kind in connector.kinds)
     return Collected(missing=missing)
 
 
@@ -203,18 +196,40 @@ def _within_limits(collected: Collected, limits: Limits) -> Collected:
 
 
 def for_storage(collected: Collected) -> Collected:
-    """Log lines and spans with the items they came with; logs, diffs, attributes and details with
-    the secrets that they hold masked."""
+    """Log lines and spans with the items they came with, and every text that a vendor wrote with
+    the secrets in it masked: of tables, items and gaps. Rows that the operator blocks are left
+    out, which becomes a gap."""
     tables: dict[str, pl.DataFrame] = {}
+    missing: list[Missing] = []
     for name, table in collected.tables.items():
         # Lines are found again by what they say, so before anything in them is masked.
         told = _with_items(table, name, collected.items) if name in KEYS else table
-        tables[name] = _masked(told, TEXTS.get(name, ()))
-    items: list[Item] = []
-    for item in collected.items:
-        details = {key: masked(text) for key, text in item.details.items()}
-        items.append(replace(item, details=details, own_rows={}))
-    return Collected(tables, tuple(items), collected.missing)
+        tables[name] = _masked(told)
+        if tables[name].height < told.height:
+            count = told.height - tables[name].height
+            reason = f"{count} of {told.height} rows left out by a rule of [redaction]"
+            missing.append(Missing(name, name, reason))  # type: ignore[arg-type]
+    items = [_item_masked(item) for item in collected.items]
+    missing = [_missing_masked(one) for one in collected.missing] + missing
+    return Collected(tables, tuple(items), tuple(missing))
+
+
+def _item_masked(item: Item) -> Item:
+    return replace(
+        item,
+        query=masked(item.query),
+        link=masked(item.link) if item.link else item.link,
+        cut=masked(item.cut) if item.cut else item.cut,
+        details=masked_value(item.details),
+        services=masked_value(item.services),
+        signals=masked_value(item.signals),
+        changes=masked_value(item.changes),
+        own_rows={},
+    )
+
+
+def _missing_masked(missing: Missing) -> Missing:
+    return replace(missing, query=masked(missing.query), reason=masked(missing.reason))
 
 
 def _with_items(table: pl.DataFrame, name: str, items: Sequence[Item]) -> pl.DataFrame:
@@ -225,11 +240,13 @@ def _with_items(table: pl.DataFrame, name: str, items: Sequence[Item]) -> pl.Dat
     return with_origins(table, name, brought)
 
 
-def _masked(table: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
-    for name in columns:
-        if name in table.columns and table.schema[name] == pl.String:
-            table = table.with_columns(mask_column(table[name]))
-    return table
+def _masked(table: pl.DataFrame) -> pl.DataFrame:
+    texts = [name for name in table.columns if table.schema[name] == pl.String]
+    clean = table.with_columns(mask_column(table[name]) for name in texts)
+    # A blocked text is all there is of it, so no other text looks like that.
+    if any((clean[name] == BLOCKED).any() for name in texts):
+        clean = clean.filter(~pl.any_horizontal(pl.col(texts).eq_missing(BLOCKED)))
+    return clean
 
 
 def require(condition: bool, vendor: str, call: str, problem: str) -> None:

@@ -10,18 +10,6 @@ from __future__ import annotations
 
 import re
 
-_KEYS = (
-    r"(?:pass(?:word|wd|phrase)?|pwd|secret|api[_\-]?key|access[_\-]?key(?:[_\-]?id)?|secret[_\-]?"
-    r"(?:access[_\-]?)?key"
-    r"|client[_\-]?secret|private[_\-]?key|(?:auth|access|refresh|session|security|csrf"
-    r"|xsrf)[_\-]?token|account[_\-]?key"
-    r"|signing[_\-]?secret|routing[_\-]?key|integration[_\-]?key|license[_\-]?key"
-    r"|encryption[_\-]?key|credentials?)"
-)
-_QUOTED = r"[\"']([^\"']{1,512})[\"']"
-_BARE = r"([^\s\"',;&)\]}]{3,512})"
-_HAS_DIGIT = r"(?=[^\s\"',;&]{0,200}\d)"
-_SESSION = r"(?:(?:j|php|asp|asp\.net_)?sess(?:ion)?[_\-]?(?:id|key)?|connect\.sid|sid|csrf|xsrf)"
 _VENDOR_KEYS = (
     r"\bLTAI[A-Za-z0-9]{12,24}\b",  # Alibaba Cloud
     r"\bAKID[A-Za-z0-9]{32}\b",  # Tencent Cloud
@@ -56,6 +44,40 @@ _VENDOR_KEYS = (
     r"(?<=discord\.com/api/webhooks/)\d{15,22}/[\w\-]{40,100}|(?<=discordapp\.com/api/webhooks/"
     r")\d{15,22}/[\w\-]{40,100}",
     r"(?i:\bSSWS )[\w\-]{30,60}",  # Okta
+    r"(?<![\w.])s\.[A-Za-z0-9]{24}(?![\w.])",  # HashiCorp Vault before 1.10
+    r"\bPMAK-[a-f0-9]{24}-[a-f0-9]{34}\b",  # Postman
+    r"\bsecret_[A-Za-z0-9]{43}\b|\bntn_[A-Za-z0-9]{40,60}\b",  # Notion
+    r"\bfig[dorh]{1,2}_[\w\-]{40,60}",  # Figma
+    r"\bpat[A-Za-z0-9]{14}\.[a-f0-9]{64}\b",  # Airtable
+    r"\bpat\.[A-Za-z0-9_\-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}\b",  # Harness
+    r"\bp8e-[a-z0-9]{32}\b",  # Adobe
+    r"\bcmVmd[A-Za-z0-9]{59}\b",  # Artifactory
+    r"\bbkua_[a-z0-9]{40}\b|\bCLOJARS_[a-z0-9]{60}\b",  # Buildkite, Clojars
+    r"\bduffel_(?:test|live)_[\w=\-]{43}",  # Duffel
+    r"\bEZ[AT]K[A-Za-z0-9]{54}\b",  # EasyPost
+    r"\bFLW(?:PUB|SEC)K(?:_TEST)?-[a-f0-9]{12,32}",  # Flutterwave
+    r"\bfo1_[\w\-]{43}|\bfm[12][ar]?_[A-Za-z0-9+/]{100,600}={0,3}",  # Fly.io
+    r"\bfio-u-[\w=\-]{64}",  # Frame.io
+    r"\b(?:live|test|sandbox)_(?=[\w=\-]{0,40}\d)[\w=\-]{32,64}",  # GoCardless, Lob
+    r"\bHRKU-AA[\w\-]{50,64}",  # Heroku
+    r"\bpat-(?:na|eu)\d-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # HubSpot
+    r"\bico-[A-Za-z0-9]{32}\b|\bs-s4t2(?:ud|af)-[a-f0-9]{64}",  # Infracost, 42
+    r"\bxkeysib-[a-f0-9]{64}-[A-Za-z0-9]{16}\b",  # Brevo
+    r"\brdme_[a-z0-9]{70}|\bpnu_[A-Za-z0-9]{36}|\btk-us-[\w\-]{48}",  # ReadMe, Prefect, Scalingo
+    r"\bshippo_(?:live|test)_[a-f0-9]{40}\b",  # Shippo
+    r"\bsgp_(?:[a-f0-9]{16}_|local_)?[a-f0-9]{40}\b|\bsq[upa]_[a-f0-9]{40}\b",  # Sourcegraph, Sonar
+    r"\btfp_[\w.=\-]{40,80}|\bsm_(?:pat|sat|aat)_[A-Za-z0-9]{16}\b",  # Typeform, SettleMint
+    r"\bt1\.[\w\-]{20,200}={0,2}\.[\w\-]{86}={0,2}|\bAQVN[\w\-]{35,38}|\bYC[\w\-]{38}",  # Yandex
+    r"\bsha256~[\w\-]{43}",  # OpenShift
+    r"\bv1\.0-[a-f0-9]{24}-[a-f0-9]{146}\b",  # Cloudflare Origin CA
+    r"\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b",  # MaxMind
+    r"\b[sp]k\.[a-z0-9]{20,100}\.[\w\-]{20,40}",  # Mapbox
+    r"\bGOOG[A-Z0-9]{20,57}\b",  # Google Cloud Storage HMAC
+    r"\bCFPAT-[\w\-]{43}|\bnfp_[A-Za-z0-9]{36,40}",  # Contentful, Netlify
+    r"\btskey-[\w\-]{16,100}|\bphx_[A-Za-z0-9]{40,60}|\bwhsec_[\w+/=]{20,80}",  # Tailscale, PostHog
+    r"\bEAA[A-Za-z0-9]{60,300}|\bIGQ[\w\-]{60,300}|\bA{20,22}%[A-Za-z0-9%]{60,150}",  # Meta, X
+    r"\b[a-z0-9]{32}-[a-z0-9]{8}-[a-z0-9]{8}\b",  # Mailgun
+    r"(?<=api\.telegram\.org/bot)\d{5,16}:[\w\-]{30,40}",
 )
 
 SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -118,41 +140,56 @@ SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("VENDOR_KEY", ("|".join(_VENDOR_KEYS),)),
         (
             "AUTHORIZATION",
-            (r"(?i:\bbearer[ =:]{1,3}|\bbasic )(?=\S{0,200}[\d=])([A-Za-z0-9+/=._~\-]{8,4096})",),
+            (
+                r"(?i:\bbearer[ =:,]{1,3}|\bbasic )(?=\S{0,200}[\d=])([A-Za-z0-9+/=._~\-]{8,4096})",
+                r"|(?i:\bAUTH PLAIN )([A-Za-z0-9+/=]{8,512})",
+            ),
         ),
         (
             "CONNECTION_PASSWORD",
-            (r"\b[A-Za-z][A-Za-z0-9+.\-]{1,30}://[^\s:/@\"']{0,128}:([^\s@/\"']{1,256})(?=@)",),
+            (
+                # what stands before the last @ that a host follows, unless it begins with a port
+                r"(?:\b[A-Za-z][A-Za-z0-9+.\-]{1,30}:)?//[^\s:/@\"'<>]{0,128}:(?!\d{1,5}(?:/|\s|$))",
+                r"([^\s\"'`<>]{1,256})(?=@[\w.\-\[\]]{1,253}(?::\d{1,5})?(?:[/?#\s\"'`),;\]}>]|$))",
+                r"|\b[A-Za-z][A-Za-z0-9+.\-]{1,30}://[^\s:/@\"']{0,128}:([^\s@/\"']{1,256})(?=@)",
+                # a token in a user's place
+                r"|://(?=[^\s:/@]{0,128}\d)([A-Za-z0-9_\-]{20,128})(?=(?::[^\s/@]{0,64})?@)",
+                # drivers of Go, clients of Oracle
+                r"|(?<![\w/:])[\w.\-]{1,64}:([^\s:@\"'/]{1,128})(?=@(?:tcp|unix|udp)\()",
+                r"|(?i:\bconnect |oracle:thin:)[\w.\-]{1,64}/([^\s@/\"']{1,128})(?=@)",
+                r"|(?<![\w/:.])[\w.*\-]{1,253}:(?:\d{2,5}|\*):[\w.*\-]{1,64}:[\w.*\-]{1,64}:",
+                r"([^\s:\"',]{3,128})(?=\s|$)",
+            ),
+        ),
+        (
+            "PASSWORD_HASH",
+            (
+                r"\$(?:2[abxy]?|apr1|argon2(?:id|i|d)|scrypt|y|gy|[1567]|pbkdf2[\w\-]{0,20})\$",
+                r"[\w./$=,+\-]{16,256}",
+            ),
         ),
         (
             "SIGNATURE",
             (
-                r"(?i:[?&](?:x-amz-signature|x-amz-security-token|sig|signature)=)([^\s&\"']{8,"
-                r"2048})",
+                r"(?i:(?<![a-z0-9])(?:x-(?:amz|goog)-(?:signature|security-token|credential)|sig",
+                r"|signature)=)([^\s&\"'<>;,]{8,2048})",
             ),
         ),
         (
-            "COOKIE",
+            "OAUTH_CODE",
             (
-                r"(?i:\b(?:set-)?cookies?[\"']?\s{0,3}[:=]\s{0,3}[\"']?)([\w.\-]{1,64}=[^\r\n"
-                r"\"']{1,4096})",
+                r"(?i:[?&](?:code|state|code_verifier|ticket|hash|otp|nonce)=)",
+                r"(?=[^\s&\"']{0,200}\d)([\w.\-~%+/]{16,512})",
             ),
         ),
         (
-            "SESSION",
+            "WEBHOOK",
             (
-                rf"(?i:(?<![a-z]){_SESSION}[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?){_HAS_DIGIT}"
-                rf"(?=[^\s\"',;&]{{8}}){_BARE}",
-            ),
-        ),
-        (
-            "SECRET",
-            (
-                rf"(?i:(?<![a-z]){_KEYS}[\"']?\s{{0,3}}(?:=>|:=|=)\s{{0,3}})(?:{_QUOTED}|{_BARE})",
-                rf"|(?i:(?<![a-z]){_KEYS}[\"']?\s{{0,3}}:\s{{0,3}})(?:{_QUOTED}"
-                rf"|{_HAS_DIGIT}{_BARE})",
-                rf"|(?i:(?<![a-z])token[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?){_HAS_DIGIT}"
-                rf"(?=\S{{8}}){_BARE}",
+                r"(?i:(?<=webhook\.office\.com/webhookb2/)|(?<=outlook\.office\.com/webhook/)|(?<=outlook\.office365\.com/webhook/))",
+                r"[\w@\-/]{36,300}|(?<=hooks\.zapier\.com/hooks/catch/)[\w/]{6,80}",
+                r"|(?<=events\.pagerduty\.com/integration/)[a-f0-9]{32}|(?<=hc-ping\.com/)[\w\-]{20,64}",
+                r"|(?<=hooks\.chime\.aws/incomingwebhooks/)[\w\-?=]{20,200}|(?<=maker\.ifttt\.com/use/)[\w\-]{16,64}",
+                r"|(?<=alert\.victorops\.com/integrations/generic/20131114/alert/)[\w\-]{20,64}",
             ),
         ),
     )
@@ -160,18 +197,51 @@ SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 """Kind and pattern. Where a pattern has groups, the group that matched is the secret; otherwise the
 whole match is."""
 
+
+HINTS: dict[str, tuple[str, ...]] = {
+    "JWT": ("eyj",),
+    "SLACK_WEBHOOK": ("slack.com",),
+    "SLACK_TOKEN": ("xox", "xapp-"),
+    "DATADOG_KEY": (
+        "datadog",
+        "dd",
+    ),
+    "PAGERDUTY_KEY": ("pager", "y+", "u+", "token token"),
+    "CLOUD_KEY": (
+        *("aws", "amazon", "secret", "s3", "cloudflare", "cf", "fastly", "heroku", "twilio"),
+        *("algolia", "azure", "newrelic", "honeycomb", "mongodb"),
+    ),
+    "AUTHORIZATION": ("bearer", "basic", "auth plain"),
+    "CONNECTION_PASSWORD": ("@", ":"),
+    "PASSWORD_HASH": ("$",),
+    "SIGNATURE": ("sig", "credential", "security-token"),
+    "OAUTH_CODE": ("?", "&"),
+    "WEBHOOK": ("office", "zapier", "pagerduty.com", "hc-ping", "chime", "ifttt", "victorops"),
+}
+"""What a text must hold, in small letters, for a kind to be looked for; kinds that are not here are
+always looked for."""
+
 SUSPICIOUS = (
-    r"(?i)pass|pwd|secret|key|token|credential|cookie|sess|sid|csrf|xsrf|bearer |basic |ssws "
-    r"|://[^\s/]*@"
-    r"|[?&](?:sig|x-amz)|eyJ|xox|xapp-|gh[pousr]_|github_pat|gl(?:pat|dt|rt|cbt|ptt|soat|ft"
+    r"(?i)pass|pwd|secret|key|token|cred|cookie|sess|sid|csrf|xsrf|auth|bearer |basic |ssws |jwt"
+    r"|sig|hmac|otp|identif|[^a-z]pw[^a-z]"
+    r"|://[^\s/]*@|//[^\s/]*:[^\s]*@|\w:[^\s]*@(?:tcp|unix|udp)|oracle:thin|connect \S+/"
+    r"|\$(?:2[abxy]?|apr1|argon|[1567]|y)\$|:(?:\d+|\*):[^:\s]*:[^:\s]*:"
+    r"|[?&](?:code|state|hash|ticket|nonce|x-amz|x-goog)"
+    r"|curl|--(?:proxy-)?user|mysql|mariadb|mongo|redis-cli|ldap|openssl|smbclient|net use|login"
+    r"|pgp_sym|private-lines|kty|webhook|zapier|pagerduty\.com|hc-ping|chime|ifttt|victorops"
+    r"|telegram|eyJ|xox|xapp-|gh[pousr]_|github_pat|gl(?:pat|dt|rt|cbt|ptt|soat|ft"
     r"|agent)-|AKIA|ASIA|ABIA|ACCA"
     r"|A3T|AIza|sk-|hf_|[sr]k_|whsec_|npm_|pypi-|SG\.|ddapp_|ddpat_|hooks\.slack|[uy]\+|aws|amazon"
-    r"|s3|LTAI|AKID|_v1_"
+    r"|s3|LTAI|AKID|_v1_|(?-i:[^\w.]s\.[A-Za-z0-9]{24})"
     r"|ya29\.|GOCSPX|Q~|hv[sbr]\.|atlasv1|pul-|dp\.|dapi|glsa_|glc_|NR[A-Z]{2}-|sntry|dt0"
     r"|AT[AC]TT3|ATBB|lin_api|shp|sq0"
     r"|SK[0-9a-f]{32}|-us\d|:AA|dckr_|pscale_|sb[ps]_|sb_|ops_|A3-|gsk_|r8_|xai-|pplx-|rubygems_"
-    r"|AKCp|discord"
+    r"|AKCp|discord|PMAK|ntn_|fig[dorh]|pat[\w.\-]{14}|p8e-|cmVmd|bkua_|CLOJARS|duffel_|EZ[AT]K|FLW"
+    r"|fo1_|fm[12]|fio-u|live_|test_|sandbox_|HRKU|ico-|s4t2|xkeysib|rdme_|pnu_|tk-us|shippo_|sgp_"
+    r"|sq[upa]_|tfp_|sm_|t1\.|AQVN|YC[\w-]{38}|sha256~|v1\.0-|_mmk|[sp]k\.|GOOG|CFPAT|nfp_|phx_"
+    r"|EAA|IGQ|-[a-z0-9]{8}-[a-z0-9]{8}"
     r"|(?-i:(?m:^)\s{0,8}[A-Za-z0-9+/]{60,76}\s{0,4}(?m:$))"
+    r"|%(?:25)?(?:3d|22|3a)"
+    r"|(?-i:[A-Z][A-Za-z0-9+/_-]{16}|[A-Za-z0-9+/_-]{16}[A-Z])"
 )
-"""Texts without any of these hold no secret that the patterns know; nearly all lines of a log are
-such."""
+"""Texts without any of these hold no secret that is known; most lines of a log are such."""

@@ -1,52 +1,189 @@
-"""Well-known secrets in a text, replaced by their kind. What they look like stands in
-`secret_patterns`."""
+"""The edge: every text that is kept, sent, shown or logged goes through `secret_spans`.
+
+Three ways lead to it: `masked` for one text, `analysis.secrets.columns.mask_column` for a column of
+them, `masked_value` for a value with texts in it. `bot.answer.writer.redaction` numbers what it
+finds, for the texts that a model reads.
+
+What is found, in this order: what the operator's rules name, tokens by their shape, values beside
+the name of a secret, both once more in the text with its escapes undone and in what its base64
+holds, and at last words that look random.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-import polars as pl
+from pydantic import BaseModel
 
-from analysis.secrets.patterns import SECRETS, SUSPICIOUS
+from analysis.secrets.commands import COMMANDS
+from analysis.secrets.encodings import base64_runs, undone
+from analysis.secrets.entropy import random_words
+from analysis.secrets.key_names import is_placeholder
+from analysis.secrets.named_values import Span, named_values
+from analysis.secrets.patterns import HINTS, SECRETS
+from analysis.secrets.rules import BLOCKED, CUSTOM, Rule, RuleSet
+
+LONGEST = 262_144
+"""Characters of one text; what comes after is left out."""
+LEFT_OUT = "[TOO_LONG]"
+DEEPEST_BASE64 = 2
 
 _MASKED = re.compile(r"\[[A-Z][A-Z_]{1,30}(?:_\d{1,6})?\]")
+_HAS_ESCAPE = re.compile(r"[\\%&]")
+_rules = RuleSet()
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def use_rules(rules: Sequence[Rule]) -> None:
+    """Set the operator's rules of this process. Raises BadPattern."""
+    global _rules  # noqa: PLW0603  of a process, as its log
+    _rules = RuleSet(rules)
 
 
 def masked(text: str) -> str:
     """The text with each secret replaced by its kind, `[AWS_KEY]`. Not reversible; personal data
-    stays."""
+    stays. A text that the operator blocks becomes `[BLOCKED]`."""
+    return replaced(text, lambda kind, _secret: f"[{kind}]")
+
+
+def replaced(text: str, replacement: Callable[[str, str], str]) -> str:
+    """The text with each secret replaced by what is given for its kind and itself."""
+    if _rules.blocks(text):
+        return BLOCKED
+    cut = text[:LONGEST]
+    pieces: list[str] = []
+    last = 0
+    for start, end, kind in secret_spans(cut):
+        pieces += [cut[last:start], replacement(kind, cut[start:end])]
+        last = end
+    if last == 0 and len(cut) == len(text):
+        return text
+    pieces.append(cut[last:])
+    if len(cut) < len(text):
+        pieces.append(LEFT_OUT)
+    return "".join(pieces)
+
+
+def has_rules() -> bool:
+    """Whether the operator has rules."""
+    return not _rules.is_empty
+
+
+def masked_value(value: Any) -> Any:
+    """A JSON value with every text in it masked. A text that its key names as a secret goes
+    whole."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        clean: dict[str, Any] = {}
+        for key, one in value.items():
+            kind = kind_under(str(key), one) if isinstance(one, str) else None
+            clean[masked(str(key))] = f"[{kind}]" if kind else masked_value(one)
+        return clean
+    if isinstance(value, (list, tuple)):
+        return type(value)(masked_value(one) for one in value)
+    return value
+
+
+def kind_under(key: str, value: str) -> str | None:
+    """The kind of secret that a value is because of its key; None where the key does not make it
+    one."""
+    if _MASKED.match(value):
+        return None
+    lead, quoted = f'"{key}": "', value.replace("\\", "\\\\").replace('"', '\\"')
+    whole = (len(lead), len(lead) + len(quoted))
+    for start, end, kind in named_values(lead + quoted + '"'):
+        if (start, end) == whole:
+            return kind
+    return None
+
+
+def masked_model(model: M, keep: Iterable[str] = ()) -> M:
+    """A model of pydantic's with every text in it masked, but in the fields to keep."""
+    told = model.model_dump(mode="json", exclude=set(keep))
+    clean = masked_value(told)
+    if clean == told:
+        return model
+    kept = model.model_dump(mode="json", include=set(keep))
+    return type(model).model_validate({**clean, **kept})
+
+
+def secret_spans(text: str) -> list[Span]:
+    """Start, end and kind of each secret in the text, in order, none overlapping another."""
+    found = _all_spans(text, DEEPEST_BASE64)
+    if not found:
+        return []
+    kept = [] if _rules.is_empty else list(_rules.kept(text))
+    placeholders = [match.span() for match in _MASKED.finditer(text)]
+    spans: list[Span] = []
+    for start, end, kind in _joined(found):
+        if any(low <= start and end <= high for low, high in kept):
+            continue
+        spans += _without(start, end, kind, placeholders)
+    return spans
+
+
+def _without(start: int, end: int, kind: str, holes: Iterable[tuple[int, int]]) -> list[Span]:
+    """The span, unless a placeholder stands in it: then what is left and right of that goes with
+    it only where it was not the placeholder alone."""
+    inside = [hole for hole in holes if hole[0] < end and start < hole[1]]
+    if not inside:
+        return [(start, end, kind)]
+    if inside[0][0] <= start + 1:
+        return []
+    return [(start, inside[0][0], kind)] if inside[0][0] - start > 2 else []
+
+
+def _all_spans(text: str, depth: int) -> list[Span]:
+    found = list(_plain_spans(text))
+    if _HAS_ESCAPE.search(text):
+        for one in undone(text):
+            for start, end, kind in _plain_spans(one.text):
+                found.append((one.places[start], one.places[end], kind))
+    read: list[tuple[int, int]] = []
+    for start, end, decoded in base64_runs(text) if depth else ():
+        read.append((start, end))
+        if _all_spans(decoded, depth - 1):
+            found.append((start, end, "ENCODED_SECRET"))
+    for start, end in random_words(text):
+        # base64 of a text is not random: whether it holds a secret has been seen
+        if not any(low <= start and end <= high for low, high in read):
+            found.append((start, end, "RANDOM_TOKEN"))
+    return found
+
+
+def _plain_spans(text: str) -> list[Span]:
+    found: list[Span] = []
+    if not _rules.is_empty:
+        found += [(start, end, CUSTOM) for start, end in _rules.redacted(text)]
+    low = text.lower()
     for kind, pattern in SECRETS:
-        text = pattern.sub(replacing(lambda _secret, kind=kind: f"[{kind}]"), text)  # type: ignore[misc]
-    return text
+        hints = HINTS.get(kind)
+        if hints is not None and not any(hint in low for hint in hints):
+            continue
+        for match in pattern.finditer(text):
+            group = match.lastindex or 0
+            if match.start(group) < match.end(group) and not is_placeholder(match[group]):
+                found.append((*match.span(group), kind))
+    for hints, pattern in COMMANDS:
+        if any(hint in low for hint in hints):
+            found += [(*match.span(1), "SECRET") for match in pattern.finditer(text)]
+    found += named_values(text)
+    return found
 
 
-def mask_column(column: pl.Series) -> pl.Series:
-    """A column of texts with the secrets in it masked; texts that look harmless are left alone in
-    one pass."""
-    suspicious = column.str.contains(SUSPICIOUS).fill_null(False)
-    if not suspicious.any():
-        return column
-    found = column.filter(suspicious).unique()
-    clean = pl.Series([masked(text) for text in found.to_list()], dtype=pl.String)
-    changed = found != clean
-    if not changed.any():
-        return column
-    return column.replace(found.filter(changed), clean.filter(changed))
-
-
-def replacing(
-    replacement: Callable[[str], str], holds: Callable[[str], bool] = lambda value: True
-) -> Callable[[re.Match[str]], str]:
-    """For `re.sub`: replaces what the pattern is about within the match, where `holds` says that it
-    is such a value."""
-
-    def replace(match: re.Match[str]) -> str:
-        group = match.lastindex or 0
-        value = match.group(group)
-        if _MASKED.match(match.string, match.start(group)) or not holds(value):
-            return match.group()
-        start, end = match.start(group) - match.start(), match.end(group) - match.start()
-        return match.group()[:start] + replacement(value) + match.group()[end:]
-
-    return replace
+def _joined(found: Sequence[Span]) -> list[Span]:
+    """Overlapping spans as one; it bears the kind of the one that was found first."""
+    order = {span: place for place, span in reversed(list(enumerate(found)))}
+    joined: list[tuple[int, int, Span]] = []
+    for span in sorted(set(found), key=lambda one: (one[0], -one[1])):
+        if joined and span[0] < joined[-1][1]:
+            start, end, best = joined[-1]
+            best = min(best, span, key=lambda one: order[one])
+            joined[-1] = (start, max(end, span[1]), best)
+        else:
+            joined.append((span[0], span[1], span))
+    return [(start, end, best[2]) for start, end, best in joined]

@@ -3,12 +3,14 @@ posts."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
+from analysis.secrets.redaction import masked, masked_model
 from analysis.vocabulary import Alert
 from bot.policy.priority import USUAL
 
@@ -54,6 +56,31 @@ class ReplyTo:
     """Addresses at other reply targets: the target's name to what it alone understands."""
 
 
+_NAMES = ("source", "id", "status")
+"""Fields of an alert by which the bot itself knows it."""
+
+
+def masked_alert(alert: Alert) -> Alert:
+    """The alert with the secrets in it masked. An id that is one becomes another id, which is the
+    same for each repeat."""
+    clean = masked_model(alert, keep=_NAMES)
+    given = {name: alert.labels[name] for name in _IDENTITIES if name in alert.labels}
+    told = {name: _identity(value) for name, value in given.items()}
+    if any(clean.labels.get(name) != value for name, value in told.items()):
+        clean = clean.model_copy(update={"labels": {**clean.labels, **told}})
+    own = _identity(alert.id)
+    return clean if own == alert.id else clean.model_copy(update={"id": own})
+
+
+_IDENTITIES = ("fingerprint", "incident_key")
+
+
+def _identity(value: str) -> str:
+    if masked(value) == value:
+        return value
+    return "masked-" + hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class Arrival:
     """One alert as it came in."""
@@ -67,6 +94,12 @@ class Arrival:
     investigation."""
     priority_words: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Severities of its alert source, beside those of `bot.policy.priority`."""
+
+    def __post_init__(self) -> None:
+        """Nothing of an alert is stored before the secrets in it are masked."""
+        object.__setattr__(self, "alert", masked_alert(self.alert))
+        if self.question is not None:
+            object.__setattr__(self, "question", masked(self.question))
 
 
 @dataclass(frozen=True)

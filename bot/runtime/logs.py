@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 
+from analysis.secrets.redaction import masked
 from bot.settings.telemetry import TelemetrySettings
 
 OURS = "faultline"
@@ -116,7 +117,9 @@ def message_of(record: logging.LogRecord) -> str:
         said = record.getMessage()
     except Exception:  # noqa: BLE001  an argument's own __str__ may raise anything; the log goes on
         said = str(record.msg)
-    return printable(said if len(said) <= MAX_MESSAGE else said[:MAX_MESSAGE] + "…")
+    # Before line ends are escaped: a key of several lines is found by them.
+    said = masked(said if len(said) <= MAX_MESSAGE else said[:MAX_MESSAGE] + "…")
+    return printable(said)
 
 
 def printable(text: str) -> str:

@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from analysis.errors import SettingsError
+from analysis.secrets.redaction import use_rules
 from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
 from bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
@@ -43,6 +44,7 @@ from bot.settings.jobs import JobSettings, TrainingSettings
 from bot.settings.login import LoginSettings
 from bot.settings.model import ModelSettings
 from bot.settings.people import PeopleSettings
+from bot.settings.redaction import RedactionSettings
 from bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
 from bot.settings.reported_changes import ReportedChangesSettings
 from bot.settings.retention import RetentionSettings
@@ -182,6 +184,7 @@ class Settings(ConnectorSections):
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
     changes: ReportedChangesSettings = ReportedChangesSettings()
+    redaction: RedactionSettings = RedactionSettings()
     training: TrainingSettings = TrainingSettings()
     runbooks: RunbookSettings = RunbookSettings()
     model: ModelSettings = ModelSettings()
@@ -275,7 +278,10 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
     chosen = file or (Path(named) if named else None)
     if chosen is None and Path(DEFAULT_FILE).exists():
         chosen = Path(DEFAULT_FILE)
-    return settings_of(_read_toml(chosen) if chosen else {}, environ)
+    settings = settings_of(_read_toml(chosen) if chosen else {}, environ)
+    # Here and not where each process begins, so that no command runs without them.
+    use_rules(settings.redaction.as_rules)
+    return settings
 
 
 def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:

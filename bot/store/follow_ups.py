@@ -15,6 +15,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from analysis.secrets.redaction import masked
 from analysis.vocabulary import Scope, Window
 from bot.store.conversation_rows import FollowUpRow
 from bot.store.memory import storable
@@ -163,7 +164,7 @@ def _investigation(
         fingerprint=own,
         open_fingerprint=None,
         alert=parent.alert.model_dump(mode="json"),
-        question=storable(question, MAX_QUESTION) or None,
+        question=storable(masked(question), MAX_QUESTION) or None,
         # A follow-up amends the incident's note when somebody asks for that, not by itself.
         **address_columns(replace(reply_to, pagerduty_incident=None)),
         accepted_at=now,

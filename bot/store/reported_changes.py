@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from analysis.secrets.redaction import masked_value
 from bot.store.change_tables import ReportedChangeRow
 from bot.store.memory import storable
 
@@ -37,6 +38,11 @@ class ReportedChange:
     files: str = ""
     diff: str = ""
     place: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Nothing of a change is stored before the secrets in it are masked."""
+        for name in ("id", "service", "title", "author", "link", "files", "diff", "place"):
+            object.__setattr__(self, name, masked_value(getattr(self, name)))
 
 
 class ReportedChanges:

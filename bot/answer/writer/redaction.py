@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from analysis.secrets.patterns import SECRETS
-from analysis.secrets.personal_data import PERSONAL
-from analysis.secrets.redaction import replacing
+from analysis.secrets.personal_data import PERSONAL, Personal
+from analysis.secrets.redaction import kind_under, replaced
 
 _PLACEHOLDER = re.compile(r"\[([A-Z][A-Z_]{1,30})_(\d{1,6})\]")
 _FORGED = re.compile(r"\[[A-Z][A-Z_]{1,30}_\d{1,6}\]")
+_SHOWN = re.compile(r"\[[A-Z][A-Z_]{1,30}(?:_\d{1,6})?\]")
 LOOK_ALIKE = "LITERAL"
 """Kind of a text that looked like a placeholder before anything was replaced."""
 
@@ -49,13 +49,9 @@ class Redactor:
         """The raw text with placeholders such as `[AWS_KEY_1]`; the same value always gets the same
         one."""
         text = _FORGED.sub(lambda m: self._reversible(LOOK_ALIKE, m.group()), text)
-        for kind, pattern in SECRETS:
-            text = pattern.sub(replacing(partial(self._secret, kind)), text)
+        text = replaced(text, self._secret)
         for one in PERSONAL:
-            text = one.pattern.sub(
-                replacing(lambda value, kind=one.kind: self._reversible(kind, value), one.holds),  # type: ignore[misc]
-                text,
-            )
+            text = one.pattern.sub(partial(self._personal, one), text)
         return text
 
     def redact_all(self, value: Any) -> Any:
@@ -63,7 +59,13 @@ class Redactor:
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, Mapping):
-            return {self.redact(str(k)): self.redact_all(v) for k, v in value.items()}
+            clean: dict[str, Any] = {}
+            for key, one in value.items():
+                kind = kind_under(str(key), one) if isinstance(one, str) else None
+                clean[self.redact(str(key))] = (
+                    self._secret(kind, one) if kind else self.redact_all(one)
+                )
+            return clean
         if isinstance(value, Sequence):
             return [self.redact_all(v) for v in value]
         return value
@@ -94,6 +96,15 @@ class Redactor:
         """A redactor that goes on where the one with this state ended."""
         known = {(p[1:].rpartition("_")[0], value): p for p, value in originals.items()}
         return cls(originals=dict(originals), _known=known, _counts=Counter(counts))
+
+    def _personal(self, one: Personal, match: re.Match[str]) -> str:
+        """The match with the value in it replaced, unless it is a placeholder or no such value."""
+        group = match.lastindex or 0
+        value = match.group(group)
+        if _SHOWN.match(match.string, match.start(group)) or not one.holds(value):
+            return match.group()
+        start, end = match.start(group) - match.start(), match.end(group) - match.start()
+        return match.group()[:start] + self._reversible(one.kind, value) + match.group()[end:]
 
     def _reversible(self, kind: str, value: str) -> str:
         placeholder = self._placeholder(kind, value)

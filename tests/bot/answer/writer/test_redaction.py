@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.secrets.redaction import mask_column, masked
+from analysis.secrets.columns import mask_column
+from analysis.secrets.redaction import masked
 from bot.answer.writer.redaction import Redactor
 
 SECRETS = {

@@ -1,0 +1,195 @@
+"""How much of what is secret is found, and how much of what is not is lost.
+
+    python -m benchmarks.redaction [--logs FOLDER] [--forms FILE] [--missed] [--time]
+
+Two corpora stand beside the tests: forms of secrets in context, one JSON line each (`text`,
+`secrets`, `notation`, `source`), and honest lines that look like secrets. `--logs` adds honest text
+of your own: every text column of every Parquet file below a folder, and every file of lines. With
+detect-secrets installed (`uv run --with detect-secrets python -m benchmarks.redaction`) its figures
+stand beside ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from analysis.secrets.columns import mask_column
+from analysis.secrets.redaction import masked
+
+TESTS = Path(__file__).parents[1] / "tests/analysis/secrets"
+FORMS = TESTS / "secret_forms.jsonl"
+HONEST = TESTS / "honest_lines.txt"
+JOIN = "{+}"
+"""Stands inside tokens that a scanner of pushed commits would take for live ones."""
+PIECE = 6
+"""A secret is found when no six of its characters in a row are left."""
+LINES_TIMED = 20_000
+SUFFIXES = (".log", ".txt", ".jsonl", ".json")
+
+Mask = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A text and the secrets in it."""
+
+    text: str
+    secrets: tuple[str, ...]
+    notation: str
+
+
+def read_forms(path: Path = FORMS) -> list[Form]:
+    """The forms of secrets of a file of JSON lines."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [
+        Form(
+            row["text"].replace(JOIN, ""),
+            tuple(secret.replace(JOIN, "") for secret in row["secrets"]),
+            row["notation"],
+        )
+        for row in rows
+    ]
+
+
+def honest_lines(path: Path = HONEST) -> list[str]:
+    """The honest lines of a file."""
+    return path.read_text().splitlines()
+
+
+def leaks(form: Form, shown: str) -> bool:
+    """Whether a piece of a secret is left in what is shown of the text."""
+    around = form.text
+    for secret in form.secrets:
+        around = around.replace(secret, "\0")
+    for secret in form.secrets:
+        size = min(PIECE, len(secret))
+        for start in range(len(secret) - size + 1):
+            piece = secret[start : start + size]
+            if piece in shown and piece not in around:
+                return True
+    return False
+
+
+def lost_words(text: str, shown: str) -> list[str]:
+    """The words of a text that do not stand in what is shown of it."""
+    return list((Counter(text.split()) - Counter(shown.split())).elements())
+
+
+def texts_below(folder: Path) -> Iterable[str]:
+    """Every different text of the Parquet files and files of lines below a folder."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+            for name in frame.columns:
+                if frame.schema[name] == pl.String:
+                    yield from frame[name].drop_nulls().unique(maintain_order=True).to_list()
+        elif path.suffix in SUFFIXES and path.is_file():
+            yield from path.read_text(errors="replace").splitlines()
+
+
+def detect_secrets() -> Mask | None:
+    """What detect-secrets leaves of a text with its default plug-ins; None where it is not
+    installed."""
+    try:
+        from detect_secrets import SecretsCollection  # type: ignore[import-not-found]
+        from detect_secrets.settings import default_settings  # type: ignore[import-not-found]
+    except ImportError:
+        return None
+
+    def shown(text: str) -> str:
+        # By way of a file: for single lines it reports words whatever their entropy.
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file, default_settings():
+            file.write(text + "\n")
+            file.flush()
+            collection = SecretsCollection()
+            collection.scan_file(file.name)
+            for _, found in collection:
+                if found.secret_value:
+                    text = text.replace(found.secret_value, "[SECRET]")
+        return text
+
+    return shown
+
+
+def report_forms(name: str, forms: Sequence[Form], mask: Mask, *, missed: bool) -> None:
+    """Print how many forms are found, by notation where not all are."""
+    total: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    for form in forms:
+        total[form.notation] += 1
+        if leaks(form, mask(form.text)):
+            if missed:
+                print(f"  missed ({form.notation}): {form.text!r} -> {mask(form.text)!r}")
+        else:
+            found[form.notation] += 1
+    share = found.total() / total.total()
+    print(f"{name}: {found.total()} of {total.total()} forms found ({share:.1%})")
+    short = [f"{n} {found[n]}/{total[n]}" for n in total if found[n] < total[n]]
+    if short:
+        print("  not all: " + ", ".join(short))
+
+
+def report_honest(name: str, texts: Sequence[str], mask: Mask, *, missed: bool) -> None:
+    """Print how many honest words are lost."""
+    words = 0
+    lost: Counter[str] = Counter()
+    column = pl.Series(texts, dtype=pl.String)
+    all_shown = mask_column(column).to_list() if mask is masked else [mask(t) for t in texts]
+    for text, shown in zip(texts, all_shown, strict=True):
+        words += len(text.split())
+        if shown != text:
+            gone = lost_words(text, shown)
+            lost.update(gone)
+            if missed:
+                print(f"  lost: {gone} of {text[:300]!r}")
+    rate = 10_000 * lost.total() / max(1, words)
+    print(f"{name}: {lost.total()} of {words} honest words redacted ({rate:.2f} in 10,000)")
+
+
+def report_time(texts: Sequence[str]) -> None:
+    """Print the CPU time per line, of a column at once and of texts one by one."""
+    column = pl.Series(texts[:LINES_TIMED], dtype=pl.String)
+    for name, run in (
+        ("in a column", lambda: mask_column(column)),
+        ("one by one", lambda: [masked(text) for text in column]),
+    ):
+        began = time.process_time()
+        run()
+        spent = (time.process_time() - began) / max(1, len(column))
+        print(f"{name}: {spent * 1e6:.1f} µs of CPU a line ({len(column)} lines)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--forms", type=Path, default=FORMS)
+    parser.add_argument("--logs", type=Path)
+    parser.add_argument("--missed", action="store_true", help="print each miss and each loss")
+    parser.add_argument("--time", action="store_true", help="print the CPU time per line")
+    given = parser.parse_args()
+    forms = read_forms(given.forms)
+    logs = list(texts_below(given.logs)) if given.logs else []
+    masks = {"faultline": masked, "detect-secrets": detect_secrets()}
+    for name, mask in masks.items():
+        if mask is None:
+            print(f"{name}: not installed")
+            continue
+        missed = given.missed and mask is masked
+        report_forms(name, forms, mask, missed=missed)
+        report_honest(f"{name}, hard cases", honest_lines(), mask, missed=missed)
+        if logs and mask is masked:
+            report_honest(f"{name}, {given.logs.name}", logs, mask, missed=missed)
+    if given.time:
+        report_time(logs or honest_lines())
+
+
+if __name__ == "__main__":
+    main()
