@@ -28,7 +28,7 @@ from bot.store.admitting import asked_for
 WAIT_S = 1.0
 """Transactions that accept alerts take some ms; one that takes this long is not waited for."""
 REMEMBERED_S = 5.0
-"""For so long a lock that was waited for in vain is only tried."""
+"""How long a lock that timed out is only tried and not waited for."""
 PAUSES_S = (0.002, 0.005, 0.01, 0.02, 0.04)
 BUCKETS = 512
 """Locks of what alerts are about, in all: PostgreSQL has room for 64 of each connection
@@ -95,7 +95,7 @@ def _about(arrival: Arrival, policy: Policy) -> tuple[list[str], list[str]]:
 
 
 class Patience:
-    """How long a store waits for locks: not again for one that was waited for in vain just now."""
+    """How long a store waits for locks: not again for one that has just timed out."""
 
     def __init__(self) -> None:
         self._in_vain: dict[int, float] = {}
@@ -109,7 +109,7 @@ class Patience:
         return now + WAIT_S
 
     def ended(self, busy: set[int]) -> None:
-        """These were waited for in vain."""
+        """These timed out."""
         now = time.monotonic()
         kept = {key: until for key, until in self._in_vain.items() if until > now}
         self._in_vain = kept | dict.fromkeys(busy, now + REMEMBERED_S)

@@ -81,7 +81,7 @@ def test_a_related_alert_is_accepted_after_a_short_wait(store: Store, lose: Lose
     assert WAIT_S <= waited < 2 * WAIT_S
     began = time.monotonic()
     assert store.accept_all([arrival("payments", "latency")])[0].outcome == "grouped"
-    assert time.monotonic() - began < WAIT_S / 2, "what was waited for in vain is waited for again"
+    assert time.monotonic() - began < WAIT_S / 2, "a lock that timed out is waited for again"
 
 
 def test_the_alert_that_was_lost_is_refused_until_its_session_ends(
