@@ -39,7 +39,7 @@ class WaitingAlerts:
         return dropped
 
     def _forget_the_answered(self) -> None:
-        """Their senders were told to send again meanwhile."""
+        """Their senders have been asked to send again."""
         for queue in self._of_priority.values():
             unanswered = [one for one in queue if not one[1].done()]
             queue.clear()

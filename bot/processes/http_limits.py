@@ -50,7 +50,7 @@ class ConnectionLimits:
     per_address: int = 256
     total: int = MAX_CONNECTIONS
     proxies: Sequence[str] = ()
-    """Addresses and networks that have no limit of their own, as many clients share each."""
+    """Addresses and networks without a limit, as many clients share each."""
 
 
 def raise_descriptor_limit() -> int:
@@ -64,7 +64,7 @@ def raise_descriptor_limit() -> int:
 
 
 def connections_within(descriptors: int) -> int:
-    """How many connections a process with so many open files may have."""
+    """How many connections a process may have, by its limit of open files."""
     return min(MAX_CONNECTIONS, max(FEWEST_CONNECTIONS, descriptors - BACKLOG - OWN_DESCRIPTORS))
 
 
