@@ -20,6 +20,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from analysis.traces.native.lane import NativeLane
 from analysis.traces.native.library import FOLDER, load
@@ -69,7 +72,9 @@ def scanned(text: bytes, block: int, limits: ScanLimits) -> None:
     lane, rest, offset = NativeLane(limits), b"", 0
     for at in range(0, len(text), block):
         rest += text[at : at + block]
-        outcome, consumed = lane.feed(bytearray(rest), 0, len(rest), offset)
+        # A bytearray would have a zero behind its end, which a scan may read unseen.
+        buffer: Any = np.frombuffer(rest, np.uint8).copy()
+        outcome, consumed = lane.feed(buffer, 0, len(rest), offset)
         rest, offset = rest[consumed:], offset + consumed
         if outcome != "more":
             break
