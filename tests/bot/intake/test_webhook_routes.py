@@ -348,3 +348,29 @@ def test_an_answer_names_no_secret_and_no_server(bot: Senders) -> None:
     for answer in answers:
         seen = answer.text + str(dict(answer.headers))
         assert not any(secret in seen for secret in (*PD_SECRETS, "s3cret", "passw0rd"))
+
+
+SOURCES = (
+    "/webhooks/alertmanager",
+    "/webhooks/pagerduty",
+    "/webhooks/datadog",
+    "/webhooks/azure_monitor",
+    "/webhooks/sentry",
+    "/slack/events",
+)
+
+
+def test_wrong_tokens_are_counted_over_all_sources_and_a_right_one_is_never_kept_out(
+    bot: Senders,
+) -> None:
+    said = [
+        bot.post(path, b"{}", {"authorization": f"Bearer {guess}"})
+        for guess in range(5)
+        for path in SOURCES
+    ]
+    statuses = [one.status_code for one in said if one.status_code != 404]
+    assert statuses == [401] * 10 + [429] * (len(statuses) - 10)
+    assert len(statuses) >= 15
+    assert 0 < int(said[-1].headers["retry-after"]) <= 301 or said[-1].status_code == 404
+    assert outcome(bot.alertmanager(alertmanager_group(alertmanager_alert()))) == "started"
+    assert outcome(bot.pagerduty(pagerduty_event(), webhook_id="W1")) == "started"
