@@ -58,10 +58,15 @@ if TYPE_CHECKING:
 
 
 def build_app(
-    settings: Settings, store: Store, cases: CaseStore, more: Sequence[Component] = ()
+    settings: Settings,
+    store: Store,
+    cases: CaseStore,
+    more: Sequence[Component] = (),
+    *,
+    holds_vendor_keys: bool = True,
 ) -> Starlette:
     """The web application. It runs `more` components, such as a supervised worker, beside its
-    own.
+    own. Without the vendors' keys it does not check them.
 
     Raises SettingsError for an alert source of another package that cannot be used.
     """
@@ -75,7 +80,7 @@ def build_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        beside: list[Component] = [credentials, *more]
+        beside: list[Component] = [credentials, *more] if holds_vendor_keys else [*more]
         for one in settings.each("slack"):
             if one.slack.app_token is not None:
                 connect = partial(
@@ -170,7 +175,7 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and
     the like."""
     configure_logging(settings.telemetry, "web")
-    _refuse_what_cannot_work(settings)
+    _refuse_what_cannot_work(settings, with_worker=with_worker)
     # Before anything here starts a thread.
     fork = partial(ForkedWorker, open_nursery(), _work, settings)
     supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=fork)
@@ -201,7 +206,7 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
         from bot.queue.engine import migrate_engine
 
         migrate_engine(engine_url(settings))
-    app = build_app(settings, store, cases, beside)
+    app = build_app(settings, store, cases, beside, holds_vendor_keys=bool(beside))
     how = uvicorn.Config(
         app,
         access_log=False,
@@ -226,11 +231,14 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
         outside.stop()
 
 
-def _refuse_what_cannot_work(settings: Settings) -> None:
+def _refuse_what_cannot_work(settings: Settings, *, with_worker: bool) -> None:
     """Ends the start where the worker beside it would fail again and again."""
     for one in settings.each("slack"):
         if one.slack.app_token is not None:
             socket_mode_tokens(one)
+    if not with_worker:
+        # Vendors' keys are the workers', elsewhere: bot.settings.process_secrets.
+        return
     build_connectors(settings)
     if settings.recorded.case is not None:
         from connectors.recorded.connector import RecordedConnector
