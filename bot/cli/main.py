@@ -7,7 +7,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -125,13 +125,19 @@ def worker(
 
 
 @app.command()
-def check(config: Config = None) -> None:
+def check(
+    config: Config = None,
+    role: Annotated[
+        Literal["server", "worker"] | None,
+        typer.Option(help="Also report secrets that this process holds and does not need."),
+    ] = None,
+) -> None:
     """Check that each configured connector is reachable, allowed and read-only. Exit 1 if one is
     not."""
     from bot.processes.check import run_checks
     from bot.settings import load_settings
 
-    raise typer.Exit(run_checks(load_settings(config)))
+    raise typer.Exit(run_checks(load_settings(config), role))
 
 
 @app.command()

@@ -30,7 +30,7 @@ from starlette.routing import Route
 from bot.intake.accepting import IntakeLimits, NotAccepted
 from bot.intake.payload_fields import as_url, one_line, plain
 from bot.intake.request_body import Refused, read_body
-from bot.intake.responses import not_configured, with_errors_answered
+from bot.intake.responses import FailedSenders, not_configured, with_errors_answered
 from bot.intake.service_names import catalogued
 from bot.intake.signatures import verify_token
 from bot.runtime.threads import in_store
@@ -87,7 +87,8 @@ def reported_change_routes(settings: Settings, keep: Keep, limits: IntakeLimits)
         return JSONResponse({"outcome": "kept", "ids": ids}, status_code=202)
 
     handler = handle if tokens else not_configured(secret_variable(SECTION, "tokens"))
-    return [Route(PATH, with_errors_answered(handler), methods=["POST"])]
+    endpoint = with_errors_answered(handler, FailedSenders(settings))
+    return [Route(PATH, endpoint, methods=["POST"])]
 
 
 def store_keep(changes: ReportedChanges, *, within_s: float = 2.0) -> Keep:

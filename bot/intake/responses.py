@@ -12,6 +12,9 @@ from bot.intake.accepting import Ignored, NotAccepted
 from bot.intake.request_body import Refused
 from bot.intake.signatures import BadSignature
 from bot.policy.values import Accepted
+from bot.runtime.throttle import Throttle
+from bot.runtime.visitor_address import client_address
+from bot.settings import Settings
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -49,13 +52,31 @@ def not_configured(variable: str) -> Handler:
     return handle
 
 
-def with_errors_answered(handler: Handler) -> Handler:
+class FailedSenders:
+    """Counts wrong tokens and signatures by address, for every route that senders prove
+    themselves at. A right one is never asked about."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._throttle = Throttle()
+        self._trusted = settings.server.trusted_proxies
+
+    def failed(self, request: Request) -> int:
+        """Seconds after which the sender may be wrong again; 0 for the first failures."""
+        return self._throttle.failed(client_address(request, self._trusted))
+
+
+def with_errors_answered(handler: Handler, senders: FailedSenders) -> Handler:
     """The handler, with each of its errors as the status that tells the sender what to do."""
 
     async def endpoint(request: Request) -> Response:
         try:
             return await handler(request)
         except BadSignature as error:
+            if wait := senders.failed(request):
+                # Without a line in the log, which a stranger could fill.
+                return PlainTextResponse(
+                    "signature\n", status_code=429, headers={"retry-after": str(wait)}
+                )
             log.warning("%s refused: %s", error.source, error.reason)
             return PlainTextResponse("signature\n", status_code=401)
         except Refused as error:

@@ -1,8 +1,8 @@
 """The HTTP addresses that take alerts and clicks: those of every alert source.
 
-An answer says only what its sender may know: 202 with the investigation's id, 401 "signature", 404
-with the setting to set, 400, 408 or 413 about the body, 503 when the same request should be sent
-again.
+An answer says only what its sender may know: 202 with the investigation's id, 401 "signature" (429
+from an address that was wrong too often), 404 with the setting to set, 400, 408 or 413 about the
+body, 503 when the same request should be sent again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bot.intake.accepting import Accept, FirstTime, IntakeLimits
 from bot.intake.alert_source import AlertSource, Intake
 from bot.intake.alert_sources import alert_sources
 from bot.intake.questions.message_router import MessageRouter
-from bot.intake.responses import not_configured, with_errors_answered
+from bot.intake.responses import FailedSenders, not_configured, with_errors_answered
 from bot.intake.slack_events import Register
 from bot.intake.watchdog import Watchdog
 from bot.settings import Settings
@@ -44,13 +44,16 @@ def intake_routes(
     """
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
     intake = Intake(accept, limits, slack_listeners, message_router, first_time, watchdog)
+    senders = FailedSenders(settings)
     routes: list[BaseRoute] = []
     for source in alert_sources() if sources is None else sources:
-        routes += _routes_of(source, settings, intake)
+        routes += _routes_of(source, settings, intake, senders)
     return routes
 
 
-def _routes_of(source: AlertSource, settings: Settings, intake: Intake) -> list[BaseRoute]:
+def _routes_of(
+    source: AlertSource, settings: Settings, intake: Intake, senders: FailedSenders
+) -> list[BaseRoute]:
     missing = source.missing(settings)
     if missing is None:
         handlers = source.handlers(settings, intake)
@@ -58,5 +61,5 @@ def _routes_of(source: AlertSource, settings: Settings, intake: Intake) -> list[
         handlers = dict.fromkeys(source.paths_in(settings), not_configured(missing))
     routes: list[BaseRoute] = []
     for path, handler in handlers.items():
-        routes.append(Route(path, with_errors_answered(handler), methods=["POST"]))
+        routes.append(Route(path, with_errors_answered(handler, senders), methods=["POST"]))
     return routes

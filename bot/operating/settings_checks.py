@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 
 from bot.operating.check_results import CheckResult
@@ -10,11 +11,14 @@ from bot.settings import Settings
 from bot.settings.addresses import names_this_machine
 
 HOUR_DAYS = 24.0
+WIDEST_IPV4 = 20
+"""Of a network of proxies. Load balancers' own subnets are /28 to /20."""
+WIDEST_IPV6 = 64
 
 
 def settings_checks(settings: Settings) -> Iterator[CheckResult]:
     """What is wrong, or worth knowing; one "ok" when there is nothing."""
-    found = [*_in_and_out(settings), *_doors(settings), *_kept(settings)]
+    found = [*_in_and_out(settings), *_doors(settings), *_proxies(settings), *_kept(settings)]
     yield from found or [CheckResult("ok", "settings", "nothing that contradicts itself")]
 
 
@@ -55,6 +59,20 @@ def _doors(settings: Settings) -> Iterator[CheckResult]:
     if login.issuer is not None and not server.public_url.startswith("https://") and not here:
         said = "logins over plain http: cookies can be read on the way"
         yield CheckResult("wrong", "settings", said, "set server.public_url to its https address")
+
+
+def _proxies(settings: Settings) -> Iterator[CheckResult]:
+    """Whoever is inside a trusted network can claim any address, for throttles and the audit."""
+    for named in settings.server.trusted_proxies:
+        network = ipaddress.ip_network(named)
+        widest = WIDEST_IPV4 if network.version == 4 else WIDEST_IPV6
+        if network.prefixlen < widest:
+            said = (
+                f"server.trusted_proxies holds {network}, a wide network: every client in it can "
+                f"claim any address"
+            )
+            todo = f"name the proxies' own addresses or subnets, of /{widest} or smaller"
+            yield CheckResult("note", "settings", said, todo)
 
 
 def _kept(settings: Settings) -> Iterator[CheckResult]:

@@ -19,6 +19,7 @@ from bot.investigation.runbooks.checking import runbook_checks
 from bot.policy.reply_targets import declared_targets
 from bot.runtime.threads import in_store, in_thread
 from bot.settings import Settings
+from bot.settings.process_secrets import ProcessRole, beyond_need
 from bot.store.opening import open_cases, open_store
 from connectors.asking import bounded
 from connectors.base import Check
@@ -26,10 +27,13 @@ from connectors.plugins import Plugin, installed
 from connectors.registry import GROUP, build_connectors, load_connector
 
 
-def run_checks(settings: Settings) -> int:
+def run_checks(settings: Settings, role: ProcessRole | None = None) -> int:
     """Print one line per part and one that counts; 1 when something that is configured does not
-    work, else 0. A part of which some things cannot be read works, and is marked."""
-    checks = asyncio.run(all_checks(settings))
+    work, else 0. A part of which some things cannot be read works, and is marked. With `role`,
+    also whether that process holds secrets that it does not need."""
+    checks = list(asyncio.run(all_checks(settings, vendors=role != "server")))
+    if role is not None:
+        checks.append(secrets_check(settings, role))
     console = Console(highlight=False, soft_wrap=True)
     width = max(len(check.name) for check in checks)
     for check in checks:
@@ -60,9 +64,17 @@ def _summary(checks: Sequence[Check]) -> str:
     return "; ".join(said)
 
 
-async def all_checks(settings: Settings) -> Sequence[Check]:
+def secrets_check(settings: Settings, role: ProcessRole) -> Check:
+    """Whether the process holds no secret beyond its need."""
+    more = beyond_need(role, settings)
+    if not more:
+        return Check("secrets", True, f"the {role} holds only what it needs")
+    return Check("secrets", False, f"the {role} does not need {', '.join(more)}: unset them there")
+
+
+async def all_checks(settings: Settings, *, vendors: bool = True) -> Sequence[Check]:
     """Everything, side by side: the bot's own parts first, then connectors by name, then runbooks
-    by file and line."""
+    by file and line. Without `vendors`, neither connectors nor what asks them."""
     parts: list[tuple[str, Callable[[], Awaitable[Check]]]] = [
         ("store", lambda: _store(settings)),
         ("cases", lambda: _cases(settings)),
@@ -73,6 +85,9 @@ async def all_checks(settings: Settings) -> Sequence[Check]:
         parts.append(("people", lambda: _people(settings)))
     if settings.login.issuer is not None:
         parts.append(("login", lambda: _login(settings)))
+    if not vendors:
+        parts = [part for part in parts if part[0] != "replies"]
+        return await asyncio.gather(*(bounded(name, check) for name, check in parts))
     connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
     own = [bounded(name, check) for name, check in parts]
     own.append(_model(settings))

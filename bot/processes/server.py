@@ -78,9 +78,12 @@ def build_app(
     cases: CaseStore,
     more: Sequence[Component] = (),
     contact: FirstContact | None = None,
+    *,
+    holds_vendor_keys: bool = True,
 ) -> Starlette:
     """The web application. It runs `more` components, such as a supervised worker, beside its
-    own. `contact` makes the tables once the database answers.
+    own. Without the vendors' keys it does not check them. `contact` makes the tables once the
+    database answers.
 
     Raises SettingsError for an alert source of another package that cannot be used.
     """
@@ -98,7 +101,9 @@ def build_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        beside: list[Component] = [mover, credentials, *more]
+        beside: list[Component] = [mover, *more]
+        if holds_vendor_keys:
+            beside.insert(1, credentials)
         if settings.heartbeat.ping_url is not None:
             url = settings.heartbeat.ping_url.get_secret_value()
             beside.append(Ping(url, lambda: health.not_storing() or watchdog.missing()))
@@ -205,7 +210,7 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and
     the like."""
     configure_logging(settings.telemetry, "web")
-    _refuse_what_cannot_work(settings)
+    _refuse_what_cannot_work(settings, with_worker=with_worker)
     # Before anything here starts a thread.
     fork = partial(ForkedWorker, open_nursery(), _work, settings)
     supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=fork)
@@ -233,7 +238,7 @@ def _serve(settings: Settings, beside: Sequence[Component]) -> None:
     contact = FirstContact(settings, _nothing if beside else partial(_make_engine, settings))
     store = contact.store
     cases = open_cases(settings)
-    app = build_app(settings, store, cases, beside, contact)
+    app = build_app(settings, store, cases, beside, contact, holds_vendor_keys=bool(beside))
     how = uvicorn.Config(
         app,
         access_log=False,
@@ -279,11 +284,14 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
     )
 
 
-def _refuse_what_cannot_work(settings: Settings) -> None:
+def _refuse_what_cannot_work(settings: Settings, *, with_worker: bool) -> None:
     """Ends the start where the worker beside it would fail again and again."""
     for one in settings.each("slack"):
         if one.slack.app_token is not None:
             socket_mode_tokens(one)
+    if not with_worker:
+        # Vendors' keys are the workers', elsewhere: bot.settings.process_secrets.
+        return
     build_connectors(settings)
     if settings.recorded.case is not None:
         from connectors.recorded.connector import RecordedConnector

@@ -3,6 +3,8 @@ asked for more."""
 
 from __future__ import annotations
 
+import re
+
 from pydantic import Field, field_validator
 
 from connectors.settings_types import Location, Names, Section, Url
@@ -52,6 +54,9 @@ class JobSettings(JobLocations):
     Dynolog."""
     debug_hosts: Names = ()
     """Hosts whose debug servers may be contacted, besides `hosts` and that of `debug_server`."""
+    debug_ports: str = "32768-60999"
+    """Ports of the ranks' debug servers, as `first-last` or one number. The default is where Linux
+    puts a server that asks for any port."""
     job_directory: str | None = None
     """A directory that exists on every host of the job, into which its processes write their
     traces."""
@@ -69,9 +74,30 @@ class JobSettings(JobLocations):
     wait_seconds: float = Field(default=300, gt=0, le=3600)
     """How long to wait for the files after the recording should have ended."""
 
+    @field_validator("debug_ports")
+    @classmethod
+    def _is_a_range(cls, value: str) -> str:
+        if not _ports(value):
+            raise ValueError("must be a port, or first-last, within 1-65535")
+        return value
+
+    @property
+    def ports_of_debug_servers(self) -> range:
+        """`debug_ports`, as numbers."""
+        return _ports(self.debug_ports)
+
     @field_validator("job_directory")
     @classmethod
     def _is_absolute(cls, value: str | None) -> str | None:
         if value is not None and (not value.startswith("/") or not value.isprintable()):
             raise ValueError("must be an absolute path")
         return value
+
+
+def _ports(text: str) -> range:
+    """The ports, or an empty range for what names none."""
+    given = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", text, re.ASCII)
+    if given is None:
+        return range(0)
+    first, last = int(given[1]), int(given[2] or given[1])
+    return range(first, last + 1) if 1 <= first <= last <= 65535 else range(0)

@@ -88,7 +88,8 @@ class ServerSettings(Section):
     them, and nobody can if `public_url` is not a loopback address, because behind a proxy every
     visitor seems to be this machine."""
     trusted_proxies: Networks = ()
-    """Addresses or networks of proxies whose `X-Forwarded-For` is believed."""
+    """Addresses or networks of proxies whose `X-Forwarded-For` is believed. Name the proxies alone:
+    every client in a network that stands here can claim any address."""
     drain_s: float = Field(default=0, ge=0, le=600)
     """On SIGTERM, seconds for which `/readyz` answers 503 before the server closes, so that a load
     balancer sends nothing more. Set it to a little more than its health checks take to notice."""

@@ -25,15 +25,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bot.intake.slack_channels import SlackChannels
 from bot.policy.roles import TAKES, Act, Role
 from bot.runtime.threads import in_store
+from bot.runtime.throttle import Throttle
+from bot.runtime.visitor_address import client_address, is_local
 from bot.settings import ServerSettings, Settings
 from bot.settings.addresses import names_this_machine
 from bot.store.audit_log import AuditEntry, AuditLog
 from bot.store.visibility import Visibility
-from bot.web.addresses import client_address, is_local
 from bot.web.headers import SecurityHeaders
 from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
 from bot.web.sessions import Sessions
-from bot.web.throttle import Throttle
 from bot.web.visitor import Visitor, let_in
 
 ONLY_LOCAL = (
@@ -143,15 +143,12 @@ class AccessControl:
     def _by_token(
         self, request: Request, given: str, token: str
     ) -> AuthenticatedRequest | Response:
-        address = self.address(request)
-        if wait := self.throttle.wait_s(address):
-            return too_many_attempts(wait)
         if not same(given, token):
-            self.throttle.failed(address)
+            if wait := self.throttle.failed(self.address(request)):
+                return too_many_attempts(wait)
             return PlainTextResponse(
                 "The access token is wrong.\n", 401, {"www-authenticate": "Bearer"}
             )
-        self.throttle.got_in(address)
         role = self.settings.login.token_role
         return AuthenticatedRequest(
             Visitor("access token", "access token", role, False, is_token=True), "", bearer=True

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from analysis.errors import ConnectorError
 from bot.runtime.threads import in_store
+from bot.runtime.throttle import Throttle
 from bot.store.audit_log import AuditEntry
 from bot.store.visitors import ProviderIdentity, new_secret
 from bot.web.access import AccessControl, local_target, too_many_attempts
@@ -79,6 +80,7 @@ class LoginPages:
         self.sessions = access.sessions
         self.provider = _provider_of(access)
         self.redirect_uri = access.server.public_url + CALLBACK
+        self.sign_ins = Throttle()
 
     async def show(self, request: Request) -> Response:
         """The ways to sign in."""
@@ -94,12 +96,10 @@ class LoginPages:
         target = local_target(request.query_params.get("next", "/"))
         if self.access.token is None:
             return RedirectResponse("/login", 303)
-        address = self.access.address(request)
-        if wait := self.access.throttle.wait_s(address):
-            return too_many_attempts(wait)
         given = (await request.form(max_files=0, max_fields=8)).get("token")
         if not isinstance(given, str) or not same(given.strip(), self.access.token):
-            self.access.throttle.failed(address)
+            if wait := self.access.throttle.failed(self.access.address(request)):
+                return too_many_attempts(wait)
             await self._record(request, None, "sign-in refused", 401, "wrong access token")
             return self._page(request, target, status=401, trouble=WRONG_TOKEN)
         return await self._let_in(
@@ -128,11 +128,15 @@ class LoginPages:
     async def callback(self, request: Request) -> Response:
         """Back from the provider."""
         address = self.access.address(request)
-        if wait := self.access.throttle.wait_s(address):
-            return too_many_attempts(wait)
         attempt = self._attempt(request)
         if attempt is None:
+            if wait := self.access.throttle.failed(address):
+                return too_many_attempts(wait)
             return await self._refused(request, None, "/", 400, NOT_BEGUN)
+        # Only here is the provider asked, so only what it refused counts: wrong tokens of others
+        # at the same address must not keep out those whom the provider sends.
+        if wait := self.sign_ins.wait_s(address):
+            return too_many_attempts(wait)
         try:
             person = await self._person(request, attempt)
         except ConnectorError as error:
@@ -153,14 +157,14 @@ class LoginPages:
         2.5)."""
         assert self.provider is not None
         address = self.access.address(request)
-        if wait := self.access.throttle.wait_s(address):
+        if wait := self.sign_ins.wait_s(address):
             return too_many_attempts(wait)
         form = await request.form(max_files=0, max_fields=4, max_part_size=MAX_LOGOUT_BODY)
         given = form.get("logout_token")
         try:
             issuer, what = await self.provider.ended(given if isinstance(given, str) else "")
         except ConnectorError as error:
-            self.access.throttle.failed(address)
+            self.sign_ins.failed(address)
             return PlainTextResponse(f"{error}\n", 502 if error.retryable else 400)
         await in_store(
             self.sessions.logins.end_at_provider, issuer, what.subject, what.provider_session
@@ -214,14 +218,13 @@ class LoginPages:
         address = self.access.address(request)
         await self._record(request, person, "signed in", 303)
         await in_store(self.sessions.begin, request, response, person, address)
-        self.access.throttle.got_in(address)
         return response
 
     async def _refused(
         self, request: Request, person: ProviderIdentity | None, target: str, status: int, why: str
     ) -> Response:
-        if status < 500:
-            self.access.throttle.failed(self.access.address(request))
+        if status in (401, 403):
+            self.sign_ins.failed(self.access.address(request))
         await self._record(request, person, "sign-in refused", status, why)
         return self._page(request, target, status=status, trouble=why)
 

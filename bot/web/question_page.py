@@ -20,8 +20,8 @@ from starlette.responses import Response
 from analysis.errors import FaultlineError
 from bot.answer.exports.formats import FORMATS
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from bot.runtime.visitor_address import client_address
 from bot.store.store import StoredInvestigation
-from bot.web.addresses import client_address
 from bot.web.rendering import Site
 from bot.web.visitor import visitor_of
 

@@ -215,6 +215,14 @@ TERRAFORM = (
         "A secret must not stand in a task's definition",
     ),
     Defect(
+        "a vendor's key at the servers",
+        "terraform test",
+        "services.tf",
+        'local.secrets_of["server"]',
+        'local.secrets_of["worker"]',
+        "The servers must hold what proves senders",
+    ),
+    Defect(
         "a bad version that is not rolled back",
         "terraform test",
         "services.tf",

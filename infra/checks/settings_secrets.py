@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
+from bot.settings.process_secrets import ProcessRole, needed_by
 from bot.settings.settings import sections_that_repeat
 
 SET_BY_THE_MODULE = "FAULTLINE_STORE__DATABASE"
@@ -23,9 +24,9 @@ A_NAME = "[A-Z0-9]+(?:_[A-Z0-9]+)*"
 FILE = Path(__file__).parents[1] / "terraform/settings-secrets.json"
 
 
-def secret_names() -> list[str]:
-    """The environment variables that hold secrets, sorted; without the one that the module itself
-    sets."""
+def secret_names(role: ProcessRole | None = None) -> list[str]:
+    """The environment variables that hold secrets, sorted, of one process or of all; without the
+    one that the module itself sets."""
     found = []
     several = sections_that_repeat(Settings)
     for name, field in Settings.model_fields.items():
@@ -37,7 +38,7 @@ def secret_names() -> list[str]:
         ):
             continue
         for key in section.model_fields:
-            if not is_secret(section, key):
+            if not is_secret(section, key) or not (role is None or needed_by(role, name, key)):
                 continue
             found.append(secret_variable(name, key))
             if name in several:
@@ -51,8 +52,9 @@ def is_secret_name(variable: str) -> bool:
 
 
 def content() -> str:
-    """The file."""
-    return json.dumps(secret_names(), indent=2) + "\n"
+    """The file: the names by process."""
+    by_role = {"server": secret_names("server"), "worker": secret_names("worker")}
+    return json.dumps(by_role, indent=2) + "\n"
 
 
 if __name__ == "__main__":

@@ -31,9 +31,11 @@ locals {
   ]...)
   intake_paths = merge(local.paths, local.workspace_paths, { changes = "/changes" })
 
-  # Secrets of the settings, written from them: python -m infra.checks.settings_secrets. `<NAME>` is an instance's name.
-  known_secrets   = jsondecode(file("${path.module}/settings-secrets.json"))
-  secret_patterns = [for name in local.known_secrets : "^${replace(name, "<NAME>", "[A-Z0-9]+(?:_[A-Z0-9]+)*")}$"]
+  # Secrets of the settings by process, written from them: python -m infra.checks.settings_secrets. `<NAME>` is an instance's name.
+  secret_patterns_of = { for process, names in jsondecode(file("${path.module}/settings-secrets.json")) : process => [
+    for name in names : "^${replace(name, "<NAME>", "[A-Z0-9]+(?:_[A-Z0-9]+)*")}$"
+  ] }
+  secret_patterns = distinct(concat(values(local.secret_patterns_of)...))
 }
 
 module "case_store" {

@@ -34,13 +34,18 @@ locals {
     var.environment,
   )
 
-  secrets = merge(
-    { for name, secret in aws_secretsmanager_secret.setting : name => secret.arn },
+  # The servers face the internet, and get no key of a vendor; the workers get nothing that proves a sender.
+  secrets = { for process, patterns in local.secret_patterns_of : process => merge(
+    {
+      for name, secret in aws_secretsmanager_secret.setting : name => secret.arn
+      if anytrue([for pattern in patterns : can(regex(pattern, name))])
+    },
     {
       PGUSER     = "${module.database_password.secret_arn}:username::"
       PGPASSWORD = "${module.database_password.secret_arn}:password::"
     },
-  )
+  ) }
+  secrets_of = { for process, held in local.secrets : process => [for name in sort(keys(held)) : { name = name, valueFrom = held[name] }] }
 
   # Writes the settings file where both processes look for it: Fargate has no other way to hand over a small file.
   write_settings = "import os, pathlib; pathlib.Path('/config/faultline.toml').write_text(os.environ['SETTINGS'])"
@@ -53,7 +58,6 @@ locals {
     privileged             = false
     stopTimeout            = 120
     environment            = [for name in sort(keys(local.environment)) : { name = name, value = local.environment[name] }]
-    secrets                = [for name in sort(keys(local.secrets)) : { name = name, valueFrom = local.secrets[name] }]
     dependsOn              = [{ containerName = "settings", condition = "SUCCESS" }]
     linuxParameters        = { initProcessEnabled = true, capabilities = { drop = ["ALL"] } }
     mountPoints = [
@@ -115,6 +119,7 @@ resource "aws_ecs_task_definition" "server" {
     merge(local.container, {
       name             = "server"
       command          = ["serve", "--no-worker"]
+      secrets          = local.secrets_of["server"]
       portMappings     = [{ containerPort = local.server_port, protocol = "tcp" }]
       healthCheck      = local.healthy.server
       logConfiguration = local.log_options.server
@@ -191,6 +196,7 @@ resource "aws_ecs_task_definition" "worker" {
     merge(local.container, {
       name             = "worker"
       command          = ["worker"]
+      secrets          = local.secrets_of["worker"]
       healthCheck      = local.healthy.worker
       logConfiguration = local.log_options.worker
     }),

@@ -49,3 +49,18 @@ def test_the_settings_file_within_is_one_that_the_bot_reads(tmp_path: Path) -> N
         for one in pod["spec"]["template"]["spec"]["containers"][0]["env"]
     }
     assert load_settings(file, environ).slack.channel == "C0123456789"
+
+
+def test_each_process_gets_a_secret_of_its_own() -> None:
+    named = {
+        one["metadata"]["name"]: [
+            source["secretRef"]["name"]
+            for source in one["spec"]["template"]["spec"]["containers"][0]["envFrom"]
+        ]
+        for one in documents(ROOM / "faultline.yaml")
+        if one["kind"] == "Deployment"
+    }
+    assert named == {
+        "faultline-server": ["faultline-server-secrets"],
+        "faultline-worker": ["faultline-worker-secrets"],
+    }

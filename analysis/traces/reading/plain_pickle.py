@@ -1,7 +1,8 @@
 """Pickles that hold nothing but data, read by a machine that knows no other.
 
 Python's own unpickler can refuse globals, but it still lets a file of ten bytes ask for
-gigabytes (memo indices, byte arrays) and gives nothing of a file that was cut off. This machine
+gigabytes (memo indices, byte arrays), or for hours (numbers as keys that collide), and gives
+nothing of a file that was cut off. This machine
 knows lists, dicts, tuples, text, numbers, booleans and None; it has no way to name a class, import
 a module or call anything. Its memory is bounded by the file's size and MAX_CONTAINERS, and of a
 file that ends too early it gives what had been read. Source: opcodes as Python's pickletools
@@ -17,6 +18,11 @@ from typing import Any, Final
 MAX_CONTAINERS = 4_000_000
 """Lists, dicts and tuples in one file: 20,000 collectives of 40 frames are about one million."""
 MAX_INTEGER_BYTES = 32
+MAX_KEY_STEPS = 10_000_000
+"""Steps for keys that are no text, in one file. Python's hashes of numbers are known, so a file can
+choose numbers that all collide: then a key costs a step for each one before it, and each is counted
+as if they did. One dict of 4,400 numbers is allowed, and takes .3 s at the worst. PyTorch's dumps
+have text as keys, whose hashes are secret."""
 _MARK: Final = object()
 Key = str | int | float | bool | None
 
@@ -49,6 +55,7 @@ class _Machine:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.containers = 0
+        self.key_steps = 0
 
     def run(self) -> Any:
         """Until STOP. The most frequent opcodes stand first, outside the table: dumps have
@@ -177,6 +184,10 @@ def _set_items(machine: _Machine, values: list[Any]) -> None:
     for key, value in zip(values[::2], values[1::2], strict=True):
         if not isinstance(key, Key):
             raise NotPlainData(f"byte {machine.at}: a key that is no text or number")
+        if type(key) is not str:
+            machine.key_steps += len(top)
+            if machine.key_steps > MAX_KEY_STEPS:
+                raise NotPlainData(f"byte {machine.at}: too many numbers as keys")
         top[key] = value
 
 
@@ -206,7 +217,11 @@ def _frame(machine: _Machine) -> None:
 
 def _put(layout: str, size: int) -> Callable[[_Machine], None]:
     def read(machine: _Machine) -> None:
-        machine.memo[machine.number(layout, size)] = machine.stack[-1]
+        index = machine.number(layout, size)
+        # Writers count up from 0. Numbers chosen freely could collide as keys can.
+        if index > machine.at:
+            raise NotPlainData(f"byte {machine.at}: memo index {index} is out of order")
+        machine.memo[index] = machine.stack[-1]
 
     return read
 

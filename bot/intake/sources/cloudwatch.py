@@ -12,7 +12,8 @@ from bot.intake.accepting import Ignored
 from bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource
 from bot.intake.request_body import Refused
 from bot.intake.sources.cloudwatch_alarms import SOURCE, read_alarm
-from bot.intake.sources.sns_signature import SNS, Fetch, SnsMessage, SnsVerifier, fetch_https
+from bot.intake.sources.sns_certificates import SNS, Fetch, fetch_https
+from bot.intake.sources.sns_signature import SnsMessage, SnsVerifier
 from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
 from connectors.aws.settings import AwsSettings

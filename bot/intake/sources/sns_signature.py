@@ -8,12 +8,10 @@ looked at before it is trusted.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import re
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,26 +23,19 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from bot.intake.accepting import NotAccepted
 from bot.intake.payload_fields import as_time, as_url, json_object
 from bot.intake.signatures import BadSignature
+from bot.intake.sources.sns_certificates import SNS, Fetch, SnsCertificates, fetched
 
-Fetch = Callable[[str], Awaitable[bytes]]
-"""Gets a page of at most MOST_BYTES over HTTPS. Raises OSError or httpx.HTTPError."""
-
-SNS = "sns"
 OLDEST = timedelta(hours=1)
 """SNS repeats a delivery for an hour at the longest (developer guide, "Message delivery retries",
 HTTP/S)."""
 AHEAD = timedelta(minutes=5)
-MOST_BYTES = 65_536
-FETCH_S = 4.0
-MOST_CERTIFICATES = 64
-FAILED_FOR_S = 30.0
-"""A certificate that could not be fetched is not asked for again so soon."""
 LEAST_KEY_BITS = 2048
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:([a-z0-9-]{1,30}):\d{12}:[\w.-]{1,260}")
-_PEM_PATH = re.compile(r"/SimpleNotificationService-[0-9A-Za-z]{1,80}\.pem")
+_PEM_PATH = re.compile(r"/SimpleNotificationService-[0-9a-f]{32}\.pem")
+"""As in every certificate's address that AWS publishes. What follows the path must be nothing, so
+that one certificate has one address."""
 _OF_CONFIRMATIONS = (
     "Message",
     "MessageId",
@@ -82,9 +73,7 @@ class SnsVerifier:
     def __init__(self, topics: Sequence[str], fetch: Fetch) -> None:
         self._topics = frozenset(topics)
         self._fetch = fetch
-        self._keys: dict[str, x509.Certificate] = {}
-        self._failed: dict[str, float] = {}
-        self._lock = asyncio.Lock()
+        self._certificates = SnsCertificates(fetch)
 
     async def verify(self, body: bytes, *, now: datetime) -> SnsMessage:
         """The message. Raises BadSignature, and NotAccepted when the certificate cannot be fetched
@@ -104,7 +93,7 @@ class SnsVerifier:
             raise BadSignature(SNS, "the time is more than an hour away")
         url = _text(envelope, "SigningCertURL")
         check_certificate_url(url, region)
-        certificate = await self._certificate(url)
+        certificate = await self._certificates.get(url)
         check_certificate(certificate, region, now)
         _check_signature(envelope, _signed_text(envelope, kind), certificate)
         return SnsMessage(
@@ -124,32 +113,7 @@ class SnsVerifier:
         asked = dict(httpx.QueryParams(parts.query).multi_items())
         if asked.get("Action") != "ConfirmSubscription" or asked.get("TopicArn") != message.topic:
             raise BadSignature(SNS, "the address to visit confirms nothing of this topic")
-        await self._fetched(message.subscribe_url)
-
-    async def _certificate(self, url: str) -> x509.Certificate:
-        async with self._lock:
-            known = self._keys.get(url)
-            if known is not None:
-                return known
-            if time.monotonic() - self._failed.get(url, -FAILED_FOR_S) < FAILED_FOR_S:
-                raise NotAccepted("SNS's certificate could not be fetched a moment ago")
-            try:
-                certificate = x509.load_pem_x509_certificate(await self._fetched(url))
-            except NotAccepted:
-                _keep(self._failed, url, time.monotonic())
-                raise
-            except ValueError:
-                _keep(self._failed, url, time.monotonic())
-                raise BadSignature(SNS, "it is no certificate") from None
-            _keep(self._keys, url, certificate)
-            return certificate
-
-    async def _fetched(self, url: str) -> bytes:
-        try:
-            async with asyncio.timeout(FETCH_S):
-                return await self._fetch(url)
-        except (TimeoutError, OSError, httpx.HTTPError) as error:
-            raise NotAccepted(f"SNS did not respond ({type(error).__name__})") from error
+        await fetched(self._fetch, message.subscribe_url)
 
 
 def check_host(url: str, region: str) -> None:
@@ -164,7 +128,7 @@ def check_certificate_url(url: str, region: str) -> None:
     """Raise BadSignature unless one of SNS's certificates lies there."""
     check_host(url, region)
     parts = urlsplit(url)
-    if not _PEM_PATH.fullmatch(parts.path) or parts.query:
+    if url != f"https://{parts.netloc}{parts.path}" or not _PEM_PATH.fullmatch(parts.path):
         raise BadSignature(SNS, "the certificate's address is none of SNS's")
 
 
@@ -188,22 +152,6 @@ def certificate_names(region: str) -> frozenset[str]:
     if region.startswith("us-gov-"):
         return frozenset({"sns-us-gov-west-1.amazonaws.com"})
     return frozenset({"sns.amazonaws.com", f"sns-signing.{region}.amazonaws.com"})
-
-
-async def fetch_https(url: str) -> bytes:
-    """The page at an HTTPS address, which is not to be led elsewhere."""
-    async with (
-        httpx.AsyncClient(timeout=FETCH_S, follow_redirects=False) as client,
-        client.stream("GET", url) as response,
-    ):
-        if response.status_code != 200:
-            raise httpx.HTTPError(f"status {response.status_code}")
-        page = bytearray()
-        async for chunk in response.aiter_bytes():
-            page += chunk
-            if len(page) > MOST_BYTES:
-                raise httpx.HTTPError("the answer is too long")
-        return bytes(page)
 
 
 def _names(certificate: x509.Certificate) -> set[str]:
@@ -248,10 +196,3 @@ def _signed_text(envelope: Mapping[str, Any], kind: str) -> bytes:
 def _text(envelope: Mapping[str, Any], name: str) -> str:
     value = envelope.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _keep(held: dict[str, Any], url: str, value: Any) -> None:
-    """Remember, and forget the oldest where there are many."""
-    if len(held) >= MOST_CERTIFICATES:
-        held.pop(next(iter(held)))
-    held[url] = value

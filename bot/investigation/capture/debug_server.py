@@ -2,8 +2,9 @@
 
 Rank 0 runs a frontend of pages (port 25999) that knows every rank's own server; each rank answers
 `POST /handler/<name>`. The servers have no authentication, so the operator's network is what
-protects them, and only hosts that the settings name are spoken to. Source: torch/distributed/debug
-in PyTorch 2.13.
+protects them, and only hosts and ports that the settings allow are spoken to. The page is the job's
+own word: only a host and a port are taken from it, and what is sent there is fixed. Source:
+torch/distributed/debug in PyTorch 2.13.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ from bot.runtime.threads import in_thread
 MAX_PAGE_BYTES = 16 << 20
 MAX_TRACE_BYTES = 512 << 20
 MAX_RANKS = 4096
+LOCAL_PORTS = range(32768, 61000)
+"""From which Linux gives a server its port that asks for any, as the ranks' do unless
+`start_debug_server` says otherwise (ip-sysctl, ip_local_port_range)."""
 _RANK = re.compile(r"<h2>\s*Rank (\d{1,6}): (https?://[^\s<]{1,256}?)/handler/")
+_SERVER = re.compile(r"http://(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253}):(\d{1,5})", re.ASCII)
+NO_SERVER = "an address that is not http://host:port"
 FLIGHT_RECORDER = "fr_trace_json"
 STACKS = "dump_traceback"
 PROFILE = "torch_profile"
@@ -42,16 +48,19 @@ class DebugServers:
 
     by_rank: Mapping[int, str]
     refused: tuple[str, ...] = ()
-    """Addresses that the job names on hosts which the settings do not."""
+    """Addresses that the job names and the settings do not allow."""
 
 
 class DebugServerClient:
     """Asks one job's servers. Every failure is a ConnectorError that names the server and the
     call."""
 
-    def __init__(self, hosts: Sequence[str], *, timeout: float = 10.0) -> None:
-        """`hosts`: names or addresses that may be spoken to."""
+    def __init__(
+        self, hosts: Sequence[str], *, ports: range = LOCAL_PORTS, timeout: float = 10.0
+    ) -> None:
+        """`hosts`: names or addresses that may be spoken to; `ports`: of the ranks' servers."""
         self._hosts = frozenset(hosts)
+        self._ports = ports
         self._timeout = timeout
 
     async def discover(self, frontend: str) -> DebugServers:
@@ -65,8 +74,15 @@ class DebugServerClient:
             raise ConnectorError(
                 "debug server", f"discovery at {_shown(frontend)}", "the page lists no ranks"
             )
-        allowed = {rank: address for rank, address in found.items() if self._allowed(address)}
-        return DebugServers(allowed, tuple(sorted(set(found.values()) - set(allowed.values()))))
+        servers: dict[int, str] = {}
+        refused: set[str] = set()
+        for rank, address in found.items():
+            if self._is_rank_server(address):
+                servers[rank] = address
+            else:
+                # Nothing else of such an address is shown: it may hold credentials.
+                refused.add(address if _SERVER.fullmatch(address) else NO_SERVER)
+        return DebugServers(servers, tuple(sorted(refused)))
 
     async def profile(
         self, server: str, seconds: float, target: Path, *, max_bytes: int = MAX_TRACE_BYTES
@@ -131,6 +147,11 @@ class DebugServerClient:
                 "debug server", call, type(error).__name__, retryable=True
             ) from error
 
+    def _is_rank_server(self, address: str) -> bool:
+        """Whether it is no more than a host and a port, both of which the settings allow."""
+        named = _SERVER.fullmatch(address)
+        return named is not None and int(named[2]) in self._ports and self._allowed(address)
+
     def _allowed(self, url: str) -> bool:
         try:
             parts = urlsplit(url)
@@ -148,7 +169,13 @@ def _http(seconds: float) -> httpx.AsyncClient:
     """A client for one call. Reading the certificates for each call took 60 ms of CPU time per
     rank."""
     plain = {"Accept-Encoding": "identity"}
-    return httpx.AsyncClient(timeout=seconds, trust_env=False, verify=_tls(), headers=plain)
+    return httpx.AsyncClient(
+        timeout=seconds,
+        trust_env=False,
+        verify=_tls(),
+        headers=plain,
+        follow_redirects=False,
+    )
 
 
 async def _body(

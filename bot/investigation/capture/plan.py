@@ -34,6 +34,7 @@ class CapturePlan:
     ranks: int | None
     debug_server: str | None
     debug_hosts: tuple[str, ...]
+    debug_ports: range
     job_directory: str
     trace_location: str
     endpoint_url: str | None
@@ -74,6 +75,7 @@ def plan_capture(
         ranks=table.ranks or everybody,
         debug_server=frontend,
         debug_hosts=_debug_hosts(table, daemons),
+        debug_ports=table.ports_of_debug_servers,
         job_directory=(table.job_directory or "").rstrip("/"),
         trace_location=table.trace_location or table.job_directory or "",
         endpoint_url=settings.traces.endpoint_url,

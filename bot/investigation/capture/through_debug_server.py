@@ -30,20 +30,23 @@ async def capture_through_debug_servers(
 ) -> MethodResult | str:
     """Ask every rank and write its answers into `folder`; or, where no rank can be found, why."""
     assert plan.debug_server is not None
-    quick = DebugServerClient(plan.debug_hosts, timeout=QUICK_SECONDS)
-    patient = DebugServerClient(plan.debug_hosts, timeout=plan.wait_seconds)
+    quick = _client(plan, QUICK_SECONDS)
+    patient = _client(plan, plan.wait_seconds)
     try:
         servers = await quick.discover(plan.debug_server)
     except ConnectorError as error:
         return str(error)
     if not servers.by_rank:
         return (
-            f"the settings do not name the hosts of the job's debug servers "
+            f"the settings (debug_hosts, debug_ports) do not allow the job's debug servers "
             f"({', '.join(servers.refused[:3])})"
         )
     ranks = dict(sorted(servers.by_rank.items()))
     most = await in_thread(_most_bytes, plan, folder, len(ranks))
-    gaps = [CaptureGap(where, "debug_hosts does not name this host") for where in servers.refused]
+    gaps = [
+        CaptureGap(where, "debug_hosts and debug_ports do not allow it")
+        for where in servers.refused
+    ]
     for rank in range(plan.ranks or 0):
         if rank not in ranks:
             gaps.append(CaptureGap(f"rank {rank}", "has no debug server that may be spoken to"))
@@ -74,6 +77,10 @@ async def capture_through_debug_servers(
             else:
                 gaps.append(result)
     return MethodResult(tuple(files), tuple(gaps), counts=True, start=start)
+
+
+def _client(plan: CapturePlan, timeout: float) -> DebugServerClient:
+    return DebugServerClient(plan.debug_hosts, ports=plan.debug_ports, timeout=timeout)
 
 
 def _most_bytes(plan: CapturePlan, folder: Path, ranks: int) -> int:

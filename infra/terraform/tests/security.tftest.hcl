@@ -27,7 +27,7 @@ variables {
   certificate_arn      = "arn:aws:acm:eu-west-1:123456789012:certificate/1"
   image                = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/faultline:0.1.0"
   image_repository_arn = "arn:aws:ecr:eu-west-1:123456789012:repository/faultline"
-  secrets              = ["FAULTLINE_SERVER__ACCESS_TOKEN", "FAULTLINE_SLACK__BOT_TOKEN", "FAULTLINE_SLACK__EU_1__BOT_TOKEN", "FAULTLINE_DATADOG__SHOP__API_KEY"]
+  secrets              = ["FAULTLINE_SERVER__ACCESS_TOKEN", "FAULTLINE_SLACK__BOT_TOKEN", "FAULTLINE_SLACK__EU_1__BOT_TOKEN", "FAULTLINE_DATADOG__SHOP__API_KEY", "FAULTLINE_DATADOG__SHOP__WEBHOOK_TOKENS"]
   slack_workspaces     = ["eu-1"]
   read_role_arns       = ["arn:aws:iam::210987654321:role/faultline-read"]
   alarm_topic_arns     = ["arn:aws:sns:eu-west-1:123456789012:alarms"]
@@ -183,10 +183,22 @@ run "installation" {
     error_message = "A secret must not stand in a task's definition."
   }
   assert {
-    condition = alltrue([for task in [aws_ecs_task_definition.server, aws_ecs_task_definition.worker] :
-      length(setsubtract(concat(tolist(var.secrets), ["PGUSER", "PGPASSWORD"]), [for secret in jsondecode(task.container_definitions)[1].secrets : secret.name])) == 0
-    ])
+    condition = length(setsubtract(concat(tolist(var.secrets), ["PGUSER", "PGPASSWORD"]), flatten([
+      for task in [aws_ecs_task_definition.server, aws_ecs_task_definition.worker] : [for secret in jsondecode(task.container_definitions)[1].secrets : secret.name]
+    ]))) == 0
     error_message = "Every secret must reach the tasks from Secrets Manager."
+  }
+  assert {
+    condition = toset([for secret in jsondecode(aws_ecs_task_definition.server.container_definitions)[1].secrets : secret.name]) == toset([
+      "FAULTLINE_DATADOG__SHOP__WEBHOOK_TOKENS", "FAULTLINE_SERVER__ACCESS_TOKEN", "FAULTLINE_SLACK__BOT_TOKEN", "FAULTLINE_SLACK__EU_1__BOT_TOKEN", "PGPASSWORD", "PGUSER",
+    ])
+    error_message = "The servers must hold what proves senders and opens the store, and no key of a vendor."
+  }
+  assert {
+    condition = toset([for secret in jsondecode(aws_ecs_task_definition.worker.container_definitions)[1].secrets : secret.name]) == toset([
+      "FAULTLINE_DATADOG__SHOP__API_KEY", "FAULTLINE_SLACK__BOT_TOKEN", "FAULTLINE_SLACK__EU_1__BOT_TOKEN", "PGPASSWORD", "PGUSER",
+    ])
+    error_message = "The workers must hold no secret that proves a sender or a visitor."
   }
   assert {
     condition     = alltrue([for task in [aws_ecs_task_definition.server, aws_ecs_task_definition.worker] : jsondecode(task.container_definitions)[1].healthCheck.retries >= 2])

@@ -27,7 +27,7 @@ from bot.intake.alert_sources import built_in_sources
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.routes import intake_routes
 from bot.intake.sources.cloudwatch import cloudwatch_source
-from bot.intake.sources.sns_signature import Fetch, fetch_https
+from bot.intake.sources.sns_certificates import Fetch, fetch_https
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.store.store import Store

@@ -185,3 +185,9 @@ def test_a_store_that_hangs_asks_for_the_same_request_again() -> None:
     finally:
         stop()
     assert (answer.status_code, answer.text) == (503, "try again\n")
+
+
+def test_wrong_tokens_are_limited_and_a_right_one_is_taken(door: Door) -> None:
+    statuses = [door.report(DEPLOY, token=f"guess {n}").status_code for n in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+    assert door.report(DEPLOY).status_code == 202

@@ -21,12 +21,14 @@ from bot.intake.accepting import Ignored, NotAccepted
 from bot.intake.request_body import Refused
 from bot.intake.signatures import BadSignature
 from bot.intake.sources.cloudwatch import SnsWebhook
+from bot.intake.sources.sns_certificates import FETCHES_PER_MINUTE, MOST_FETCHES
 from bot.intake.sources.sns_signature import certificate_names
 from bot.settings import Settings
 from bot.store.store import Arrival
 from tests.bot.intake.sns_sender import (
     CERT_URL,
     KEYS,
+    PEM,
     REGION,
     TOPIC,
     SnsSender,
@@ -95,18 +97,21 @@ def changed(**more: Any) -> bytes:
 
 OTHER_TOPIC = f"arn:aws:sns:{REGION}:999999999999:alarms"
 HOSTS = (
-    f"http://sns.{REGION}.amazonaws.com/SimpleNotificationService-0.pem",
-    f"https://sns.{REGION}.amazonaws.com.evil.example/SimpleNotificationService-0.pem",
-    f"https://sns.{REGION}.amazonaws.com:444/SimpleNotificationService-0.pem",
-    f"https://x@sns.{REGION}.amazonaws.com/SimpleNotificationService-0.pem",
-    f"https://evil.example/sns.{REGION}.amazonaws.com/SimpleNotificationService-0.pem",
-    f"https://sns.{REGION}.amazonaws.com\n.evil.example/SimpleNotificationService-0.pem",
-    "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-0.pem",
-    f"https://sns.{REGION}.amazonaws.com.cn/SimpleNotificationService-0.pem",
-    f"https://s3.{REGION}.amazonaws.com/SimpleNotificationService-0.pem",
+    f"http://sns.{REGION}.amazonaws.com{PEM}",
+    f"https://sns.{REGION}.amazonaws.com.evil.example{PEM}",
+    f"https://sns.{REGION}.amazonaws.com:444{PEM}",
+    f"https://x@sns.{REGION}.amazonaws.com{PEM}",
+    f"https://evil.example/sns.{REGION}.amazonaws.com{PEM}",
+    f"https://sns.{REGION}.amazonaws.com\n.evil.example{PEM}",
+    f"https://sns.us-east-1.amazonaws.com{PEM}",
+    f"https://sns.{REGION}.amazonaws.com.cn{PEM}",
+    f"https://s3.{REGION}.amazonaws.com{PEM}",
     f"https://sns.{REGION}.amazonaws.com/mine.pem",
     f"https://sns.{REGION}.amazonaws.com/?Action=GetThing",
-    f"https://sns.{REGION}.amazonaws.com/SimpleNotificationService-0.pem?x=1",
+    f"https://sns.{REGION}.amazonaws.com{PEM}?x=1",
+    f"{CERT_URL}#1",
+    f"https://sns.{REGION}.amazonaws.com/SimpleNotificationService-0.pem",
+    f"https://sns.{REGION}.amazonaws.com{PEM.upper()}",
     "https://[::1",
     "",
 )
@@ -205,6 +210,97 @@ def test_a_certificate_that_cannot_be_had_is_asked_for_once_and_the_message_come
 
     asyncio.run(twice())
     assert sender.fetched == [CERT_URL]
+
+
+def invented(number: int) -> str:
+    """The address of a certificate that SNS does not have."""
+    return CERT_URL.replace(PEM, f"/SimpleNotificationService-{number:032x}.pem")
+
+
+class SilentForStrangers:
+    """SNS's host: serves its own certificate, and takes its time over every other."""
+
+    def __init__(self, sender: SnsSender) -> None:
+        self.sender = sender
+        self.asked: list[str] = []
+        self.most_at_once = self.waiting = 0
+        self.go_on = asyncio.Event()
+
+    async def fetch(self, url: str) -> bytes:
+        self.asked.append(url)
+        if url == CERT_URL:
+            return await self.sender.fetch(url)
+        self.waiting += 1
+        self.most_at_once = max(self.most_at_once, self.waiting)
+        try:
+            await self.go_on.wait()
+        finally:
+            self.waiting -= 1
+        raise OSError("403")
+
+
+async def from_strangers(webhook: SnsWebhook, count: int) -> list[asyncio.Task[object]]:
+    """Messages with invented certificates, all of which are under way."""
+    bodies = [signed(envelope(alarm(), SigningCertURL=invented(n))) for n in range(count)]
+    tasks: list[asyncio.Task[object]] = [
+        asyncio.create_task(webhook.read(body, {}, now=datetime.now(UTC))) for body in bodies
+    ]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return tasks
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_invented_certificates_do_not_hold_up_a_genuine_message(
+    sender: SnsSender, *, known: bool
+) -> None:
+    async def run() -> None:
+        host = SilentForStrangers(sender)
+        webhook = SnsWebhook(SETTINGS, host.fetch)
+        genuine = signed(envelope(alarm()))
+        strangers = 50 if known else MOST_FETCHES - 1
+        if known:
+            await webhook.read(genuine, {}, now=datetime.now(UTC))
+        tasks = await from_strangers(webhook, strangers)
+        async with asyncio.timeout(2):
+            assert await webhook.read(genuine, {}, now=datetime.now(UTC))
+        assert host.most_at_once == min(strangers, MOST_FETCHES)
+        host.go_on.set()
+        refused = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(one, NotAccepted) for one in refused)
+
+    asyncio.run(run())
+
+
+def test_invented_certificates_are_fetched_a_bounded_number_of_times_a_minute(
+    sender: SnsSender,
+) -> None:
+    async def run() -> None:
+        host = SilentForStrangers(sender)
+        host.go_on.set()
+        webhook = SnsWebhook(SETTINGS, host.fetch)
+        for n in range(FETCHES_PER_MINUTE + 20):
+            body = signed(envelope(alarm(), SigningCertURL=invented(n)))
+            with pytest.raises(NotAccepted):
+                await webhook.read(body, {}, now=datetime.now(UTC))
+        assert len(host.asked) == FETCHES_PER_MINUTE
+
+    asyncio.run(run())
+
+
+def test_one_certificate_is_fetched_once_for_all_who_wait_for_it(sender: SnsSender) -> None:
+    async def run() -> None:
+        webhook = SnsWebhook(SETTINGS, sender.fetch)
+        bodies = [signed(envelope(alarm())) for _ in range(10)]
+        read_all = [webhook.read(body, {}, now=datetime.now(UTC)) for body in bodies]
+        gone = asyncio.create_task(webhook.read(bodies[0], {}, now=datetime.now(UTC)))
+        await asyncio.sleep(0)
+        # Whoever asked first may hang up: the others still get what was asked for.
+        gone.cancel()
+        assert len(await asyncio.gather(*read_all)) == 10
+        assert sender.fetched == [CERT_URL]
+
+    asyncio.run(run())
 
 
 def test_a_subscription_of_our_topic_is_confirmed(sender: SnsSender) -> None:

@@ -402,3 +402,29 @@ def test_a_request_that_its_sender_gave_up_is_dropped_before_any_work(
         with TestClient(late) as client:
             answer = client.post("/webhooks/pagerduty", content=body, headers=headers)
         assert answer.status_code == status
+
+
+SOURCES = (
+    "/webhooks/alertmanager",
+    "/webhooks/pagerduty",
+    "/webhooks/datadog",
+    "/webhooks/azure_monitor",
+    "/webhooks/sentry",
+    "/slack/events",
+)
+
+
+def test_wrong_tokens_are_counted_over_all_sources_and_a_right_one_is_never_kept_out(
+    bot: Senders,
+) -> None:
+    said = [
+        bot.post(path, b"{}", {"authorization": f"Bearer {guess}"})
+        for guess in range(5)
+        for path in SOURCES
+    ]
+    statuses = [one.status_code for one in said if one.status_code != 404]
+    assert statuses == [401] * 10 + [429] * (len(statuses) - 10)
+    assert len(statuses) >= 15
+    assert 0 < int(said[-1].headers["retry-after"]) <= 301 or said[-1].status_code == 404
+    assert outcome(bot.alertmanager(alertmanager_group(alertmanager_alert()))) == "started"
+    assert outcome(bot.pagerduty(pagerduty_event(), webhook_id="W1")) == "started"

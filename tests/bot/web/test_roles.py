@@ -235,6 +235,9 @@ def test_whoever_guesses_too_often_waits(server: Server, site: Site) -> None:
     with httpx.Client(timeout=PATIENT_S, base_url=site.url) as client:
         for n in range(10):
             assert client.get("/", headers={"authorization": f"Bearer {n}"}).status_code == 401
-        answer = client.get("/", headers={"authorization": f"Bearer {TOKEN}"})
+        answer = client.get("/", headers={"authorization": "Bearer 11"})
         assert answer.status_code == 429
         assert 0 < int(answer.headers["retry-after"]) <= 301
+        right = client.get("/", headers={"authorization": f"Bearer {TOKEN}"})
+        assert right.status_code == 200
+        assert sign_in(client, TOKEN).status_code == 303

@@ -139,3 +139,30 @@ def test_a_file_cut_off_anywhere_says_so_and_gives_its_beginning() -> None:
 def test_noise_is_refused_in_one_way_or_read(noise: bytes) -> None:
     with contextlib.suppress(NotPlainData, CutOff):
         load_plain_pickle(b"\x80\x02" + noise)
+
+
+def _number_keys(keys: list[int]) -> bytes:
+    """A dict of these keys, each written once."""
+    written = b"".join(b"\x8a" + bytes([10]) + key.to_bytes(10, "little") + b"N" for key in keys)
+    return b"\x80\x02}(" + written + b"u."
+
+
+def test_number_keys_that_collide_are_refused_before_they_take_seconds() -> None:
+    # Python's hash of an integer is its remainder by 2**61 - 1: all of these have the same.
+    modulus = 2**61 - 1
+    colliding = [modulus * n for n in range(1, 220_000)]
+    with pytest.raises(NotPlainData, match="numbers as keys"):
+        load_plain_pickle(_number_keys(colliding))
+    assert len(load_plain_pickle(_number_keys(colliding[:1_000]))) == 1_000
+
+
+def test_the_work_of_number_keys_is_counted_over_all_dicts_of_a_file() -> None:
+    modulus = 2**61 - 1
+    one = _number_keys([modulus * n for n in range(1, 1_001)])[2:-1]
+    with pytest.raises(NotPlainData, match="numbers as keys"):
+        load_plain_pickle(b"\x80\x02](" + one * 40 + b"e.")
+
+
+def test_a_memo_index_that_no_writer_has_reached_is_refused() -> None:
+    with pytest.raises(NotPlainData, match="memo"):
+        load_plain_pickle(b"\x80\x02Nr" + struct.pack("<I", 2**31) + b".")

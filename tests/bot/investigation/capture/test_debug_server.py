@@ -89,11 +89,67 @@ def test_a_profile_is_asked_for_with_its_length_and_written_whole(tmp_path: Path
 
 
 def test_ranks_on_hosts_that_the_settings_do_not_name_are_refused() -> None:
-    page = b"<h2>Rank 0: http://127.0.0.1:1/handler/x?</h2> <h2>Rank 1: http://169.254.169.254:80/handler/x?</h2>"
+    page = (
+        b"<h2>Rank 0: http://127.0.0.1:40001/handler/x?</h2> "
+        b"<h2>Rank 1: http://169.254.169.254:40002/handler/x?</h2>"
+    )
     with _server({"/wait_counters": (200, page)}) as server:
         found = asyncio.run(DebugServerClient(["127.0.0.1"]).discover(_url(server)))
-    assert dict(found.by_rank) == {0: "http://127.0.0.1:1"}
-    assert found.refused == ("http://169.254.169.254:80",)
+    assert dict(found.by_rank) == {0: "http://127.0.0.1:40001"}
+    assert found.refused == ("http://169.254.169.254:40002",)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "http://127.0.0.1:2375",
+        "http://127.0.0.1:32767",
+        "http://127.0.0.1:61000",
+        "http://127.0.0.1",
+        "http://127.0.0.1:99999",
+        "http://admin:admin@127.0.0.1:40001",
+        "http://@127.0.0.1:40001",
+        "http://127.0.0.1:40001/containers/create?name=",
+        "http://127.0.0.1:40001/?",
+        "http://127.0.0.1:40001/#",
+        "http://127.0.0.1:40001;x",
+        "http://127.0.0.1:40001\\x",
+        "https://127.0.0.1:40001",
+    ],
+)
+def test_a_page_names_only_a_host_and_a_port_that_the_settings_allow(named: str) -> None:
+    page = f"<h2>Rank 0: {named}/handler/wait_counters?</h2>".encode()
+    with _server({"/wait_counters": (200, page)}) as server:
+        found = asyncio.run(DebugServerClient(["127.0.0.1"]).discover(_url(server)))
+    assert found.by_rank == {}
+    assert len(found.refused) == 1
+    assert "admin:admin" not in found.refused[0]
+
+
+def test_the_ports_of_the_ranks_can_be_narrowed() -> None:
+    page = b"<h2>Rank 0: http://127.0.0.1:30000/handler/x?</h2>"
+    with _server({"/wait_counters": (200, page)}) as server:
+        client = DebugServerClient(["127.0.0.1"], ports=range(30000, 30008))
+        found = asyncio.run(client.discover(_url(server)))
+    assert dict(found.by_rank) == {0: "http://127.0.0.1:30000"}
+
+
+def test_a_redirect_of_the_page_is_not_followed() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        asked.append(head.split("\r\n")[0])
+        writer.write(b"HTTP/1.1 307 X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def ask() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            await DebugServerClient(["127.0.0.1"]).discover(url)
+
+    asked: list[str] = []
+    with pytest.raises(ConnectorError, match="HTTP 307"):
+        asyncio.run(ask())
+    assert asked == ["GET /wait_counters HTTP/1.1"]
 
 
 def test_a_host_that_is_not_named_is_never_spoken_to(tmp_path: Path) -> None:

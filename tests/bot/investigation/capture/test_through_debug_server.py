@@ -71,7 +71,7 @@ def test_a_rank_that_cannot_answer_is_a_gap_and_one_that_is_absent_too(tmp_path:
     assert result.status == "partial"
     assert [file.kind for file in result.files] == ["stacks", "flight_recorder"]
     assert "torch_profile at 127.0.0.1" in gaps(result)
-    assert "http://169.254.169.254:80: debug_hosts does not name this host" in gaps(result)
+    assert "http://169.254.169.254:80: debug_hosts and debug_ports do not allow it" in gaps(result)
     assert "rank 1: has no debug server that may be spoken to" in gaps(result)
 
 

@@ -1,4 +1,9 @@
-"""Limits failed logins, for each address and for all addresses together.
+"""Limits failed attempts by address: logins, and the tokens and signatures of alert sources.
+
+One rule for all: what is right is let in, however often somebody at the same address was wrong
+before, so that nobody can lock another out. Whoever compares does so first and asks here only about
+what was wrong. So this slows nobody who guesses a right token: that a token is long does
+(docs/security.md). It bounds what wrong ones cost, in lines of logs and in work.
 
 In memory of one process: with several, each has its own count.
 """
@@ -12,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 PER_ADDRESS = 10
-IN_ALL = 200
 WINDOW_S = 300.0
 MAX_ADDRESSES = 10_000
 IPV6_NETWORK = 64
@@ -26,50 +30,34 @@ class _Count:
 
 
 class Throttle:
-    """Counts failures in windows of five minutes. Who got in before is not kept out by the failures
-    of others."""
+    """Counts failures of each address in windows of five minutes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._addresses: OrderedDict[str, _Count] = OrderedDict()
-        self._known: OrderedDict[str, None] = OrderedDict()
-        self._all = _Count(clock())
 
     def wait_s(self, address: str) -> int:
-        """Seconds until this address may try again; 0 when it may now."""
-        now, place = self._clock(), _place(address)
-        mine = self._addresses.get(place)
+        """Seconds until a failure of this address is answered as one again; 0 when it is now."""
+        now = self._clock()
+        mine = self._addresses.get(_place(address))
         if mine is not None and mine.failures >= PER_ADDRESS and now - mine.since < WINDOW_S:
             return int(mine.since + WINDOW_S - now) + 1
-        if (
-            self._all.failures >= IN_ALL
-            and now - self._all.since < WINDOW_S
-            and place not in self._known
-        ):
-            return int(self._all.since + WINDOW_S - now) + 1
         return 0
 
-    def failed(self, address: str) -> None:
-        """Somebody there tried, and was wrong."""
+    def failed(self, address: str) -> int:
+        """Somebody there was wrong. Seconds to wait, 0 for the first ones in a window."""
+        wait = self.wait_s(address)
+        if wait:
+            return wait
         now, place = self._clock(), _place(address)
         mine = self._addresses.get(place)
         if mine is None or now - mine.since >= WINDOW_S:
             mine = self._addresses[place] = _Count(now)
-        if now - self._all.since >= WINDOW_S:
-            self._all = _Count(now)
         mine.failures += 1
-        self._all.failures += 1
         self._addresses.move_to_end(place)
         if len(self._addresses) > MAX_ADDRESSES:
             self._addresses.popitem(last=False)
-
-    def got_in(self, address: str) -> None:
-        """Somebody there was right."""
-        place = _place(address)
-        self._known[place] = None
-        self._known.move_to_end(place)
-        if len(self._known) > MAX_ADDRESSES:
-            self._known.popitem(last=False)
+        return 0
 
 
 def _place(address: str) -> str:

@@ -1,0 +1,44 @@
+"""Each process holds only the secrets that it needs, and starts with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.errors import SettingsError
+from bot.processes.check import secrets_check
+from bot.processes.server import _refuse_what_cannot_work
+from bot.settings import Settings
+from bot.settings.process_secrets import beyond_need
+
+HELD = Settings.model_validate(
+    {
+        "datadog": {"api_key": "k", "app_key": "a", "webhook_tokens": ["t"]},
+        "pagerduty": {"webhook_secrets": ["s"]},
+        "slack": {"bot_token": "xoxb-1"},
+        "model": {"api_key": "m"},
+    }
+)
+
+
+def test_the_server_needs_no_key_of_a_vendor_and_the_worker_nothing_that_proves_senders() -> None:
+    assert beyond_need("server", HELD) == [
+        "FAULTLINE_DATADOG__API_KEY",
+        "FAULTLINE_DATADOG__APP_KEY",
+        "FAULTLINE_MODEL__API_KEY",
+    ]
+    assert beyond_need("worker", HELD) == [
+        "FAULTLINE_DATADOG__WEBHOOK_TOKENS",
+        "FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS",
+    ]
+    assert "FAULTLINE_MODEL__API_KEY" in secrets_check(HELD, "server").line
+    assert not secrets_check(HELD, "server").ok
+    assert secrets_check(Settings(), "server").ok
+
+
+def test_a_server_builds_no_connector_and_so_needs_no_key() -> None:
+    settings = Settings.model_validate(
+        {"github": {"app_id": "1", "installation_id": "2", "private_key": "not a key"}}
+    )
+    with pytest.raises(SettingsError, match="private_key"):
+        _refuse_what_cannot_work(settings, with_worker=True)
+    _refuse_what_cannot_work(settings, with_worker=False)
