@@ -25,7 +25,7 @@ class Sure(IntEnum):
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(
-    r"passw|passwd|passphrase|passcode|pwd|requirepass|masterauth|secretkey$|secretaccesskey"
+    r"passw|passwd|kennwort|contrase|senha|depasse|passphrase|passcode|pwd|requirepass|masterauth|secretkey$|secretaccesskey"
     r"|secretkeybase|clientsecret|jwtsecret|sharedsecret|appsecret|identifiedby"
 )
 _PASSWORD_WORDS = frozenset(

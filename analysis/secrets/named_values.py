@@ -24,6 +24,7 @@ LONGEST_VALUE = 8_192
 _CORE = re.compile(
     r"(?i)passw|passphrase|passcode|pass(?![a-z])|pwd|secret|token|auth|cred|key|sess|sid"
     r"|cookie|sig|csrf|xsrf|jwt|bearer|hmac|(?<![a-z])pw(?![a-z])|otp|identified"
+    r"|kennwort|contrase|senha|de[_ ]?passe"
 )
 _NAME_BEFORE = re.compile(r"[\w.\-]{0,80}\Z")
 _FIRST_WORD = re.compile(
@@ -32,11 +33,12 @@ _FIRST_WORD = re.compile(
 )
 _NAME_AFTER = re.compile(r"[\w\-]{0,80}(?:\.[\w\-]{1,60}){0,4}")
 _ASSIGN = re.compile(
-    r"[\"'`\])]{0,3}(?:[ \t]?\(?[ \t.]{0,40})(?::=|=>|==?|:(?!:)|->|[ \t]\|(?=[ \t]))"
+    r"[\"'`\])]{0,3}(?:[ \t]?\(?[ \t.]{0,40})(?::=|=>|==?|:(?!:)|->|[→⇒]|[ \t]\|(?=[ \t]))"
     r"(?:[ \t]{0,40}(?:\r?\n[ \t]{0,40})?)(?:=\s{0,4})?"
 )
 _PREFIX = re.compile(
-    r"(?:!!\w{1,10}[ \t]+|Some\(|SecretStr\(|string\(\d{1,4}\)[ \t]*|s:\d{1,4}:|[|>][+\-]?[ \t]*"
+    r"(?:!!\w{1,10}[ \t]+|[A-Z]\w{1,20}\((?=[\"'])|\(\w{1,10}\)[ \t]\(len=\d{1,6}\)[ \t]"
+    r"|Some\(|SecretStr\(|string\(\d{1,4}\)[ \t]*|s:\d{1,4}:|[|>][+\-]?[ \t]*"
     r"\r?\n[ \t]{1,20}|PASSWORD\(|[bBuUrRfFN](?=[\"'])|\\(?=[\"'])|&quot;|%(?:25)?22"
     r"|<!\[CDATA\[|\[[\"']?(?=(?i:bearer|basic|token) ))*",
 )
@@ -67,6 +69,10 @@ _ITEMS = re.compile(r"[\"']([^\"'\r\n]{3,1024})[\"']")
 _BLOCK_LIST = re.compile(r"(?:[ \t]{0,20}-[ \t]+[^\r\n]{1,200}(?:\r?\n|\Z)){1,20}")
 _BLOCK_ITEM = re.compile(r"-[ \t]+[\"']?([^\r\n\"']{3,200})")
 _OBJECT = re.compile(r"\{[^{}]{1,4096}\}")
+_ONLY_VALUE = re.compile(
+    r"\{\s{0,20}[\"']?\w{1,40}[\"']?\s{0,3}[:=]\s{0,3}[\"']([^\"']{3,1024})[\"']\s{0,20}\}"
+)
+"""An object that holds nothing but the value: `{"value": "..."}`."""
 _TUPLE = re.compile(r"[\"'`]?\s{0,3}(?:,|;|\.(?=\s))\s{0,4}(?:\(?b|N|s:\d{1,4}:)?([\"'`])")
 _FLAG = re.compile(r"[ \t]{1,8}")
 _TAG = re.compile(
@@ -74,7 +80,7 @@ _TAG = re.compile(
 )
 _VALUE_AFTER = re.compile(
     r"[\"']?\s{0,3}[,>;/]?\s{0,40}(?:</\w{1,20}>\s{0,40}<)?[\"']?"
-    r"(?:value|default|val)[\"']?\s{0,3}(?:[=:>])\s{0,20}(?:<!\[CDATA\[)?",
+    r"(?:\w{0,20}value|default|val|v)[\"']?\s{0,3}(?:[=:>])\s{0,20}(?:<!\[CDATA\[)?",
     re.IGNORECASE,
 )
 _DEFAULT_AFTER = re.compile(r"[\"']\s{0,3}\{\s{0,20}default\s{0,3}=\s{0,3}")
@@ -85,7 +91,7 @@ _VALUE_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_PAIR = re.compile(
-    r"(?:name|key|id|field|header)[\"']?\s{0,3}[=:>]\s{0,3}[\"']?\Z", re.IGNORECASE
+    r"(?:name|key|id|field|header|\bk)[\"']?\s{0,3}[=:>]\s{0,3}[\"']?\Z", re.IGNORECASE
 )
 _SQL = re.compile(
     r"\s{1,4}(?:WITH\s{1,4}\w{1,40}\s{1,4})?(?:BY\s{1,4}|=\s{0,4})?(?:PASSWORD\s{1,4}|VALUES\s{1,4})?"
@@ -105,6 +111,7 @@ _BEFORE_SETS = re.compile(
 _FLAG_MARK = re.compile(r"(?:\A|[\s\"'\[,(=])-{1,2}\Z")
 _KEYWORD_LINE = re.compile(r"(?:\A|[\r\n])[ \t]*\Z")
 _LINE_START = re.compile(r"(?:\A|[\r\n])[ \t+\-\"'>*]{0,20}\Z")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINE_END = re.compile(r"[ \t]{0,8}(?:#[^\r\n]{0,200})?(?:\r?\n|\Z)")
 
 
@@ -205,6 +212,9 @@ def _assigned(text: str, start: int, at: int, name: str, sure: Sure) -> Iterator
         for item in _ITEMS.finditer(text, at, inside.end()) if inside else ():
             if len(item[1]) >= 16 and looks_made(item[1]):
                 yield item.span(1)
+        only = _ONLY_VALUE.match(text, at)
+        if only:
+            yield from _checked(text, *only.span(1), name, sure, quoted=True)
     if opening and opening in "[{(":
         braced = _BRACED.match(text, at)
         if braced:
@@ -279,6 +289,8 @@ def _checked(
         return
     if value.upper() == name.upper():
         return
+    if _UUID.fullmatch(value) and _kind_of(name) == "SESSION":
+        return  # what traces and logs call a session, as often as what opens one
     if holds_secret(value, sure, quoted=quoted, assigned=assigned):
         yield low, high
 
