@@ -10,12 +10,12 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 from obstore.exceptions import BaseError
 
@@ -57,6 +57,8 @@ from bot.store.memory import storable
 from bot.store.store import StoredInvestigation
 from connectors.abilities import KnowsAlerts, KnowsRules
 from connectors.instances import likely_senders, vendor_of, worth_asking
+
+R = TypeVar("R")
 
 log = logging.getLogger("faultline.steps")
 
@@ -247,7 +249,7 @@ class InvestigationSteps:
             else []
         )
         async with self._checkout(investigation_id, without=read) as folder:
-            diagnosis, calls = await self.context.pool.run(analyze_with_calls, folder)
+            diagnosis, calls = await self._in_process(investigation_id, analyze_with_calls, folder)
         await self._put(investigation_id, "findings.json", json_bytes(diagnosis))
         await self._put(investigation_id, CALLS_FILE, json_bytes(calls))
         seconds = round(time.monotonic() - began, 3)
@@ -271,7 +273,7 @@ class InvestigationSteps:
             report = word(diagnosis, case.alert, case.gaps)
             report = keep_supported(report, diagnosis, case.alert, gaps=case.gaps)
             report = with_guidance(report, case.runbooks)
-            chart = await self.context.pool.run(render_chart, folder)
+            chart = await self._in_process(investigation_id, render_chart, folder)
         await self._put(investigation_id, "report.json", json_bytes(report))
         view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
         markdown = to_markdown(view)
@@ -479,6 +481,13 @@ class InvestigationSteps:
         if found is None:
             raise FaultlineError(f"investigation {investigation_id} is not in the store")
         return found
+
+    async def _in_process(
+        self, investigation_id: str, function: Callable[[Path], R], folder: Path
+    ) -> R:
+        """Work on the case in a process of its own; that of the most urgent is done first."""
+        known = await self._investigation(investigation_id)
+        return await self.context.pool.run(function, folder, priority=known.priority)
 
     async def _resume(self, investigation_id: str) -> None:
         """Count the workers that had it. Raises FaultlineError when too many of them died

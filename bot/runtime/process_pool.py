@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -17,7 +19,7 @@ import resource
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
@@ -25,6 +27,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded
+from bot.policy.priority import USUAL
 from bot.runtime import garbage
 from bot.runtime.nursery import ForkedChild, own_nursery
 from bot.runtime.process_life import die_with_parent
@@ -158,6 +161,47 @@ class PooledProcess:
         return succeeded, outcome
 
 
+class PrioritySlots:
+    """A bounded number of places: who is most urgent gets the next one, equals in their order.
+    Bound to one event loop."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._turn = itertools.count()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    @contextlib.asynccontextmanager
+    async def one(self, priority: int) -> AsyncIterator[None]:
+        """A place for the time of the block."""
+        await self._take(priority)
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    async def _take(self, priority: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (priority, next(self._turn), given))
+        try:
+            await given
+        except asyncio.CancelledError:
+            # It may have got its place at the same moment.
+            if not given.cancelled():
+                self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        while self._waiting:
+            _, _, given = heapq.heappop(self._waiting)
+            if not given.done():
+                given.set_result(None)
+                return
+        self._free += 1
+
+
 class ProcessPool:
     """Processes that die with this one. Those not needed are not started.
 
@@ -181,18 +225,18 @@ class ProcessPool:
         # A process dies with the thread that started it (see `die_with_parent`): these threads
         # live until the pool is closed.
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="process pool")
-        self._slots = asyncio.Semaphore(count)
+        self._slots = PrioritySlots(count)
         self._closed = False
 
-    async def run(self, function: Callable[[A], R], argument: A) -> R:
+    async def run(self, function: Callable[[A], R], argument: A, *, priority: int = USUAL) -> R:
         """`function(argument)` in a process. Raises BudgetExceeded after the deadline, or when the
         process was killed at each of TRIES.
 
         The deadline counts from when a process is ready: waiting behind others is nobody's fault.
         A closed pool returns nothing: this process ends, and whoever takes over its work starts
-        it again.
+        it again. Tasks wait for a process in the order of their `priority`, 0 first.
         """
-        async with self._slots:
+        async with self._slots.one(priority):
             for _ in range(TRIES):
                 if self._closed:
                     break

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
+from bot.policy.priority import LOW, URGENT, USUAL
 from bot.runtime import process_pool
-from bot.runtime.process_pool import ProcessPool
+from bot.runtime.process_pool import PrioritySlots, ProcessPool
 
 
 def unreadable(_folder: Path) -> str:
@@ -81,7 +82,8 @@ def test_waiting_behind_other_cases_is_no_fault(tmp_path: Path) -> None:
 
 CLOSED = """
 import asyncio, os, sys, time
-from bot.runtime.process_pool import ProcessPool
+from bot.policy.priority import LOW, URGENT, USUAL
+from bot.runtime.process_pool import PrioritySlots, ProcessPool
 
 async def story():
     pool = ProcessPool(workers=2)
@@ -216,3 +218,25 @@ def test_a_caller_that_is_cancelled_ends_its_task(tmp_path: Path) -> None:
 
 async def _gather(pool: ProcessPool, folder: Path, *functions: object) -> list[object]:
     return await asyncio.gather(*(pool.run(f, folder) for f in functions), return_exceptions=True)  # type: ignore[arg-type]
+
+
+def test_the_most_urgent_gets_the_next_process() -> None:
+    order: list[str] = []
+
+    async def work(slots: PrioritySlots, name: str, priority: int) -> None:
+        async with slots.one(priority):
+            order.append(name)
+            await asyncio.sleep(0.01)
+
+    async def storm() -> None:
+        slots = PrioritySlots(1)
+        names = [("first", LOW), ("low", LOW), ("usual", USUAL), ("urgent", URGENT), ("late", LOW)]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work(slots, *one)) for one in names]
+            await asyncio.sleep(0.001)
+            tasks[1].cancel()
+        async with asyncio.timeout(1), slots.one(USUAL):
+            order.append("free again")
+
+    asyncio.run(storm())
+    assert order == ["first", "urgent", "usual", "late", "free again"]
