@@ -17,7 +17,7 @@ import polars as pl
 from analysis.case.tables import SCHEMAS
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.secrets.columns import mask_column
-from analysis.secrets.redaction import masked, masked_value
+from analysis.secrets.redaction import masked, masked_link, masked_value
 from analysis.secrets.rules import BLOCKED
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from connectors.limits import Limits
@@ -218,7 +218,7 @@ def _item_masked(item: Item) -> Item:
     return replace(
         item,
         query=masked(item.query),
-        link=masked(item.link) if item.link else item.link,
+        link=masked_link(item.link) if item.link else item.link,
         cut=masked(item.cut) if item.cut else item.cut,
         details=masked_value(item.details),
         services=masked_value(item.services),

@@ -49,14 +49,21 @@ def masked(text: str) -> str:
     return replaced(text, lambda kind, _secret: f"[{kind}]")
 
 
-def replaced(text: str, replacement: Callable[[str, str], str]) -> str:
-    """The text with each secret replaced by what is given for its kind and itself."""
+def masked_link(link: str) -> str:
+    """An address that a connector made: what it packs into its path to open a query is no secret,
+    however random it looks."""
+    return replaced(link, lambda kind, _secret: f"[{kind}]", packed=False)
+
+
+def replaced(text: str, replacement: Callable[[str, str], str], *, packed: bool = True) -> str:
+    """The text with each secret replaced by what is given for its kind and itself. Without
+    `packed`, base64 and random words are left alone."""
     if _rules.blocks(text):
         return BLOCKED
     cut = text[:LONGEST]
     pieces: list[str] = []
     last = 0
-    for start, end, kind in secret_spans(cut):
+    for start, end, kind in secret_spans(cut, packed=packed):
         pieces += [cut[last:start], replacement(kind, cut[start:end])]
         last = end
     if last == 0 and len(cut) == len(text):
@@ -111,9 +118,10 @@ def masked_model(model: M, keep: Iterable[str] = ()) -> M:
     return type(model).model_validate({**clean, **kept})
 
 
-def secret_spans(text: str) -> list[Span]:
-    """Start, end and kind of each secret in the text, in order, none overlapping another."""
-    found = _all_spans(text, DEEPEST_BASE64)
+def secret_spans(text: str, *, packed: bool = True) -> list[Span]:
+    """Start, end and kind of each secret in the text, in order, none overlapping another. Without
+    `packed`, base64 and random words are left alone."""
+    found = _all_spans(text, DEEPEST_BASE64) if packed else _written_spans(text)
     if not found:
         return []
     kept = [] if _rules.is_empty else list(_rules.kept(text))
@@ -138,11 +146,7 @@ def _without(start: int, end: int, kind: str, holes: Iterable[tuple[int, int]]) 
 
 
 def _all_spans(text: str, depth: int) -> list[Span]:
-    found = list(_plain_spans(text))
-    if _HAS_ESCAPE.search(text):
-        for one in undone(text):
-            for start, end, kind in _plain_spans(one.text):
-                found.append((one.places[start], one.places[end], kind))
+    found = _written_spans(text)
     read: list[tuple[int, int]] = []
     for start, end, decoded in base64_runs(text) if depth else ():
         read.append((start, end))
@@ -152,6 +156,15 @@ def _all_spans(text: str, depth: int) -> list[Span]:
         # base64 of a text is not random: whether it holds a secret has been seen
         if not any(low <= start and end <= high for low, high in read):
             found.append((start, end, "RANDOM_TOKEN"))
+    return found
+
+
+def _written_spans(text: str) -> list[Span]:
+    found = _plain_spans(text)
+    if _HAS_ESCAPE.search(text):
+        for one in undone(text):
+            for start, end, kind in _plain_spans(one.text):
+                found.append((one.places[start], one.places[end], kind))
     return found
 
 

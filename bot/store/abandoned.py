@@ -69,7 +69,7 @@ class AbandonableStore:
             outcome = ended.get(timeout=self._within_s)
         except queue.Empty:
             self._hanging.append(thread)
-            self._abandon()
+            self._abandon(store)
             raise StoreHangsError(f"no answer within {self._within_s:g} s") from None
         return outcome()
 
@@ -87,10 +87,12 @@ class AbandonableStore:
         _track(store.engine, connections)
         return store
 
-    def _abandon(self) -> None:
+    def _abandon(self, store: Store) -> None:
         self._store = None
         for connection in self._connections:
             _cut(connection)
+        # Its thread does the same when it ends, unless it ended just before this.
+        store.engine.dispose()
 
 
 def _track(engine: Engine, connections: list[Any]) -> None:

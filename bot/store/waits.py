@@ -127,10 +127,15 @@ def bound(engine: Engine, waits: Waits) -> None:
 
     @event.listens_for(engine, "connect")
     def _limit(connection: BoundedConnection, _record: Any) -> None:
-        # By statements and not by `options` of the start packet, which poolers refuse.
-        connection.execute(SET, [list(settings), list(settings.values()), list(SAID)])
-        found = connection.execute(LIMIT).fetchone()
-        connection.commit()
+        try:
+            # By statements and not by `options` of the start packet, which poolers refuse.
+            connection.execute(SET, [list(settings), list(settings.values()), list(SAID)])
+            found = connection.execute(LIMIT).fetchone()
+            connection.commit()
+        except psycopg.Error:
+            # Nobody else knows of it yet.
+            connection.close()
+            raise
         limit_s = found[0] / 1000 if found else 0
         longest = limit_s + MARGIN_S if limit_s else None
         if waits.leave_after_s is not None:

@@ -14,13 +14,13 @@ locals {
 
   environment = merge(
     {
-      FAULTLINE_CONFIG                          = "/config/faultline.toml"
-      FAULTLINE_SERVER__HOST                    = "0.0.0.0"
-      FAULTLINE_SERVER__PORT                    = tostring(local.server_port)
-      FAULTLINE_SERVER__PUBLIC_URL              = local.base_url
-      FAULTLINE_SERVER__TRUSTED_PROXIES         = join(",", sort([for subnet in data.aws_subnet.load_balancer : subnet.cidr_block]))
-      FAULTLINE_STORE__DATABASE                 = local.database_url
-      FAULTLINE_STORE__DIRECTORY                = "/state"
+      FAULTLINE_CONFIG                  = "/config/faultline.toml"
+      FAULTLINE_SERVER__HOST            = "0.0.0.0"
+      FAULTLINE_SERVER__PORT            = tostring(local.server_port)
+      FAULTLINE_SERVER__PUBLIC_URL      = local.base_url
+      FAULTLINE_SERVER__TRUSTED_PROXIES = join(",", sort([for subnet in data.aws_subnet.load_balancer : subnet.cidr_block]))
+      FAULTLINE_STORE__DATABASE         = local.database_url
+      FAULTLINE_STORE__DIRECTORY        = "/state"
       # Fargate gives a new task a new disk: a restart would lose what lies in the spool.
       FAULTLINE_SPOOL__SURVIVES_RESTART         = "false"
       FAULTLINE_STORE__CASES                    = module.case_store.cases_location

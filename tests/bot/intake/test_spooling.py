@@ -272,6 +272,7 @@ def test_health_writes_and_says_what_waits(black_hole: BlackHole, tmp_path: Path
         assert asyncio.run(intake.readiness.problem_for_alerts()) is None, "the spool takes them"
         assert asyncio.run(intake.readiness.hung()) is None
         black_hole.pass_again()
+    engine.dispose()
 
 
 def test_a_restart_is_asked_for_once_in_an_outage(sqlite_store: Store, tmp_path: Path) -> None:

@@ -217,7 +217,9 @@ def test_a_storm_that_does_not_fit_one_answer_gets_in_with_retries(
     storm = alertmanager_group(*(alertmanager_alert(f"A{n}", number=n) for n in range(200)))
     with serving(settings, slowly, IntakeLimits(group_within_s=0.5)) as base:
         bot = Senders(base, sqlite_store)
-        answers = [bot.alertmanager(storm).status_code for _ in range(6)]
+        answers = [bot.alertmanager(storm).status_code]
+        while answers[-1] == 503 and len(answers) < 30:
+            answers.append(bot.alertmanager(storm).status_code)
         bot.client.close()
     assert answers[0] == 503
     assert answers[-1] == 202
