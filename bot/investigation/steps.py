@@ -485,7 +485,7 @@ class InvestigationSteps:
     async def _in_process(
         self, investigation_id: str, function: Callable[[Path], R], folder: Path
     ) -> R:
-        """Work on the case in a process of its own; that of the most urgent is done first."""
+        """Work on the case in a pooled process, the most urgent first."""
         known = await self._investigation(investigation_id)
         return await self.context.pool.run(function, folder, priority=known.priority)
 
