@@ -115,6 +115,11 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINE_END = re.compile(r"[ \t]{0,8}(?:#[^\r\n]{0,200})?(?:\r?\n|\Z)")
 
 
+def may_name_secret(key: str) -> bool:
+    """Whether a word stands in the key with which names of secrets are made."""
+    return _CORE.search(key) is not None
+
+
 def named_values(text: str) -> Iterator[Span]:
     """The values beside the names of secrets, in the order of their names; they may overlap."""
     done = 0

@@ -21,7 +21,7 @@ from analysis.secrets.commands import COMMANDS
 from analysis.secrets.encodings import base64_runs, undone
 from analysis.secrets.entropy import random_words
 from analysis.secrets.key_names import is_placeholder
-from analysis.secrets.named_values import Span, named_values
+from analysis.secrets.named_values import Span, may_name_secret, named_values
 from analysis.secrets.patterns import HINTS, SECRETS
 from analysis.secrets.rules import BLOCKED, CUSTOM, Rule, RuleSet
 
@@ -37,10 +37,18 @@ _rules = RuleSet()
 M = TypeVar("M", bound=BaseModel)
 
 
+_clean: set[str] = set()
+"""Short texts without secrets that were seen lately: names of services and labels come again and
+again."""
+SHORT = 120
+MOST_CLEAN = 20_000
+
+
 def use_rules(rules: Sequence[Rule]) -> None:
     """Set the operator's rules of this process. Raises BadPattern."""
     global _rules  # noqa: PLW0603  of a process, as its log
     _rules = RuleSet(rules)
+    _clean.clear()
 
 
 def masked(text: str) -> str:
@@ -58,6 +66,8 @@ def masked_link(link: str) -> str:
 def replaced(text: str, replacement: Callable[[str, str], str], *, packed: bool = True) -> str:
     """The text with each secret replaced by what is given for its kind and itself. Without
     `packed`, base64 and random words are left alone."""
+    if packed and text in _clean:
+        return text
     if _rules.blocks(text):
         return BLOCKED
     cut = text[:LONGEST]
@@ -67,11 +77,19 @@ def replaced(text: str, replacement: Callable[[str, str], str], *, packed: bool 
         pieces += [cut[last:start], replacement(kind, cut[start:end])]
         last = end
     if last == 0 and len(cut) == len(text):
+        if packed and len(text) <= SHORT:
+            _remember_clean(text)
         return text
     pieces.append(cut[last:])
     if len(cut) < len(text):
         pieces.append(LEFT_OUT)
     return "".join(pieces)
+
+
+def _remember_clean(text: str) -> None:
+    if len(_clean) >= MOST_CLEAN:
+        _clean.clear()
+    _clean.add(text)
 
 
 def has_rules() -> bool:
@@ -98,7 +116,7 @@ def masked_value(value: Any) -> Any:
 def kind_under(key: str, value: str) -> str | None:
     """The kind of secret that a value is because of its key; None where the key does not make it
     one."""
-    if _MASKED.match(value):
+    if not may_name_secret(key) or _MASKED.match(value):
         return None
     lead, quoted = f'"{key}": "', value.replace("\\", "\\\\").replace('"', '\\"')
     whole = (len(lead), len(lead) + len(quoted))
