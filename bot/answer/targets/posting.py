@@ -84,7 +84,7 @@ async def post_once(
         if not granted.mine:
             await asyncio.sleep(min(POLL_S, lease.total_seconds() / 4))
             continue
-        post = _find_or_send(store, key, granted.attempted_before, find, send, lease)
+        post = _find_or_send(store, key, granted.attempted_before, find, send, claim, lease)
         ref = await _while_held(post, claim, claimed_from, lease)
         if ref is not None:
             return ref
@@ -96,11 +96,16 @@ async def _find_or_send(
     attempted_before: datetime | None,
     find: Find,
     send: Send,
+    claim: Callable[[], PostClaim],
     lease: timedelta,
-) -> str:
+) -> str | None:
+    """The post's ref, or None where the claim was lost on the way."""
     ref = None
     if attempted_before is not None:
         ref = await _find_settled(find, attempted_before, lease)
+        # This process may have stood still meanwhile, and another may be posting.
+        if ref is None and not (await in_store(claim)).mine:
+            return None
     if ref is None:
         ref = await send()
     await in_store(store.record_post, key, ref)
@@ -122,7 +127,10 @@ async def _find_settled(find: Find, attempted: datetime, lease: timedelta) -> st
 
 
 async def _while_held(
-    post: Awaitable[str], claim: Callable[[], PostClaim], claimed_from: datetime, lease: timedelta
+    post: Awaitable[str | None],
+    claim: Callable[[], PostClaim],
+    claimed_from: datetime,
+    lease: timedelta,
 ) -> str | None:
     """The post's ref, or None when the claim was lost on the way (this process had stood still for
     a lease)."""

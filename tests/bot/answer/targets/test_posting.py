@@ -170,6 +170,25 @@ def test_a_holder_whose_renewals_fail_stops_posting_when_its_lease_ends(
     assert vendor.stored == []
 
 
+def test_a_holder_that_stood_still_while_it_looked_leaves_the_post_to_its_successor(
+    store: Store,
+) -> None:
+    class StandsStill(Vendor):
+        async def find(self) -> str | None:
+            await super().find()
+            if self.finds == 3:
+                store.claim_post("key", "", owner="successor", lease=timedelta(0))
+                store.record_post("key", "theirs")
+            return None
+
+    vendor = StandsStill(die="before send")
+    with pytest.raises(Died):
+        post(store, vendor, "a")
+    vendor.die = ""
+    assert post(store, vendor, "b") == "theirs"
+    assert vendor.stored == []
+
+
 def test_a_failure_of_the_vendor_is_raised_and_the_next_call_looks_before_it_sends(
     store: Store,
 ) -> None:
