@@ -49,7 +49,7 @@ def _targets(inspection: Inspection, replies: list[Workflow]) -> Iterator[CheckR
     living = inspection.executors()
     for reply in replies:
         target = (reply.queue or "").removeprefix("replies-") or "a reply target"
-        if reply.status == "PENDING" and reply.executor in living.lost:
+        if reply.status == "PENDING" and reply.executor and reply.executor in living.lost:
             by_lost[target, reply.executor] += 1
         else:
             by_target[target].append(reply)
