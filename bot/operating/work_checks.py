@@ -140,7 +140,7 @@ def _of_the_lost(active: list[Workflow], living: Executors) -> Iterator[CheckRes
             yield CheckResult("wrong", "takeover", said, taken_over(worker, living))
         elif worker.declared and worker.silent < TOLD_FOR:
             said = f"{worker.said}; its work was taken over"
-            yield CheckResult("note", "workers", said, f"see what became of {worker.host}")
+            yield CheckResult("note", "workers", said, f"check {worker.host}")
 
 
 def taken_over(worker: LostWorker, living: Executors) -> str:

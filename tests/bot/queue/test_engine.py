@@ -19,7 +19,7 @@ from bot.queue.engine import AdvisoryLocks, ExecutorLocks, FileLocks, migrate_en
 from bot.store.store import ReplyTo, Store
 from tests.black_hole import black_hole
 from tests.bot.answer.targets.answers import accepted
-from tests.bot.queue.engine_workers import hold, work
+from tests.bot.queue.engine_workers import hold, work, write_on
 from tests.databases import store_engine
 from tests.forked import ForkedProcess
 
@@ -213,3 +213,27 @@ def test_a_sign_of_life_does_not_wait_for_a_write(postgres_url: str, silent: Adv
     with store.begin() as connection:
         connection.execute(text("CREATE TABLE written (one int)"))
     store.dispose()
+
+
+def test_a_worker_that_comes_back_after_it_was_declared_lost_ends_without_a_write(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: AdvisoryLocks
+) -> None:
+    monkeypatch.setattr("bot.queue.engine.LOST_AFTER_S", 2.0)
+    migrate_engine(postgres_url)
+    store = Store(store_engine(postgres_url))
+    name = accepted(store, ReplyTo()).id
+    worker = ForkedProcess(write_on, postgres_url, tmp_path, name)
+    time.sleep(1.0)
+    with peer.take_if_dead(worker.said) as dead:
+        assert not dead
+    worker.pause()
+    deadline = time.monotonic() + 30
+    while not dead:
+        assert time.monotonic() < deadline
+        with peer.take_if_dead(worker.said) as dead:
+            time.sleep(0.05)
+    written = len(store.progress(name))
+    assert written
+    assert worker.go_on() == 70
+    assert len(store.progress(name)) == written
+    store.engine.dispose()
