@@ -41,7 +41,7 @@ class ForkedProcess:
     def go_on(self) -> int | None:
         """Let it run again, and wait for its end; its exit code."""
         os.kill(self._process.pid or 0, signal.SIGCONT)
-        self._process.join(PATIENT_S)
+        self._process.join(20)
         return self._process.exitcode
 
     def kill(self) -> None:

@@ -234,6 +234,9 @@ def test_a_worker_that_comes_back_after_it_was_declared_lost_ends_without_a_writ
             time.sleep(0.05)
     written = len(store.progress(name))
     assert written
-    assert worker.go_on() == 70
+    try:
+        assert worker.go_on() == 70
+    finally:
+        worker.kill()
     assert len(store.progress(name)) == written
     store.engine.dispose()
