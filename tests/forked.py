@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -32,6 +33,16 @@ class ForkedProcess:
         with ours:
             assert ours.poll(PATIENT_S)
             self.said = ours.recv()
+
+    def pause(self) -> None:
+        """Let it stand still, as a host that is suspended."""
+        os.kill(self._process.pid or 0, signal.SIGSTOP)
+
+    def go_on(self) -> int | None:
+        """Let it run again, and wait for its end; its exit code."""
+        os.kill(self._process.pid or 0, signal.SIGCONT)
+        self._process.join(20)
+        return self._process.exitcode
 
     def kill(self) -> None:
         """End it now, as the kernel does, and wait for its end."""

@@ -1,19 +1,23 @@
-"""Which workers are alive, by the locks that die with them.
+"""Which workers are alive, and which are lost.
 
-`bot.queue.engine` says what the locks are: flock on a file per worker (SQLite), or PostgreSQL
-advisory locks.
+By the locks that die with them (`bot.queue.engine`: flock on a file per worker on SQLite, advisory
+locks on PostgreSQL). On PostgreSQL also by their signs of life: a server may keep the session, and
+so the lock, of a host that is gone.
 """
 
 from __future__ import annotations
 
 import fcntl
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
-from bot.queue.engine import LOCK_SPACE
+from bot.operating.check_results import lasting
+from bot.queue.engine import LOCK_SPACE, LOST_AFTER_S
 
 HELD = (
     "SELECT l.objid::bigint AS lock, host(a.client_addr) AS host FROM pg_locks l"
@@ -23,6 +27,31 @@ HELD = (
 )
 """Locks of two keys: the first is `classid`, the second `objid`
 (https://www.postgresql.org/docs/current/view-pg-locks.html)."""
+SILENT = (
+    "SELECT id, host, role, extract(epoch FROM clock_timestamp() - beat_at)::float AS silent_s"
+    " FROM executors WHERE beat_at < clock_timestamp() - make_interval(secs => :silent)"
+)
+
+
+@dataclass(frozen=True)
+class LostWorker:
+    """A worker without a sign of life for more than `LOST_AFTER_S`. `declared`: another worker has
+    declared it lost, to take its work over."""
+
+    name: str
+    host: str
+    silent: timedelta
+    declared: bool
+
+    @property
+    def who(self) -> str:
+        """In words."""
+        return f"worker {self.host}/{self.name}"
+
+    @property
+    def said(self) -> str:
+        """What is wrong with it, in words."""
+        return f"{self.who} has not answered for {lasting(self.silent)}"
 
 
 @dataclass(frozen=True)
@@ -34,6 +63,8 @@ class Executors:
     locks: frozenset[int] = frozenset()
     hosts: frozenset[str] = frozenset()
     """Addresses that they reach the database from; empty where that is a socket file."""
+    lost: Mapping[str, LostWorker] = field(default_factory=dict)
+    """By name; processes that died long ago are among them."""
 
     @property
     def count(self) -> int:
@@ -44,6 +75,11 @@ class Executors:
         """Whether this one does."""
         return name in self.names or lock_number(name) in self.locks
 
+    def why_dead(self, name: str) -> str:
+        """In words, of one that does not live."""
+        lost = self.lost.get(name)
+        return lost.said if lost else f"worker {name} died"
+
 
 def living_by_files(directory: Path) -> Executors:
     """Of workers that share a directory of lock files."""
@@ -53,11 +89,25 @@ def living_by_files(directory: Path) -> Executors:
 
 def living_by_database(connection: Connection) -> Executors:
     """Of workers on one PostgreSQL."""
-    rows = connection.execute(text(HELD), {"space": LOCK_SPACE}).all()
+    lost = _lost(connection)
+    not_theirs = {lock_number(name) for name in lost}
+    found = connection.execute(text(HELD), {"space": LOCK_SPACE}).all()
+    rows = [row for row in found if int(row.lock) not in not_theirs]
     return Executors(
         locks=frozenset(int(row.lock) for row in rows),
         hosts=frozenset(row.host for row in rows if row.host),
+        lost=lost,
     )
+
+
+def _lost(connection: Connection) -> dict[str, LostWorker]:
+    if not inspect(connection).has_table("executors"):  # tables of an earlier version
+        return {}
+    rows = connection.execute(text(SILENT), {"silent": LOST_AFTER_S})
+    return {
+        row.id: LostWorker(row.id, row.host, timedelta(seconds=row.silent_s), row.role == "lost")
+        for row in rows
+    }
 
 
 def lock_number(executor: str) -> int:

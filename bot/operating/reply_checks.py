@@ -12,8 +12,10 @@ from sqlalchemy import func, select
 from analysis.wording.phrases import counted
 from bot.operating.check_results import CheckResult, lasting, when
 from bot.operating.engine_rows import Workflow
+from bot.operating.executors import Executors
 from bot.operating.inspection import Inspection
 from bot.operating.stands import last_said, next_try
+from bot.operating.work_checks import taken_over
 from bot.policy.reply_targets import configured_targets
 from bot.queue.engine import WORKFLOW_REPLY
 from bot.store.message_updates import DIGEST_WAITS, ENDED
@@ -43,15 +45,31 @@ def reply_checks(inspection: Inspection) -> Iterator[CheckResult]:
 
 def _targets(inspection: Inspection, replies: list[Workflow]) -> Iterator[CheckResult]:
     by_target: defaultdict[str, list[Workflow]] = defaultdict(list)
+    by_lost: defaultdict[tuple[str, str], int] = defaultdict(int)
+    living = inspection.executors()
     for reply in replies:
-        target = (reply.queue or "").removeprefix("replies-")
-        by_target[target or "a reply target"].append(reply)
+        target = (reply.queue or "").removeprefix("replies-") or "a reply target"
+        if reply.status == "PENDING" and reply.executor and reply.executor in living.lost:
+            by_lost[target, reply.executor] += 1
+        else:
+            by_target[target].append(reply)
+    for (target, name), count in sorted(by_lost.items()):
+        yield _held_by_lost(living, name, target, count)
     for target, waiting in sorted(by_target.items()):
-        yield from _waiting_for(inspection, target, waiting)
+        yield from _waiting_for(inspection, target, waiting, anybody=living.count > 0)
+
+
+def _held_by_lost(living: Executors, name: str, target: str, count: int) -> CheckResult:
+    """The target may be well: nobody has asked it since."""
+    worker = living.lost[name]
+    held = "is" if count == 1 else "are"
+    said = f"{counted(count, 'answer')} for {target} {held} held by {worker.who}, which has not "
+    said += f"answered for {lasting(worker.silent)}"
+    return CheckResult("wrong", "replies", said, taken_over(worker, living))
 
 
 def _waiting_for(
-    inspection: Inspection, target: str, waiting: list[Workflow]
+    inspection: Inspection, target: str, waiting: list[Workflow], *, anybody: bool
 ) -> Iterator[CheckResult]:
     first = waiting[0]
     waited = inspection.now - first.created_at
@@ -70,6 +88,8 @@ def _waiting_for(
     todo += "tries go on for most of a day"
     if again is not None:
         todo += f", the next at {when(again)}"
+    if not anybody:
+        todo = "start a worker: nobody posts them"
     yield CheckResult("wrong", "replies", said, todo)
 
 

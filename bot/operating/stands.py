@@ -62,9 +62,10 @@ def where_it_stands(inspection: Inspection, name: str, active: Sequence[Workflow
             f"it waits in the queue since {when(workflow.updated_at)}",
             "workers are busy, or none is alive",
         )
-    if workflow.executor and not inspection.executors().lives(workflow.executor):
+    living = inspection.executors()
+    if workflow.executor and not living.lives(workflow.executor):
         todo = "start a worker: it takes over within seconds, and goes on where this was"
-        return Stands(f"its worker {workflow.executor} died, and nobody took it over", todo)
+        return Stands(f"its {living.why_dead(workflow.executor)}, and nobody took it over", todo)
     return _running(inspection, name, workflow, inspection.rows.steps(workflow.id))
 
 

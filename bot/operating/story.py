@@ -260,6 +260,10 @@ def _stands(
 
 def _next_reply(inspection: Inspection, reply: Workflow) -> CheckResult:
     target = (reply.queue or "").removeprefix("replies-")
+    lost = inspection.executors().lost.get(reply.executor or "")
+    if lost and reply.status == "PENDING":
+        said = f"its reply to {target or 'a reply target'} waits: {lost.said}"
+        return CheckResult("wrong", "next", said, "another worker takes it over within seconds")
     tries, again = next_try(inspection.rows.steps(reply.id)) if inspection.rows else (0, None)
     if not tries:
         return CheckResult("ok", "next", f"it is being posted to {target or 'a reply target'}")

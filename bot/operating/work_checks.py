@@ -3,7 +3,8 @@ rows without a half."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from datetime import timedelta
 
 from sqlalchemy import func, select
@@ -11,6 +12,7 @@ from sqlalchemy import func, select
 from analysis.wording.phrases import counted
 from bot.operating.check_results import CheckResult, lasting
 from bot.operating.engine_rows import MOST, Workflow, investigation_of
+from bot.operating.executors import Executors, LostWorker
 from bot.operating.inspection import Inspection
 from bot.operating.stands import where_it_stands
 from bot.store.conversation_rows import QuestionRow
@@ -27,6 +29,8 @@ nobody."""
 USUAL_OF = 200
 """The usual duration comes from this many answers."""
 LEAST_USUAL = timedelta(minutes=10)
+TOLD_FOR = timedelta(hours=1)
+"""So long a worker that was lost is worth a note after its work was taken over."""
 NAMED = 5
 
 
@@ -45,7 +49,8 @@ def work_checks(inspection: Inspection) -> Iterator[CheckResult]:
         return
     active = inspection.rows.active()
     yield from _queues(inspection)
-    yield from _of_the_dead(inspection, active, living.lives)
+    yield from _of_the_lost(active, living)
+    yield from _of_the_dead(inspection, active, living)
     yield from _without_half(inspection, active)
     yield from _long(inspection, active)
 
@@ -123,10 +128,42 @@ def _in_the_store(inspection: Inspection) -> Iterator[CheckResult]:
         )
 
 
+def _of_the_lost(active: list[Workflow], living: Executors) -> Iterator[CheckResult]:
+    held: defaultdict[str, list[Workflow]] = defaultdict(list)
+    for workflow in active:
+        if workflow.status == "PENDING" and workflow.executor:
+            held[workflow.executor].append(workflow)
+    for name, worker in sorted(living.lost.items()):
+        if name in held:
+            said = f"{worker.said}; it has {counted(len(held[name]), 'workflow')}: "
+            said += _names(held[name])
+            yield CheckResult("wrong", "takeover", said, taken_over(worker, living))
+        elif worker.declared and worker.silent < TOLD_FOR:
+            said = f"{worker.said}; its work was taken over"
+            yield CheckResult("note", "workers", said, f"check {worker.host}")
+
+
+def taken_over(worker: LostWorker, living: Executors) -> str:
+    """What to do about a lost worker with work."""
+    if not living.count:
+        return "start a worker: it takes the work over within seconds"
+    return (
+        f"another worker takes its work over within seconds; if not, the workers' logs say why "
+        f"(`takeover: ...`). Check {worker.host}"
+    )
+
+
 def _of_the_dead(
-    inspection: Inspection, active: list[Workflow], lives: Callable[[str], bool]
+    inspection: Inspection, active: list[Workflow], living: Executors
 ) -> Iterator[CheckResult]:
-    dead = [w for w in active if w.status == "PENDING" and w.executor and not lives(w.executor)]
+    dead = [
+        w
+        for w in active
+        if w.status == "PENDING"
+        and w.executor
+        and not living.lives(w.executor)
+        and w.executor not in living.lost
+    ]
     old = [w for w in dead if inspection.now - w.updated_at > SETTLING]
     if old:
         owners = sorted({w.executor or "" for w in old})

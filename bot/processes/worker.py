@@ -151,6 +151,7 @@ class RunningEngine:
     ) -> None:
         self._engine = engine
         self._targets = [target.name for target in context.reply_targets]
+        self._store = context.store.engine
         self._grace_s = context.settings.worker.grace_s
         self.stop_deadline_s = self._grace_s + STOP_MARGIN_S
         self._queues = {TRACES_QUEUE: queue_width(traces.processes)}
@@ -165,7 +166,10 @@ class RunningEngine:
     def start(self) -> None:
         """Take work off the queues."""
         self._engine.launch(
-            on_lock_lost=_end_at_once, places=self._targets, more_queues=self._queues
+            on_lock_lost=_end_at_once,
+            places=self._targets,
+            more_queues=self._queues,
+            store=self._store,
         )
 
     def stop(self) -> None:

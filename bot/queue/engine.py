@@ -67,9 +67,15 @@ BEAT = "UPDATE executors SET beat_at = clock_timestamp() WHERE id = :id AND epoc
 FORGET_BEATS = "DELETE FROM executors WHERE beat_at < clock_timestamp() - interval '7 days'"
 LOST = "SELECT id FROM executors WHERE beat_at < clock_timestamp() - make_interval(secs => :silent)"
 FENCE = (
-    "UPDATE executors SET epoch = epoch + 1, role = 'lost' WHERE id = :id AND role <> 'lost'"
-    " AND beat_at < clock_timestamp() - make_interval(secs => :silent)"
+    "WITH silent AS (SELECT id FROM executors WHERE id = :id AND role <> 'lost'"
+    " AND beat_at < clock_timestamp() - make_interval(secs => :silent) FOR UPDATE)"
+    " UPDATE executors SET epoch = epoch + 1, role = 'lost' FROM silent"
+    " WHERE executors.id = silent.id"
 )
+"""FOR UPDATE waits for the transactions that have checked their epoch and not yet ended."""
+CURRENT = "SELECT 1 FROM executors WHERE id = :id AND epoch = :epoch FOR KEY SHARE"
+"""Held to the transaction's end, against `FENCE` but not against `BEAT`
+(https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS)."""
 HELD_LOCKS = (
     "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = :space"
     " AND granted"
@@ -132,6 +138,9 @@ class ExecutorLocks(Protocol):
     def beat(self) -> bool:
         """Give a sign of life; whether nobody has declared this executor lost."""
 
+    def fence(self, engine: Engine, on_lost: Callable[[], None]) -> None:
+        """From now on the engine commits nothing once another has declared this executor lost."""
+
     def release(self) -> None:
         """Give the lock back: from now on this executor counts as dead."""
 
@@ -165,6 +174,9 @@ class FileLocks:
     def beat(self) -> bool:
         """Not needed: the lock's host is the machine itself."""
         return True
+
+    def fence(self, engine: Engine, on_lost: Callable[[], None]) -> None:
+        """Not needed: nobody takes the lock of a process that lives."""
 
     def release(self) -> None:
         """Close the file."""
@@ -238,6 +250,19 @@ class AdvisoryLocks:
         except SQLAlchemyError:
             return True
         return False
+
+    def fence(self, engine: Engine, on_lost: Callable[[], None]) -> None:
+        """Check the epoch at the end of each transaction of that engine. One that comes too late
+        calls `on_lost`, and raises FaultlineError where that returns."""
+
+        @event.listens_for(engine, "commit")
+        def _check(connection: Connection) -> None:
+            if not self._epoch:
+                return
+            given = {"id": self._id, "epoch": self._epoch}
+            if connection.execute(text(CURRENT), given).first() is None:
+                on_lost()
+                raise FaultlineError(f"{self._id} was declared lost: it writes nothing any more")
 
     def release(self) -> None:
         """Unlock, and close the session."""
@@ -342,10 +367,13 @@ class WorkerEngine:
         on_lock_lost: Callable[[], None],
         places: Sequence[str] = (),
         more_queues: Mapping[str, int] | None = None,
+        store: Engine | None = None,
     ) -> None:
         """Start working; `more_queues` are names and how many at once. `on_lock_lost` must end the
-        process: another may already do its work."""
+        process: another may already do its work. `store` then commits nothing any more."""
         self._locks.hold(self.executor_id)
+        if store is not None:
+            self._locks.fence(store, on_lock_lost)
         queues = {
             INVESTIGATIONS: self._concurrency,
             URGENT_INVESTIGATIONS: urgent_concurrency(self._concurrency),

@@ -4,8 +4,9 @@ only then send it.
 A vendor's POST is not idempotent and a crash may fall on either side of it. So the right to post is
 claimed in the store first. Whoever finds that somebody attempted before waits until that attempt
 can no longer be under way, looks for the post at the vendor, and sends only when it is not there. A
-live holder keeps renewing its claim, so that a second live worker waits for it however long the
-vendor makes it wait.
+vendor may apply a request long after its sender left it, so the post is looked for three times, a
+lease apart. A live holder keeps renewing its claim, so that a second live worker waits for it
+however long the vendor makes it wait.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ from bot.store.store import PostClaim
 REQUEST_TIMEOUT_S = 8
 """Time limit of one request of the vendors' clients; whole seconds, as slack_sdk types it."""
 LEASE = timedelta(seconds=10)
-"""An attempt older than this has either arrived at the vendor or never will: the request's own time
-limit, and 2 s for clocks of different machines and for a request that was already on the wire when
-its sender died."""
+"""An attempt older than this has nobody behind it any more: the request's own time limit, and 2 s
+for clocks of different machines and for a request that was already on the wire when its sender
+died."""
+LOOKS = 3
+"""An attempt that does not show within this many leases never will: 30 s, as a gateway
+leaves a request after 29 s by default
+(https://aws.amazon.com/about-aws/whats-new/2024/06/amazon-api-gateway-integration-timeout-limit-29-seconds/)."""
 RENEW_SHARE = 0.25
 """A live holder renews its claim four times per lease, so that one slow renewal does not lose
 it."""
@@ -79,7 +84,7 @@ async def post_once(
         if not granted.mine:
             await asyncio.sleep(min(POLL_S, lease.total_seconds() / 4))
             continue
-        post = _find_or_send(store, key, granted.attempted_before, find, send, lease)
+        post = _find_or_send(store, key, granted.attempted_before, find, send, claim, lease)
         ref = await _while_held(post, claim, claimed_from, lease)
         if ref is not None:
             return ref
@@ -91,21 +96,41 @@ async def _find_or_send(
     attempted_before: datetime | None,
     find: Find,
     send: Send,
+    claim: Callable[[], PostClaim],
     lease: timedelta,
-) -> str:
+) -> str | None:
+    """The post's ref, or None where the claim was lost on the way."""
     ref = None
     if attempted_before is not None:
-        settled = (attempted_before + lease - datetime.now(UTC)).total_seconds()
-        await asyncio.sleep(max(0.0, min(settled, lease.total_seconds())))
-        ref = await find()
+        ref = await _find_settled(find, attempted_before, lease)
+        # This process may have stood still meanwhile, and another may be posting.
+        if ref is None and not (await in_store(claim)).mine:
+            return None
     if ref is None:
         ref = await send()
     await in_store(store.record_post, key, ref)
     return ref
 
 
+async def _find_settled(find: Find, attempted: datetime, lease: timedelta) -> str | None:
+    """Look once the attempt can be under way no longer, and again while it may still show."""
+    for look in range(1, LOOKS + 1):
+        left = (attempted + look * lease - datetime.now(UTC)).total_seconds()
+        if left <= 0 and look > 1:
+            continue
+        # A clock that was set back makes nobody wait for more than a lease.
+        await asyncio.sleep(max(0.0, min(left, lease.total_seconds())))
+        ref = await find()
+        if ref is not None:
+            return ref
+    return None
+
+
 async def _while_held(
-    post: Awaitable[str], claim: Callable[[], PostClaim], claimed_from: datetime, lease: timedelta
+    post: Awaitable[str | None],
+    claim: Callable[[], PostClaim],
+    claimed_from: datetime,
+    lease: timedelta,
 ) -> str | None:
     """The post's ref, or None when the claim was lost on the way (this process had stood still for
     a lease)."""
@@ -124,15 +149,17 @@ async def _while_held(
 async def _renew_until_lost(
     claim: Callable[[], PostClaim], held_from: datetime, lease: timedelta
 ) -> None:
-    """Renew the claim; return when it was ours no longer. A database that is down for a moment is
-    asked again."""
-    while True:
-        await asyncio.sleep(lease.total_seconds() * RENEW_SHARE)
+    """Renew the claim; return when it was ours no longer, or when the lease is over without a
+    renewal. A database that is down for a moment is asked again."""
+    ends = held_from + lease
+    while (left := (ends - datetime.now(UTC)).total_seconds()) > 0:
+        await asyncio.sleep(min(left, lease.total_seconds() * RENEW_SHARE))
         began = datetime.now(UTC)
         try:
-            renewed = await in_store(claim)
-        except SQLAlchemyError:
+            async with asyncio.timeout((ends - began).total_seconds()):
+                renewed = await in_store(claim)
+        except (SQLAlchemyError, TimeoutError):
             continue
-        if not renewed.mine or datetime.now(UTC) - held_from > lease:
+        if not renewed.mine or datetime.now(UTC) > ends:
             return
-        held_from = began
+        ends = began + lease

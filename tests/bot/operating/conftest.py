@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,14 +64,26 @@ def postgres_url(postgres_server: str, installed_postgres: str) -> Iterator[str]
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
     """Empty, on each database."""
-    state = tmp_path / "state"
+    with _installed(database_url, tmp_path / "state") as installation:
+        yield installation
+
+
+@pytest.fixture
+def on_postgres(postgres_url: str, tmp_path: Path) -> Iterator[Installation]:
+    """Empty, on PostgreSQL alone."""
+    with _installed(postgres_url, tmp_path / "state") as installation:
+        yield installation
+
+
+@contextmanager
+def _installed(url: str, state: Path) -> Iterator[Installation]:
     state.mkdir()
     given: dict[str, object] = {"directory": state}
-    if database_url.startswith("postgresql"):
-        given["database"] = database_url
+    if url.startswith("postgresql"):
+        given["database"] = url
     settings = Settings.model_validate({"store": given, "slack": {"channel": "C1"}})
     store = store_engine(store_url(settings))
-    if database_url.startswith("sqlite"):
+    if url.startswith("sqlite"):
         shutil.copyfile(_empty_engine(), state / "engine.sqlite")
     engine = system_engine(engine_url(settings))
     yield Installation(settings, Store(store), engine, open_cases(settings))

@@ -110,6 +110,17 @@ class Installation:
                 {"id": workflow_id, "n": number, "name": name, "at": at},
             )
 
+    def worker(self, name: str, *, silent_s: float, role: str = "worker") -> None:
+        """The row of a worker on web-2, whose last sign of life was that long ago."""
+        with self.engine.begin() as connection:
+            connection.execute(
+                text(
+                    "INSERT INTO executors (id, epoch, host, role, beat_at) VALUES (:id, 1,"
+                    " 'web-2', :role, clock_timestamp() - make_interval(secs => :silent))"
+                ),
+                {"id": name, "role": role, "silent": silent_s},
+            )
+
     def doctor(self, name: str | None = None) -> list[CheckResult]:
         """What the doctor finds."""
         from bot.operating.doctor import whole

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from dbos import DBOS
 
+from bot.queue import engine as queue_engine
 from bot.queue.engine import (
     WORKFLOW_INVESTIGATE,
     AdvisoryLocks,
@@ -18,6 +20,8 @@ from bot.queue.engine import (
     WorkerEngine,
     system_engine,
 )
+from bot.store.connect import connect
+from bot.store.store import Store
 
 LIVES_S = 60
 STEPS = 5
@@ -37,6 +41,23 @@ def hold(ready: Connection, url: str, directory: Path) -> None:
     ready.send("held")
     time.sleep(LIVES_S)
     locks.release()
+
+
+def write_on(ready: Connection, url: str, directory: Path, name: str) -> None:
+    """A worker that writes progress without a pause, and counts as lost after 2 s. Only its own
+    writes end it: the loops that look at its lock may come too late."""
+    queue_engine.BEAT_EVERY_S, queue_engine.LOST_AFTER_S = 0.2, 2.0
+    store = Store(connect(url))
+    engine = WorkerEngine(url, directory, concurrency=4, polling_interval_s=0.1)
+
+    def end() -> None:
+        if threading.current_thread() is threading.main_thread():
+            os._exit(70)
+
+    engine.launch(on_lock_lost=end, store=store.engine)
+    ready.send(engine.executor_id)
+    for number in range(1_000_000):
+        store.add_progress(name, "analyze", f"line {number}", key=str(number))
 
 
 def work(ready: Connection, url: str, directory: Path, names: tuple[str, ...]) -> None:

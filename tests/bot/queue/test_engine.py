@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, event, text
 
+from analysis.errors import FaultlineError
+from bot.answer.targets.posting import post_once
 from bot.queue.engine import AdvisoryLocks, ExecutorLocks, FileLocks, migrate_engine, system_engine
+from bot.store.store import ReplyTo, Store
 from tests.black_hole import black_hole
-from tests.bot.queue.engine_workers import hold, work
+from tests.bot.answer.targets.answers import accepted
+from tests.bot.queue.engine_workers import hold, work, write_on
+from tests.databases import store_engine
 from tests.forked import ForkedProcess
 
 
@@ -97,3 +108,135 @@ def test_a_worker_whose_host_is_lost_is_dead_though_the_server_keeps_its_session
         assert not lost.beat(), "a worker that comes back is fenced off"
         lost_engine.dispose()
         engine.dispose()
+
+
+@pytest.fixture
+def silent(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdvisoryLocks]:
+    """A worker that gives no more signs of life; what is silent for 0.3 s counts as lost."""
+    monkeypatch.setattr("bot.queue.engine.LOST_AFTER_S", 0.3)
+    engine = system_engine(postgres_url)
+    locks = AdvisoryLocks(engine)
+    locks.hold("worker-silent")
+    yield locks
+    engine.dispose()
+
+
+@pytest.fixture
+def peer(postgres_url: str) -> Iterator[AdvisoryLocks]:
+    engine = system_engine(postgres_url)
+    yield AdvisoryLocks(engine)
+    engine.dispose()
+
+
+def test_a_worker_that_was_declared_lost_writes_nothing_and_posts_nothing(
+    postgres_url: str, silent: AdvisoryLocks, peer: AdvisoryLocks
+) -> None:
+    theirs, ours = Store(store_engine(postgres_url)), Store(store_engine(postgres_url))
+    ended: list[str] = []
+    silent.fence(theirs.engine, lambda: ended.append("ended"))
+    name = accepted(theirs, ReplyTo()).id
+    key, lease = f"{name}:slack", timedelta(seconds=10)
+    assert theirs.claim_post(key, name, owner="w", lease=lease).mine
+    time.sleep(0.5)
+    with peer.take_if_dead("worker-silent"):
+        pass
+    assert ended == []
+    with pytest.raises(FaultlineError, match="worker-silent was declared lost"):
+        theirs.record_post(key, "C1/1.0")
+    with pytest.raises(FaultlineError, match="worker-silent was declared lost"):
+        theirs.finish(name, "done", verdict="unknown", confidence=0.1, headline="late")
+    sent: list[str] = []
+
+    async def send() -> str:
+        sent.append("posted")
+        return "C1/2.0"
+
+    async def find() -> None:
+        return None
+
+    with pytest.raises(FaultlineError, match="worker-silent was declared lost"):
+        asyncio.run(post_once(theirs, f"{name}:new", name, owner="w", find=find, send=send))
+    assert sent == []
+    assert ended == ["ended"] * 3
+    assert ours.posts(name) == {}
+    found = ours.get(name)
+    assert found is not None
+    assert found.status == "accepted"
+    ours.record_post(key, "C1/3.0")
+    theirs.engine.dispose()
+    ours.engine.dispose()
+
+
+def test_a_write_under_way_ends_before_its_worker_is_declared_lost(
+    postgres_url: str, silent: AdvisoryLocks, peer: AdvisoryLocks
+) -> None:
+    store = store_engine(postgres_url)
+    checked, go_on = threading.Event(), threading.Event()
+    silent.fence(store, lambda: None)
+
+    # After the fence's own: the transaction is checked and not yet committed.
+    @event.listens_for(store, "commit")
+    def _stand_still(_: Connection) -> None:
+        checked.set()
+        assert go_on.wait(10)
+
+    def write() -> None:
+        with store.begin() as connection:
+            connection.execute(text("CREATE TABLE written (one int)"))
+
+    def declare() -> None:
+        with peer.take_if_dead("worker-silent"):
+            pass
+
+    with ThreadPoolExecutor(2) as both:
+        writing = both.submit(write)
+        assert checked.wait(10)
+        time.sleep(0.5)
+        declaring = both.submit(declare)
+        time.sleep(0.5)
+        assert not declaring.done(), "its work would be taken over while it still writes"
+        go_on.set()
+        writing.result(10)
+        declaring.result(10)
+    assert not silent.beat()
+    store.dispose()
+
+
+def test_a_sign_of_life_does_not_wait_for_a_write(postgres_url: str, silent: AdvisoryLocks) -> None:
+    store = store_engine(postgres_url)
+    silent.fence(store, lambda: None)
+
+    @event.listens_for(store, "commit")
+    def _beat(_: Connection) -> None:
+        assert silent.beat()
+
+    with store.begin() as connection:
+        connection.execute(text("CREATE TABLE written (one int)"))
+    store.dispose()
+
+
+def test_a_worker_that_comes_back_after_it_was_declared_lost_ends_without_a_write(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: AdvisoryLocks
+) -> None:
+    monkeypatch.setattr("bot.queue.engine.LOST_AFTER_S", 2.0)
+    migrate_engine(postgres_url)
+    store = Store(store_engine(postgres_url))
+    name = accepted(store, ReplyTo()).id
+    worker = ForkedProcess(write_on, postgres_url, tmp_path, name)
+    time.sleep(1.0)
+    with peer.take_if_dead(worker.said) as dead:
+        assert not dead
+    worker.pause()
+    deadline = time.monotonic() + 30
+    while not dead:
+        assert time.monotonic() < deadline
+        with peer.take_if_dead(worker.said) as dead:
+            time.sleep(0.05)
+    written = len(store.progress(name))
+    assert written
+    try:
+        assert worker.go_on() == 70
+    finally:
+        worker.kill()
+    assert len(store.progress(name)) == written
+    store.engine.dispose()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
-from bot.store.store import ReplyTo, Store
+from bot.store.store import PostClaim, ReplyTo, Store
 from tests.bot.answer.targets.answers import a_store, accepted
 
 SHORT = timedelta(seconds=0.4)
@@ -81,7 +83,7 @@ def test_a_successor_posts_once_wherever_its_predecessor_died(
     vendor.die = ""
     assert post(store, vendor, successor) == "m1"
     assert vendor.stored == ["m1"]
-    assert vendor.finds == 1
+    assert vendor.finds == (1 if die == "after store" else 3)
 
 
 def test_a_post_that_could_not_be_recorded_is_found_again(
@@ -108,6 +110,83 @@ def test_a_successor_waits_until_the_attempt_can_no_longer_be_under_way(store: S
     vendor.die = ""
     post(store, vendor, "b")
     assert datetime.now(UTC) - began >= SHORT
+
+
+@pytest.mark.parametrize("leases", [0.5, 1.5, 2.5])
+def test_a_post_that_the_vendor_applies_late_is_not_sent_again(store: Store, leases: float) -> None:
+    class Late(Vendor):
+        async def send(self) -> str:
+            name = f"m{len(self.stored) + 1}"
+            late_s = leases * SHORT.total_seconds()
+            asyncio.get_running_loop().call_later(late_s, self.stored.append, name)
+            raise OSError("no answer in time")
+
+    vendor = Late()
+
+    async def twice() -> str:
+        with pytest.raises(OSError, match="no answer"):
+            await posting(store, vendor, "a")
+        return await posting(store, vendor, "b")
+
+    assert asyncio.run(twice()) == "m1"
+    assert vendor.stored == ["m1"]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_holder_whose_renewals_fail_stops_posting_when_its_lease_ends(
+    store: Store, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    claim, again = store.claim_post, threading.Event()
+    claims: list[str] = []
+
+    def failing(key: str, about: str, *, owner: str, lease: timedelta) -> PostClaim:
+        claims.append(owner)
+        if len(claims) == 1:
+            return claim(key, about, owner=owner, lease=lease)
+        if hangs:
+            again.wait(10)
+        raise OperationalError("UPDATE posts", {}, OSError("the server is gone"))
+
+    class Watched(Vendor):
+        async def send(self) -> str:
+            try:
+                return await super().send()
+            except asyncio.CancelledError:
+                stopped.set()
+                raise
+
+    vendor, stopped = Watched(takes_s=30), asyncio.Event()
+    monkeypatch.setattr(store, "claim_post", failing)
+
+    async def held() -> None:
+        task = asyncio.create_task(posting(store, vendor, "a"))
+        await asyncio.wait_for(stopped.wait(), 10 * SHORT.total_seconds())
+        again.set()
+        with pytest.raises(OperationalError):
+            await task
+
+    accepted(store, ReplyTo())
+    asyncio.run(held())
+    assert vendor.stored == []
+
+
+def test_a_holder_that_stood_still_while_it_looked_leaves_the_post_to_its_successor(
+    store: Store,
+) -> None:
+    class StandsStill(Vendor):
+        async def find(self) -> str | None:
+            await super().find()
+            if self.finds == 3:
+                store.claim_post("key", "", owner="successor", lease=timedelta(0))
+                store.record_post("key", "theirs")
+            return None
+
+    vendor = StandsStill(die="before send")
+    with pytest.raises(Died):
+        post(store, vendor, "a")
+    vendor.die = ""
+    assert post(store, vendor, "b") == "theirs"
+    assert vendor.stored == []
 
 
 def test_a_failure_of_the_vendor_is_raised_and_the_next_call_looks_before_it_sends(
