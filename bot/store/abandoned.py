@@ -22,6 +22,8 @@ T = TypeVar("T")
 MAX_HANGING = 8
 """Threads left behind at once; each may hold a connection of the database."""
 CONNECT_TIMEOUT_S = 5
+ENDING_S = 0.05
+"""What a thread needs to end once its function has returned."""
 
 
 class StoreHangsError(FaultlineError):
@@ -50,6 +52,7 @@ class AbandonableStore:
         if self.hanging() >= MAX_HANGING:
             raise StoreHangsError(f"{MAX_HANGING} calls of the database hang")
         store = self._store = self._store or self._opened()
+        connections = self._connections
         ended: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
 
         def run() -> None:
@@ -61,7 +64,7 @@ class AbandonableStore:
             else:
                 ended.put(lambda: result)
             if self._store is not store:
-                store.engine.dispose()
+                _close(store, connections)
 
         thread = threading.Thread(target=run, name="store writes", daemon=True)
         thread.start()
@@ -69,7 +72,11 @@ class AbandonableStore:
             outcome = ended.get(timeout=self._within_s)
         except queue.Empty:
             self._hanging.append(thread)
-            self._abandon(store)
+            self._abandon()
+            # One that ended just before this did not see that it was left behind.
+            thread.join(ENDING_S)
+            if not thread.is_alive():
+                _close(store, connections)
             raise StoreHangsError(f"no answer within {self._within_s:g} s") from None
         return outcome()
 
@@ -87,12 +94,10 @@ class AbandonableStore:
         _track(store.engine, connections)
         return store
 
-    def _abandon(self, store: Store) -> None:
+    def _abandon(self) -> None:
         self._store = None
         for connection in self._connections:
             _cut(connection)
-        # Its thread does the same when it ends, unless it ended just before this.
-        store.engine.dispose()
 
 
 def _track(engine: Engine, connections: list[Any]) -> None:
@@ -103,6 +108,14 @@ def _track(engine: Engine, connections: list[Any]) -> None:
     @event.listens_for(engine, "close")
     def _closed(connection: Any, _record: Any) -> None:
         connections[:] = [one for one in connections if one is not connection]
+
+
+def _close(store: Store, connections: list[Any]) -> None:
+    """Also those that came back to a pool which was disposed of before."""
+    store.engine.dispose()
+    for connection in list(connections):
+        with contextlib.suppress(Exception):
+            connection.close()
 
 
 def _cut(connection: Any) -> None:

@@ -92,7 +92,7 @@ def test_a_part_of_which_something_is_refused_is_not_simply_ok(
     parts = ReadableParts({"incidents": None, "on-call": "HTTP 404"}, {"on-call": "oncalls.read"})
     unread = Check("pagerduty", True, f"PagerDuty: {parts.words}", parts.unread)
 
-    async def checks(settings: Settings) -> list[Check]:
+    async def checks(settings: Settings, *, vendors: bool = True) -> list[Check]:
         return [unread, *others]
 
     monkeypatch.setattr("bot.processes.check.all_checks", checks)

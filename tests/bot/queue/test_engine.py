@@ -118,6 +118,7 @@ def silent(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Advis
     locks = AdvisoryLocks(engine)
     locks.hold("worker-silent")
     yield locks
+    locks.release()
     engine.dispose()
 
 
