@@ -86,7 +86,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         """Wait for the server. Raises psycopg.OperationalError when the time is up."""
         return super().wait(self._bounded(gen), *args, **kwargs)
 
-    def __del__(self) -> None:
+    def __del__(self, *_: object) -> None:
         # One whose thread was left behind has nobody else who closes it.
         if hasattr(self, "pgconn") and not self.closed:
             self.pgconn.finish()
