@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import ChangeDetails, LogLineDetails, change_named
+from analysis.kinds.finding_details import ChangeDetails, LogLineDetails
 from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
 from analysis.phrasing.clauses import statement
-from analysis.phrasing.phrase import Phrase, listed, name, quote, say
+from analysis.phrasing.phrase import Phrase, name, quote, say
 from analysis.vocabulary import Assertion, Cause, Finding
 from analysis.wording.amounts import SECONDS, amount
 from bot.answer.asserted import measurements
@@ -129,22 +129,6 @@ def calls(said: Assertion, ground: Ground) -> Phrase:
     if callee not in ground.calls.callees(caller):
         raise Refused(f"no call from {neutral(caller, 60)} to {neutral(callee, 60)} is known")
     return say("{caller} calls {callee}", caller=name(caller), callee=name(callee))
-
-
-def unchanged(said: Assertion, ground: Ground) -> Phrase:
-    """Services of which no change is known, where changes were looked for."""
-    if not ground.sees_changes:
-        raise Refused("no source of changes was asked")
-    names = [ground.subject(one) for one in said.subjects]
-    about = [ChangeDetails.of(one) for one in ground.findings.values() if change_named(one)]
-    blamed = {one.subject for one in ground.findings.values() if change_named(one)}
-    blamed |= {one.concerns for one in about if one is not None and one.concerns}
-    for one in names:
-        if one not in ground.calls.services | ground.measured or "/" in one:
-            raise Refused(f"whether {neutral(one, 60)} was changed is not known")
-        if one in ground.changed or one in blamed:
-            raise Refused(f"{neutral(one, 60)} was changed")
-    return say("no change to {names} is known", names=listed([name(one) for one in names], 6))
 
 
 def _because(cause: Cause) -> str:

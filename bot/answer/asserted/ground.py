@@ -11,7 +11,6 @@ from functools import cached_property
 
 import polars as pl
 
-from analysis.analyzers import fault_of
 from analysis.case.folder import Case
 from analysis.case.windows import metric_windows
 from analysis.kinds.finding_details import change_named
@@ -43,10 +42,6 @@ class Ground:
     calls: Topology = field(default_factory=lambda: topology_of(()))
     measured: frozenset[str] = frozenset()
     """Services whose errors and latency were measured in the incident and before it."""
-    changed: frozenset[str] = frozenset()
-    """Services with a change in the windows that were looked at."""
-    sees_changes: bool = False
-    """Whether a source of changes was asked and answered."""
     question: str = ""
     """What a person asked, where this is an answer to it."""
 
@@ -84,7 +79,7 @@ class Ground:
     @cached_property
     def subjects(self) -> dict[str, str]:
         """Every service, place, rank or job that may be named, by its name in lower case."""
-        names: set[str] = {*self.calls.services, *self.measured, *self.changed}
+        names: set[str] = {*self.calls.services, *self.measured}
         names |= {*self.diagnosis.impact.services, self.alert.service or ""}
         names |= {cause.subject for cause in self.diagnosis.causes}
         names |= {finding.subject for finding in self.findings.values()}
@@ -137,13 +132,6 @@ class Ground:
                 return one.id
         return ""
 
-    def is_in_trouble(self, subject: str) -> bool:
-        """Whether anything bad was found of it, or code counts it among the affected."""
-        accused = {cause.subject for cause in self.diagnosis.causes[:1]}
-        if subject in accused or subject in self.diagnosis.impact.services:
-            return True
-        return any(one.subject == subject and fault_of(one) for one in self.findings.values())
-
     def is_blamed_change(self, finding: Finding) -> bool:
         """Whether it is about the change that the first cause blames."""
         change = self.cause.change if self.cause else None
@@ -152,15 +140,12 @@ class Ground:
 
 def ground_of(case: Case, diagnosis: Diagnosis, question: str = "") -> Ground:
     """The ground of an incident whose case is at hand."""
-    asked = any(item.kind == "changes" for item in case.evidence)
     return Ground(
         diagnosis=diagnosis,
         alert=case.alert,
         gaps=case.gaps,
         calls=read_topology(case),
         measured=_measured(case),
-        changed=frozenset(name for name in case.changes["service"].unique().to_list() if name),
-        sees_changes=asked and all(gap.kind != "changes" for gap in case.gaps),
         question=question,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from analysis.case.observations import KIND as OBSERVATION
 from analysis.kinds.finding_details import LineDetails, SignatureDetails
@@ -17,11 +16,6 @@ from bot.answer.asserted.ground import Ground, Refused
 from bot.answer.writer.claims import continued
 from bot.answer.writer.plain_text import neutral
 
-_VERDICTS: Mapping[Verdict, str] = {
-    Verdict.NO_ACTIVE_INCIDENT: "there is no active incident",
-    Verdict.RECOVERED: "it is over",
-    Verdict.INSUFFICIENT_EVIDENCE: "the evidence does not tell the cause",
-}
 UP, DOWN, STEADY = "up", "down", "unaffected"
 _DIRECTIONS = {UP: UP, DOWN: DOWN, STEADY: STEADY, "rose": UP, "fell": DOWN}
 _CLAUSE = re.compile(r": |(?<=\w)\. ")
@@ -74,24 +68,14 @@ def unaffected(said: Assertion, ground: Ground) -> Phrase:
         raise Refused("unaffected takes subjects, or a finding")
     names = [ground.subject(one) for one in said.subjects]
     for one in names:
-        moved = ground.moved(one)
-        if moved:
+        if moved := ground.moved(one):
             raise Refused(f"{moved} says that something of {neutral(one, 60)} moved")
-        if ground.is_in_trouble(one):
-            raise Refused(f"{neutral(one, 60)} is in trouble")
+        if one in ground.involved:
+            raise Refused(f"{neutral(one, 60)} has a part in this")
         if one not in ground.measured:
             raise Refused(f"neither errors nor latency of {neutral(one, 60)} were measured")
     shown = listed([name(one) for one in names], 6)
     return say("errors and latency of {names} stayed as usual", names=shown)
-
-
-def decided(said: Assertion, ground: Ground) -> Phrase:
-    """The verdict, where it is not that there is a cause."""
-    del said
-    verdict = ground.diagnosis.verdict
-    if verdict not in _VERDICTS:
-        raise Refused("the headline names the cause already")
-    return say(_VERDICTS[verdict])
 
 
 def missing(said: Assertion, ground: Ground) -> Phrase:
@@ -100,7 +84,8 @@ def missing(said: Assertion, ground: Ground) -> Phrase:
     for number, sentence in enumerate(ground.diagnosis.missing, start=1):
         if asked == f"M{number}":
             # What follows the first clause is advice.
-            return say("{it}", it=_continued(_CLAUSE.split(neutral(sentence), maxsplit=1)[0]))
+            clause = _CLAUSE.split(neutral(sentence), maxsplit=1)[0]
+            return say("{it}", it=continued(clause.rstrip(".")))
     for gap in ground.gaps:
         if asked == gap.id:
             return say(
@@ -111,10 +96,6 @@ def missing(said: Assertion, ground: Ground) -> Phrase:
                 why=re.sub("[“”]", '"', neutral(gap.reason, 200)).rstrip("."),
             )
     raise Refused(f"nothing missing has the id {neutral(asked, 40)}")
-
-
-def _continued(text: str) -> str:
-    return continued(text.rstrip("."))
 
 
 def own_finding(said: Assertion, ground: Ground) -> Finding:

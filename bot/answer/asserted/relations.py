@@ -69,9 +69,7 @@ _ALL = (
         (0, 1),
         (0, MOST_NAMED),
     ),
-    Relation(causes.unchanged, "subjects without any change", subjects=SOME),
     Relation(quotes, "a finding or `alert`, and in `quote` words of its line, diff or title", ONE),
-    Relation(measurements.decided, "nothing: it is over, none, or open"),
     Relation(measurements.missing, "in `quote` the id of what is missing: M1, G2"),
     Relation(no_data_about, "in `quote` a word of the question that names nothing in the data"),
 )

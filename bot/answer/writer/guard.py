@@ -10,16 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from analysis.secrets.redaction import masked
-from analysis.vocabulary import (
-    Alert,
-    Claim,
-    Diagnosis,
-    Gap,
-    Report,
-    SecondOpinion,
-    Section,
-    Verdict,
-)
+from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Section, Verdict
 from bot.answer.asserted.ground import Ground, Refused
 from bot.answer.asserted.inferred import CLAIM_LIMIT, harmless, kept_inference
 from bot.answer.asserted.relations import worded
@@ -58,13 +49,18 @@ def keep_supported(
         return built_in.model_copy(update={"dropped": tuple(dropped)})
     offered = {step.text: step.claim for step in offered_steps(diagnosis, alert)}
     steps = [offered[one.text] for one in report.next_steps if one.text in offered]
+    # Its reasons are those of its sentence, and without that it falls.
+    rather = next((one for one in claims if one.section is Section.SECOND_OPINION), None)
+    opinion = report.second_opinion if rather else None
+    if opinion and rather:
+        opinion = opinion.model_copy(update={"findings": rather.findings})
     return report.model_copy(
         update={
             "headline": built_in.headline,
             "claims": _with_own(claims, built_in, diagnosis),
             "next_steps": tuple(steps[:MAX_NEXT_STEPS]) or built_in.next_steps,
             "dropped": tuple(dropped),
-            "second_opinion": _opinion(report, claims),
+            "second_opinion": opinion,
         }
     )
 
@@ -80,23 +76,14 @@ def _with_own(claims: Sequence[Claim], built_in: Report, diagnosis: Diagnosis) -
     """The claims, with code's own evidence where none of them is about the first cause, and what
     memory knows."""
     shown = [claim for claim in claims if claim.section not in BY_A_MODEL]
-    cause = diagnosis.first_cause
+    cause = diagnosis.first_cause if diagnosis.verdict is Verdict.CAUSE_FOUND else None
     told = {one for claim in shown for one in claim.findings}
     own: list[Claim] = []
-    needs = diagnosis.verdict is Verdict.CAUSE_FOUND and cause is not None
-    if not shown or (needs and cause is not None and not told & set(cause.findings)):
+    if not shown or (cause is not None and told.isdisjoint(cause.findings)):
         own = [claim for claim in built_in.claims if claim.section is Section.WHY]
     remembered = [one for one in memory_claims(diagnosis) if one.findings[0] not in told]
     others = [claim for claim in claims if claim.section in BY_A_MODEL]
     return (*own, *shown, *others, *remembered)[:MAX_CLAIMS]
-
-
-def _opinion(report: Report, claims: Sequence[Claim]) -> SecondOpinion | None:
-    """The second opinion with the reasons of its sentence; none where that fell."""
-    stands = next((one for one in claims if one.section is Section.SECOND_OPINION), None)
-    if stands is None or report.second_opinion is None:
-        return None
-    return report.second_opinion.model_copy(update={"findings": stands.findings})
 
 
 def _harmless(

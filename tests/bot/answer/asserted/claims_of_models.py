@@ -74,7 +74,6 @@ def _lies_about(about: Ground) -> Iterator[dict[str, Any]]:
         return
     for service in {cause.subject, *about.diagnosis.impact.services}:
         yield {"relation": "unaffected", "subjects": [service]}
-        yield {"relation": "unchanged", "subjects": [service]}
     yield {"relation": "candidate", "subjects": [cause.subject]}
     own = [one for one in findings if one.id in cause.findings and one.subject == cause.subject]
     for one in findings:
