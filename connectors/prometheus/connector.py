@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -254,6 +255,15 @@ class PrometheusConnector:
             api, names, nodes, services, self._choice.service_label, scope.incident.end
         )
         return fact_rows(troubles, services, running)
+
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """Values of the labels that may name a service, the configured label's first."""
+        async with self._http.open() as session:
+            api = PrometheusApi(session)
+            labels = dict.fromkeys((self._choice.service_label, *promql.SERVICE_LABELS))
+            asked = (api.values_of(label, [window]) for label in labels)
+            found = await asyncio.gather(*asked)
+        return tuple(dict.fromkeys(chain.from_iterable(found)))
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert, by its name. Raises ConnectorError."""
