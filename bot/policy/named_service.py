@@ -40,13 +40,15 @@ def service_in(text: str, known: Iterable[str]) -> str | None:
 
 
 def _said(text: str) -> Iterator[str]:
-    """The words, alone and up to three in a row, without what glues them."""
+    """The words, alone and up to three in a row, also without an ending."""
     words = _WORD.findall(text[:MOST_TEXT].casefold())
     for start, first in enumerate(words):
         if first in _ORDINARY:
             continue
         for end in range(start, min(start + LONGEST_NAME, len(words))):
-            yield _GLUE.sub("", "".join(words[start : end + 1]))
+            row = _GLUE.sub("", "".join(words[start : end + 1]))
+            yield row
+            yield _END.sub("", row)
 
 
 def _whole(name: str) -> list[str]:

@@ -186,7 +186,8 @@ class LokiConnector:
         between = _between(window)
         found: dict[str, None] = {}
         async with self._http.open() as session:
-            for label in self._labels:
+            labels = await session.get("/loki/api/v1/labels", between, type=LokiNamesAnswer)
+            for label in (one for one in self._labels if one in (labels.data or ())):
                 path = f"/loki/api/v1/label/{label}/values"
                 answer = await session.get(path, between, type=LokiNamesAnswer)
                 tails = (value.rpartition("/")[2] for value in answer.data or [])
