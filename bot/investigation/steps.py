@@ -46,9 +46,11 @@ from bot.investigation.learning_calls import (
     says_callees,
     with_callees,
 )
+from bot.investigation.naming_service import with_named_service
 from bot.investigation.remembering import keep_in_memory, recall_into_case
 from bot.investigation.scoping import with_objective, with_related
 from bot.investigation.worker_context import WorkerContext
+from bot.policy.service_catalogue import catalogue_name
 from bot.runtime.threads import in_store, in_thread
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
@@ -132,7 +134,8 @@ class InvestigationSteps:
         await self._resume(investigation_id)
         await in_store(self.context.store.start, investigation_id)
         investigation = await self._investigation(investigation_id)
-        alert = with_objective(await self._named(investigation.alert), self.context.settings)
+        alert = await self._named(await self._with_service(investigation))
+        alert = with_objective(alert, self.context.settings)
         now, recorded = datetime.now(UTC), self.context.recorded
         guiding = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
         scope, runbooks = await in_thread(guiding)
@@ -449,6 +452,14 @@ class InvestigationSteps:
         if alert.query is None:
             alert = alert.model_copy(update={"query": await self._rule_of(alert)})
         return with_watched_signal(alert, self.context.settings.services)
+
+    async def _with_service(self, investigation: StoredInvestigation) -> Alert:
+        alert, context = investigation.alert, self.context
+        if catalogue_name(alert.service, context.settings) in context.settings.services:
+            return alert
+        return await with_named_service(
+            alert, investigation.question, context.connectors, deadline_s=ENRICH_DEADLINE_S
+        )
 
     async def _rule_of(self, alert: Alert) -> AlertQuery | None:
         for connector in likely_senders(self.context.connectors, alert):
