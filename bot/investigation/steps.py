@@ -46,7 +46,11 @@ from bot.investigation.learning_calls import (
     says_callees,
     with_callees,
 )
-from bot.investigation.remembering import keep_in_memory, recall_into_case
+from bot.investigation.remembering import (
+    askable_workspaces,
+    keep_in_memory,
+    recall_into_case,
+)
 from bot.investigation.scoping import with_objective, with_related
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
@@ -233,7 +237,8 @@ class InvestigationSteps:
         days = self.context.settings.investigation.memory_days
         args = (self.context.store.engine, self.context.cases, investigation, alert)
         apart = self.context.settings.login.isolation == "teams"
-        said = await in_thread(recall_into_case, *args, days=days, apart=apart)
+        askable = askable_workspaces(self.context.settings)
+        said = await in_thread(recall_into_case, *args, days=days, apart=apart, askable=askable)
         await self._say(investigation_id, "memory", said)
         return "assembled"
 
