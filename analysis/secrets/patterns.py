@@ -183,6 +183,16 @@ SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             ),
         ),
         (
+            # letters of both cases and digits: an id of a row or a commit is none
+            "LINK_TOKEN",
+            (
+                r"(?i:/(?:invite|invites|invitations?|join|reset|reset[_\-]?password|password[_\-]?reset"
+                r"|magic|magic[_\-]?link|verify|verification|activate|activation|confirm|confirmation"
+                r"|one[_\-]?time|unlock)/)(?=[\w\-]{0,200}\d)(?=[\w\-]{0,200}[a-z])"
+                r"(?=[\w\-]{0,200}[A-Z])([\w\-]{20,200})",
+            ),
+        ),
+        (
             "WEBHOOK",
             (
                 r"(?i:(?<=webhook\.office\.com/webhookb2/)|(?<=outlook\.office\.com/webhook/)|(?<=outlook\.office365\.com/webhook/))",
@@ -216,6 +226,10 @@ HINTS: dict[str, tuple[str, ...]] = {
     "PASSWORD_HASH": ("$",),
     "SIGNATURE": ("sig", "credential", "security-token"),
     "OAUTH_CODE": ("?", "&"),
+    "LINK_TOKEN": (
+        *("/invit", "/join/", "reset", "/magic", "/verif", "/activat", "/confirm", "time/"),
+        "/unlock/",
+    ),
     "WEBHOOK": ("office", "zapier", "pagerduty.com", "hc-ping", "chime", "ifttt", "victorops"),
 }
 """What a text must hold, in small letters, for a kind to be looked for; kinds that are not here are
@@ -223,12 +237,16 @@ always looked for."""
 
 SUSPICIOUS = (
     r"(?i)pass|pwd|secret|key|token|cred|cookie|sess|sid|csrf|xsrf|auth|bearer |basic |ssws |jwt"
-    r"|sig|hmac|otp|identif|[^a-z]pw[^a-z]"
+    r"|sig|hmac|otp|identif|(?:^|[^a-z])(?:pw|pin)[^a-z]"
     r"|://[^\s/]*@|//[^\s/]*:[^\s]*@|\w:[^\s]*@(?:tcp|unix|udp)|oracle:thin|connect \S+/"
     r"|\$(?:2[abxy]?|apr1|argon|[1567]|y)\$|:(?:\d+|\*):[^:\s]*:[^:\s]*:"
     r"|[?&](?:code|state|hash|ticket|nonce|x-amz|x-goog)"
     r"|curl|--(?:proxy-)?user|mysql|mariadb|mongo|redis-cli|ldap|openssl|smbclient|net use|login"
     r"|pgp_sym|private-lines|kty|webhook|zapier|pagerduty\.com|hc-ping|chime|ifttt|victorops"
+    r"|macaroon|(?:n|y|p|e|a|s|k|g)[_\- ]?code[^a-z]|\s-a\s|psk|phrase|pword|kennwort|contrase"
+    r"|senha"
+    r"|/(?:invit|join|reset|magic|verif|activat|confirm|one[_\-]?time|unlock)"
+    r"|rabbitmqctl|zip |snmp|sudo|kinit"
     r"|telegram|eyJ|xox|xapp-|gh[pousr]_|github_pat|gl(?:pat|dt|rt|cbt|ptt|soat|ft"
     r"|agent)-|AKIA|ASIA|ABIA|ACCA"
     r"|A3T|AIza|sk-|hf_|[sr]k_|whsec_|npm_|pypi-|SG\.|ddapp_|ddpat_|hooks\.slack|[uy]\+|aws|amazon"

@@ -92,6 +92,11 @@ def _remember_clean(text: str) -> None:
     _clean.add(text)
 
 
+def rules_in_use() -> tuple[Rule, ...]:
+    """The operator's rules of this process, for another process to use."""
+    return _rules.rules
+
+
 def has_rules() -> bool:
     """Whether the operator has rules."""
     return not _rules.is_empty

@@ -47,7 +47,11 @@ from bot.investigation.learning_calls import (
     with_callees,
 )
 from bot.investigation.naming_service import with_named_service
-from bot.investigation.remembering import keep_in_memory, recall_into_case
+from bot.investigation.remembering import (
+    askable_workspaces,
+    keep_in_memory,
+    recall_into_case,
+)
 from bot.investigation.scoping import with_objective, with_related
 from bot.investigation.worker_context import WorkerContext
 from bot.policy.service_catalogue import catalogue_name
@@ -236,7 +240,8 @@ class InvestigationSteps:
         days = self.context.settings.investigation.memory_days
         args = (self.context.store.engine, self.context.cases, investigation, alert)
         apart = self.context.settings.login.isolation == "teams"
-        said = await in_thread(recall_into_case, *args, days=days, apart=apart)
+        askable = askable_workspaces(self.context.settings)
+        said = await in_thread(recall_into_case, *args, days=days, apart=apart, askable=askable)
         await self._say(investigation_id, "memory", said)
         return "assembled"
 

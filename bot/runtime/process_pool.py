@@ -27,6 +27,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from analysis.errors import BudgetExceeded
+from analysis.secrets.redaction import rules_in_use, use_rules
+from analysis.secrets.rules import Rule
 from bot.policy.priority import USUAL
 from bot.runtime import garbage
 from bot.runtime.nursery import ForkedChild, own_nursery
@@ -57,6 +59,8 @@ class ProcessSetup:
     """Added to the nice value of this process."""
     on_start: Callable[[], None] | None = None
     """Called in the process before its first task; must be importable by name."""
+    redaction: tuple[Rule, ...] = field(default_factory=rules_in_use)
+    """The operator's rules, which a process that imports everything again does not have."""
     parent: int = field(default_factory=os.getpid)
 
 
@@ -284,6 +288,7 @@ def _serve(pipe: Connection, setup: ProcessSetup) -> None:
     if setup.memory_bytes is not None:
         # getrlimit(2): since Linux 4.7 this limit counts private memory, and not what is mapped.
         resource.setrlimit(resource.RLIMIT_DATA, (setup.memory_bytes, setup.memory_bytes))
+    use_rules(setup.redaction)
     if setup.on_start is not None:
         setup.on_start()
     pipe.send("ready")

@@ -16,6 +16,7 @@ from sqlalchemy import Engine, Select, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
+from analysis.secrets.redaction import masked
 from bot.store.conversation_rows import QuestionPostRow, QuestionRow, QuietThreadRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, PostRow
@@ -132,7 +133,7 @@ class Conversations:
                         event_id=storable(new.event_id, MAX_ID),
                         kind=new.kind,
                         surface=new.surface,
-                        text=storable(new.text, MAX_TEXT),
+                        text=storable(masked(new.text), MAX_TEXT),
                         who=storable(new.who, MAX_ID),
                         channel=new.channel,
                         thread=new.thread,
@@ -148,7 +149,7 @@ class Conversations:
 
     def edit(self, question_id: str, text: str) -> bool:
         """The message was edited before it was answered; whether that changed anything."""
-        return self._change(question_id, text=storable(text, MAX_TEXT))
+        return self._change(question_id, text=storable(masked(text), MAX_TEXT))
 
     def withdraw(self, question_id: str) -> bool:
         """The message was deleted before it was answered: then it is not answered."""

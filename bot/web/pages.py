@@ -74,7 +74,7 @@ def page_routes(
     guarded = access.open_to("read")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record = RecordPages(pages.site, credentials, pages.readiness)
-    again = AgainPages(pages.site)
+    again = AgainPages(pages.site, access)
     one = "/investigations/{id}"
     asking = []
     if answer is not None:

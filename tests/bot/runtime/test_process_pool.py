@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
+from analysis.secrets.redaction import masked, use_rules
+from analysis.secrets.rules import Rule
 from bot.policy.priority import LOW, URGENT, USUAL
 from bot.runtime import process_pool
 from bot.runtime.process_pool import PrioritySlots, ProcessPool
@@ -82,6 +84,8 @@ def test_waiting_behind_other_cases_is_no_fault(tmp_path: Path) -> None:
 
 CLOSED = """
 import asyncio, os, sys, time
+from analysis.secrets.redaction import masked, use_rules
+from analysis.secrets.rules import Rule
 from bot.policy.priority import LOW, URGENT, USUAL
 from bot.runtime.process_pool import PrioritySlots, ProcessPool
 
@@ -240,3 +244,14 @@ def test_the_most_urgent_gets_the_next_process() -> None:
 
     asyncio.run(storm())
     assert order == ["first", "urgent", "usual", "late", "free again"]
+
+
+def test_the_operators_rules_hold_in_its_processes_too() -> None:
+    use_rules([Rule(r"customer-\d+")])
+    try:
+        pool = ProcessPool(workers=1)
+    finally:
+        use_rules(())
+    shown = asyncio.run(pool.run(masked, "order of customer-4711 failed"))
+    pool.close()
+    assert shown == "order of [CUSTOM] failed"
