@@ -9,7 +9,7 @@ audit, changes and deliveries. After each day retention runs as the worker does 
 never). Prints sizes, the largest tables, times of pages, of accepting and of joining, memory and
 the last pass of retention, beside those of an empty database and with the ratio; then the plans of
 statements that read a large table from end to end. Case folders are copied as hard links, so the
-disk needs little room; their size is that of real copies.
+disk needs little room; their size is that of real copies. `CPU ms` is the time of this process.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ def figures(year: Year, now: datetime) -> dict[str, float]:
     if newest:
         pages["investigation"] = f"/investigations/{newest}"
     before = resident_mb()
-    found = {f"{name}, ms": took for name, took in asyncio.run(_pages(year, pages)).items()}
+    found = asyncio.run(_pages(year, pages))
     found["memory that the pages took, MB"] = resident_mb() - before
     found["doctor, ms"] = _took(lambda: _doctor(year.settings), times=1)
     counter = iter(range(10**6))
@@ -355,14 +355,16 @@ async def _pages(year: Year, pages: dict[str, str]) -> dict[str, float]:
         transport=transport, base_url="http://127.0.0.1:8080", timeout=60
     ) as client:
         for name, path in pages.items():
-            took = []
+            took, worked = [], []
             for _ in range(TIMES):
-                began = time.perf_counter()
+                began, busy = time.perf_counter(), time.process_time()
                 answer = await client.get(path)
                 took.append(1000 * (time.perf_counter() - began))
+                worked.append(1000 * (time.process_time() - busy))
                 if answer.status_code != 200:
                     raise RuntimeError(f"{path}: {answer.status_code}")
-            found[name] = statistics.median(took)
+            found[f"{name}, ms"] = statistics.median(took)
+            found[f"{name}, CPU ms"] = statistics.median(worked)
     return found
 
 
@@ -459,7 +461,7 @@ def run(scratch: Path, options: argparse.Namespace, address: str) -> int:
             print(f"  {one.name:28}{one.rows:>12,} rows{said}")
         for line in sorted(scans):
             print(f"  reads it all: {line}")
-        slow = [n for n, ms in full.items() if n.endswith(", ms") and ms > LIMIT_MS]
+        slow = [n for n, ms in full.items() if n.endswith(" ms") and ms > LIMIT_MS]
         slow = [n for n in slow if n not in ("doctor, ms", "retention pass, ms")]
         print(f"slower than {LIMIT_MS:g} ms: {', '.join(slow) or 'none'}")
         return len(slow)
