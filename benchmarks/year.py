@@ -10,6 +10,7 @@ never). Prints sizes, the largest tables, times of pages, of accepting and of jo
 the last pass of retention, beside those of an empty database and with the ratio; then the plans of
 statements that read a large table from end to end. Case folders are copied as hard links, so the
 disk needs little room; their size is that of real copies. `CPU ms` is the time of this process.
+A statement with a LIMIT in the order of its table is listed as well, though it ends early.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ EXAMPLES = 3
 JOINS, CHANGES, VISITS, DELIVERIES = 2, 100, 300, 400
 """Joined alerts of each incident; changes, lines of the audit and deliveries of each day."""
 ASKED_EACH, JUDGED_EACH = 4, 5
-"""One of so many investigations has a question, or feedback."""
+"""Every fourth investigation has a question, every fifth feedback."""
 SERVICES = 60
 TIMES = 9
 LARGE = 2_000

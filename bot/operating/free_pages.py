@@ -10,7 +10,7 @@ from typing import cast
 from sqlalchemy import Engine
 
 KEPT_SHARE = 0.1
-"""Of all pages so many stay free for what comes next, so that a file does not shrink and grow."""
+"""This share of all pages stays free for what comes next."""
 PAGES_AT_ONCE = 500
 """2 MiB in each transaction, while which alerts wait."""
 INCREMENTAL = 2
