@@ -119,7 +119,8 @@ def system_engine(url: str, waits: Waits = WAITS) -> Engine:
     def _wal(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = "IMMEDIATE"
         connection.execute("PRAGMA busy_timeout=30000")
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        if connection.execute("PRAGMA page_count").fetchone() == (0,):
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
         connection.execute("PRAGMA synchronous=NORMAL")

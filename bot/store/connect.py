@@ -63,8 +63,9 @@ def _sqlite(url: str) -> Engine:
     def _wal(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
-        # Before the first table, or it takes a VACUUM. Retention gives freed pages back.
-        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        # Only before the first table: later it takes the lock, and changes nothing without VACUUM.
+        if cursor.execute("PRAGMA page_count").fetchone() == (0,):
+            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
         cursor.execute("PRAGMA synchronous=FULL")
