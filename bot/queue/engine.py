@@ -34,6 +34,7 @@ from analysis.errors import FaultlineError
 from bot.queue.capacity import urgent_concurrency
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.measures import TAKEOVERS
+from bot.store.connect import WAL_KEPT_BYTES
 from bot.store.waits import Waits, bound, bounded_address
 
 INVESTIGATIONS = "investigations"
@@ -118,7 +119,10 @@ def system_engine(url: str, waits: Waits = WAITS) -> Engine:
     def _wal(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = "IMMEDIATE"
         connection.execute("PRAGMA busy_timeout=30000")
+        if connection.execute("PRAGMA page_count").fetchone() == (0,):
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
 
@@ -540,4 +544,9 @@ def migrate_engine(url: str) -> None:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         parsed = bounded_address(parsed)
+    else:
+        # DBOS would make the file so that it never shrinks.
+        first = system_engine(url)
+        first.connect().close()
+        first.dispose()
     DBOS.migrate(parsed.render_as_string(hide_password=False))

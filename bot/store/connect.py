@@ -18,6 +18,8 @@ POOL = STORE_THREADS // 2
 `in_store` finds one: each statement takes some milliseconds, so these carry hundreds a second, and
 PostgreSQL takes a hundred connections in all unless told otherwise."""
 POOL_TIMEOUT_S = 5
+WAL_KEPT_BYTES = 64 * 2**20
+"""SQLite cuts its log to this once it is written into the database."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -61,7 +63,11 @@ def _sqlite(url: str) -> Engine:
     def _wal(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
+        # Only before the first table: later it takes the lock, and changes nothing without VACUUM.
+        if cursor.execute("PRAGMA page_count").fetchone() == (0,):
+            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
         cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
