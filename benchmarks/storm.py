@@ -54,7 +54,7 @@ PATIENCE_S = 5.0
 SENT_AGAIN_S = (2.0, 4.0, 8.0)
 NOTES_A_MINUTE = 960
 REFERENCE_S = 15.0
-SMALL = {"alerts": 240, "rate": 40.0, "incidents": 4, "pages": 5, "settles_s": 120.0}
+SMALL = {"alerts": 160, "rate": 40.0, "incidents": 4, "pages": 5, "settles_s": 120.0}
 
 
 @dataclass(frozen=True)
