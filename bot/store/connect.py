@@ -20,6 +20,8 @@ POOL = STORE_THREADS // 2
 PostgreSQL takes a hundred connections in all unless told otherwise."""
 POOL_TIMEOUT_S = 5
 LOCK_WITHIN_S = 30.0
+CHECKPOINT_PAGES = 8_000
+"""32 MB, where no web process makes checkpoints beside its commits (`bot.store.checkpoints`)."""
 LOOK_EVERY_S = 0.002
 """How often SQLite's lock is looked for: a transaction takes about as long."""
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -67,6 +69,7 @@ def _sqlite(url: str) -> Engine:
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
