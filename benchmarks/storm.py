@@ -203,7 +203,7 @@ def pagerduty(pipe: Connection, incidents: Sequence[str]) -> None:
 
 @dataclass
 class Result:
-    """What became of the storm."""
+    """The result of the storm."""
 
     sent: Sent
     seen: Seen

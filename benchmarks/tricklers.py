@@ -44,7 +44,7 @@ SMALL = {"tricklers": 300, "seconds": 6.0}
 
 @dataclass
 class Seen:
-    """What became of the webhooks."""
+    """The results of the webhooks."""
 
     sent: int = 0
     latencies_ms: list[float] = field(default_factory=list)

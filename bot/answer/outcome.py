@@ -60,7 +60,7 @@ class ReplyTarget(Protocol):
 
 @runtime_checkable
 class PointsFromJoined(Protocol):
-    """A reply target where each alert has a place of its own, such as an incident: from the places
+    """A reply target where each alert has its own place, such as an incident: from the places
     of alerts that joined it points to the answer, after it has posted that."""
 
     def has_joined(self, investigation: StoredInvestigation) -> bool:

@@ -1,6 +1,6 @@
 """Alerts that wait for the store: a bounded queue, the most urgent first, equals in the order in
 which they came. Who has waited for a while goes beside more urgent ones, so that a constant stream
-of those keeps nobody waiting until its sender is told to come back."""
+of those keeps nobody waiting until its sender has to send again."""
 
 from __future__ import annotations
 

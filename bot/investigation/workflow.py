@@ -34,7 +34,7 @@ def register_workflows(steps: InvestigationSteps) -> None:
     @DBOS.workflow(name=WORKFLOW_REPLY)
     async def reply(investigation_id: str, place: str) -> str:
         posted = await tried(f"reply {place}", steps.reply, investigation_id, place)
-        # A step of its own, so that the answer counts as posted before.
+        # A separate step, so that the answer counts as posted before.
         if posted.get("joined"):
             await tried(f"joined {place}", steps.point_from_joined, investigation_id, place)
         return str(posted["why"])

@@ -207,7 +207,7 @@ class PagerDutyReplies:
         async def send() -> str:
             await self._pace.joined()
             standing = await self._calls.asked(self._calls.standing, incident)
-            # One that is over needs none, and one that was merged is told by the other.
+            # One that is over needs none, and one that was merged is noted by the other.
             if standing.resolved or standing.id != incident:
                 return NO_POST
             return await self._calls.asked(self._calls.create, path, text)
