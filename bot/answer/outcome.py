@@ -59,6 +59,18 @@ class ReplyTarget(Protocol):
 
 
 @runtime_checkable
+class PointsFromJoined(Protocol):
+    """A reply target where each alert has its own place, such as an incident: from the places
+    of alerts that joined it points to the answer, after it has posted that."""
+
+    def has_joined(self, investigation: StoredInvestigation) -> bool:
+        """Whether alerts joined that have places there."""
+
+    async def point_from_joined(self, outcome: Outcome) -> None:
+        """Post what is missing there, each once. Raises ConnectorError."""
+
+
+@runtime_checkable
 class PostsDigests(Protocol):
     """A reply target whose channels get a digest after quiet hours."""
 

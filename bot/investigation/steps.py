@@ -29,7 +29,7 @@ from analysis.traces.job.trace_versions import TRACES
 from analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope
 from bot.answer.exports.answered import ANSWERED_FILE, answer_times
 from bot.answer.guidance import with_guidance
-from bot.answer.outcome import Answer, Outcome, ReplyTarget
+from bot.answer.outcome import Answer, Outcome, PointsFromJoined, ReplyTarget
 from bot.answer.view import answer_view
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
@@ -116,6 +116,8 @@ class Posted(TypedDict):
 
     again: bool
     why: str
+    joined: NotRequired[bool]
+    """Whether alerts joined that have places of their own there."""
 
 
 ENRICH_DEADLINE_S = 5.0
@@ -435,6 +437,22 @@ class InvestigationSteps:
             await self._say(investigation_id, f"reply {target}: {error.problem}", str(error))
             return {"again": error.retryable, "why": str(error)}
         await self._say(investigation_id, f"reply {target}", f"answered in {target}")
+        posted: Posted = {"again": False, "why": "posted"}
+        pointing = self._target(target)
+        if isinstance(pointing, PointsFromJoined) and pointing.has_joined(outcome.investigation):
+            posted["joined"] = True
+        return posted
+
+    async def point_from_joined(self, investigation_id: str, target: str) -> Posted:
+        """Point to the answer from the places of alerts that joined."""
+        pointing = self._target(target)
+        assert isinstance(pointing, PointsFromJoined)
+        try:
+            await pointing.point_from_joined(
+                Outcome(await self._investigation(investigation_id), None)
+            )
+        except ConnectorError as error:
+            return {"again": error.retryable, "why": str(error)}
         return {"again": False, "why": "posted"}
 
     async def _outcome(self, investigation_id: str) -> Outcome:

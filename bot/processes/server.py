@@ -58,6 +58,7 @@ from bot.runtime.threads import in_thread
 from bot.settings import Settings
 from bot.store.abandoned import another_store
 from bot.store.case_store import CaseStore
+from bot.store.checkpoints import Checkpoints
 from bot.store.conversations import Conversations
 from bot.store.opening import engine_url, open_cases, spool_directory
 from bot.store.reported_changes import ReportedChanges
@@ -101,9 +102,9 @@ def build_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        beside: list[Component] = [mover, *more]
+        beside: list[Component] = [mover, Checkpoints(store.engine), *more]
         if holds_vendor_keys:
-            beside.insert(1, credentials)
+            beside.insert(2, credentials)
         if settings.heartbeat.ping_url is not None:
             url = settings.heartbeat.ping_url.get_secret_value()
             beside.append(Ping(url, lambda: health.not_storing() or watchdog.missing()))

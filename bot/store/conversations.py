@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Engine, Select, bindparam, func, or_, select, update
+from sqlalchemy import Engine, Select, bindparam, delete, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
@@ -281,6 +281,14 @@ class Conversations:
         """Slack has it, under `ref`."""
         with self._write() as session:
             session.get_one(QuestionPostRow, key).ref = ref
+
+    def release_post(self, key: str, *, owner: str) -> None:
+        """Forget the owner's attempt, which certainly posted nothing."""
+        row = QuestionPostRow
+        with self._write() as session:
+            session.execute(
+                delete(row).where(row.key == key, row.owner == owner, row.ref.is_(None))
+            )
 
     def in_channel(self, channel: str, limit: int) -> Sequence[str]:
         """The newest investigations that are answered in this channel, the newest first."""
