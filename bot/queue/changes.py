@@ -159,6 +159,10 @@ class NotifiedChanges(Changes):
                 why = "notifications do not arrive"
             except (psycopg.Error, SQLAlchemyError, OSError) as error:
                 why = type(error).__name__
+            # The edge of the thread: it must outlive what nobody thought of.
+            except Exception as error:
+                log.exception("listening")
+                why = type(error).__name__
             if self.hears:
                 reported = ""
             self.hears = False
@@ -172,10 +176,10 @@ class NotifiedChanges(Changes):
         install(self._engine)
         # Detached: it listens for as long as it lives, and another takes its place in the pool.
         pooled = self._engine.raw_connection()
+        session = pooled.driver_connection
         pooled.detach()
-        with closing(pooled):
-            session = pooled.driver_connection
-            assert isinstance(session, psycopg.Connection)
+        assert isinstance(session, psycopg.Connection)
+        with closing(session):
             session.autocommit = True
             session.execute(f"LISTEN {CHANNEL}")
             while not self._stopping.is_set():
@@ -212,7 +216,9 @@ class NotifiedChanges(Changes):
 
     def _poll(self) -> None:
         until = time.monotonic() + RETRY_S
-        while time.monotonic() < until and not self._stopping.wait(self._polling_s):
+        while time.monotonic() < until:
+            if self._stopping.wait(min(self._polling_s, RETRY_S)):
+                return
             self.changed(STORE)
             self.changed(QUEUES)
 
