@@ -1,7 +1,7 @@
 """The engine's own polling threads, made to wait until there is something for them.
 
-DBOS asks the database for each queue in a separate thread, each polling interval, and can be told
-neither to wait for a signal nor to ask for all queues at once. Its thread takes the event that
+DBOS asks the database for each queue in a separate thread, each polling interval. It has no setting
+to wait for a signal, nor to ask for all queues at once. Its thread takes the event that
 stops it as an argument, and waits for that event between two looks. So the threads are run here,
 with an event that ends the wait when the queue has work.
 """

@@ -10,11 +10,11 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pytest
 from dbos import DBOS, DBOSClient
 from sqlalchemy.exc import OperationalError
 
 from bot.queue import engine as queue_engine
-from bot.queue import pollers
 from bot.queue.engine import (
     APPLICATION_VERSION,
     INVESTIGATIONS,
@@ -89,12 +89,13 @@ def work(ready: Connection, url: str, directory: Path, names: tuple[str, ...]) -
 
 
 def note_begin(ready: Connection, url: str, directory: Path, how: str) -> None:
-    """A worker whose workflow notes when it began. It is told of work and never looks; or nobody
-    tells it; or its DBOS is a release that cannot be told."""
+    """A worker whose workflow notes when it began. New work wakes it and it never looks; or nothing
+    wakes it; or its DBOS is a release that nothing can wake."""
+    patched = pytest.MonkeyPatch()
     if how == "unheard":
-        queue_engine.LOOK_AT_LEAST_EVERY_S = 1.0
+        patched.setattr("bot.queue.engine.LOOK_AT_LEAST_EVERY_S", 1.0)
     if how == "polling":
-        pollers.queue_worker_thread = None  # type: ignore[assignment]
+        patched.setattr("bot.queue.engine.can_be_woken", lambda _: False)
     polling_s = 600.0 if how == "woken" else 0.5
     engine = WorkerEngine(url, directory, concurrency=4, polling_interval_s=polling_s)
 

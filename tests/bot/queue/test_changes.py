@@ -1,4 +1,4 @@
-"""A worker that waits is told when the database holds something new, and looks all the same."""
+"""A worker that waits is woken when the database holds something new, and looks all the same."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ class Waiting:
     def __init__(self, watched: Changes) -> None:
         self.woken = {STORE: 0, QUEUES: 0}
         for what in self.woken:
-            watched.on(what, lambda what=what: self._wake(what))
+            watched.on(what, partial(self._wake, what))
 
     def _wake(self, what: str) -> None:
         self.woken[what] += 1
