@@ -110,7 +110,8 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
     talks = any(one.slack.bot_token for one in settings.each("slack"))
     # Woken when the store changes; and looking all the same, for what is due by the clock.
     rest_s = settings.worker.polling_interval_s
-    every_s = max(rest_s, LOOK_AT_LEAST_EVERY_S)
+    # A loop that gives no sign of life for long counts as hung.
+    every_s = max(rest_s, min(LOOK_AT_LEAST_EVERY_S, settings.telemetry.wedged_after_s / 4))
     dispatch = FairDispatch(
         store,
         engine,

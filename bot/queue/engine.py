@@ -536,8 +536,9 @@ class QueueWatch(BackgroundLoop):
 
     expected_errors = ENGINE_ERRORS
 
-    def __init__(self, engine: Engine, wake: Callable[[str], None], *, every_s: float) -> None:
-        super().__init__("queue watch", every_s=every_s, rest_s=SHORTEST_WAIT_S, part="queues")
+    def __init__(self, engine: Engine, wake: Callable[[str], bool], *, every_s: float) -> None:
+        """`wake` says whether this worker takes from that queue."""
+        super().__init__("queue watch", every_s=every_s, rest_s=SHORTEST_WAIT_S)
         self._engine = engine
         self._wake_queue = wake
         self._busy_s, self._idle_s = every_s, max(every_s, LOOK_AT_LEAST_EVERY_S)
@@ -549,9 +550,8 @@ class QueueWatch(BackgroundLoop):
         with self._engine.connect() as session:
             query = text(WAITING.format(_tables(self._engine)))
             queues = set(session.scalars(query, {"version": APPLICATION_VERSION}))
-        for queue in queues:
-            self._wake_queue(queue)
-        self.every_s = self._busy_s if queues else self._idle_s
+        ours = [queue for queue in queues if self._wake_queue(queue)]
+        self.every_s = self._busy_s if ours else self._idle_s
         return False
 
 

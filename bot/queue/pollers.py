@@ -94,15 +94,16 @@ class Pollers:
         for name in self._queues:
             self.wake(name)
 
-    def wake(self, name: str) -> None:
-        """Look at that queue now. One that is unknown here is another worker's."""
+    def wake(self, name: str) -> bool:
+        """Look at that queue now; whether it is one of this worker's."""
         with self._lock:
             if self._stopping or name not in self._queues:
-                return
+                return False
             # It ends when its queue is not in the database, as right after a restore.
             if name not in self._threads or not self._threads[name].is_alive():
                 self._begin(name)
             self._events[name].wake()
+            return True
 
     def stop(self) -> None:
         """Take nothing more; returns at once."""
