@@ -103,6 +103,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run the bot: webhooks, Slack, web pages and one worker."""
+    garbage.keep_little()
     with garbage.loading():
         from bot.processes.launch import serve as run
         from bot.settings import load_settings
@@ -117,6 +118,7 @@ def worker(
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run another worker on the same queue."""
+    garbage.keep_little()
     with garbage.loading():
         from bot.processes.launch import work
         from bot.settings import load_settings
