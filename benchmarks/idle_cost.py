@@ -78,7 +78,7 @@ uvicorn.run(Starlette(), port=int(sys.argv[1]), log_level="error")
 
 @dataclass(frozen=True)
 class Usage:
-    """What one process has used so far: processor seconds of its own and of its children that it
+    """What one process has used so far: its processor seconds, those of its children that it
     has waited for, and voluntary context switches of the threads that live."""
 
     name: str
