@@ -49,7 +49,7 @@ from tests.scenarios.small_case import write_small_case
 TICKS = os.sysconf("SC_CLK_TCK")
 SETTLE_S = 30.0
 """Longer than the check of the credentials waits after the start."""
-REST_S = 20.0
+REST_S = 45.0
 """After the last answer: longer than an analysis process is kept without work."""
 TARGET_WORKER = 0.01
 TARGET_START_S = 1.5

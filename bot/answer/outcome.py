@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report
-from bot.answer.view import AnswerView, answer_view
 from bot.store.message_updates import DueDigest
 from bot.store.store import StoredInvestigation
+
+if TYPE_CHECKING:
+    from bot.answer.view import AnswerView
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,9 @@ class Answer:
 
     def view(self, alert: Alert) -> AnswerView:
         """What it says, for whoever shows it."""
+        # Late: the server counts what was posted, and writes no answer.
+        from bot.answer.view import answer_view
+
         return answer_view(
             alert, self.diagnosis, self.report, gaps=self.gaps, evidence=self.evidence
         )

@@ -103,8 +103,9 @@ def serve(
     ] = False,
 ) -> None:
     """Run the bot: webhooks, Slack, web pages and one worker."""
+    garbage.keep_little()
     with garbage.loading():
-        from bot.processes.server import serve as run
+        from bot.processes.launch import serve as run
         from bot.settings import load_settings
 
     run(load_settings(config), config, with_worker=not no_worker)
@@ -117,11 +118,12 @@ def worker(
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run another worker on the same queue."""
+    garbage.keep_little()
     with garbage.loading():
-        from bot.processes.worker import run_worker
+        from bot.processes.launch import work
         from bot.settings import load_settings
 
-    run_worker(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
+    work(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
 
 
 @app.command()

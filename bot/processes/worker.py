@@ -40,11 +40,8 @@ from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.components import Component, Components, FunctionComponent
 from bot.runtime.heartbeat import HEARTBEAT
 from bot.runtime.logs import configure_logging
-from bot.runtime.nursery import open_nursery
+from bot.runtime.nursery import load_in_nursery
 from bot.runtime.process_life import (
-    WORKER_NAME,
-    call_yourself,
-    die_with_parent,
     say_ready,
 )
 from bot.runtime.process_pool import ProcessPool
@@ -69,11 +66,7 @@ def run_worker(
 ) -> None:
     """Work until SIGTERM or SIGINT; then finish what ends soon and leave the rest to another. Ends
     the process."""
-    call_yourself(WORKER_NAME)
-    if supervised_by is not None:
-        die_with_parent(supervised_by)
-    os.nice(settings.worker.niceness)
-    open_nursery(analyzing.load)
+    load_in_nursery(analyzing.load)
     configure_logging(settings.telemetry, "worker")
     scratch = Scratch()
     store = open_store(settings, migrated=supervised_by is not None)

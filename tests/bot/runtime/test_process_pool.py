@@ -204,6 +204,41 @@ def test_a_process_is_replaced_after_many_tasks(
     assert found[0] == found[1] != found[2] == found[3]
 
 
+def test_a_process_without_work_ends_and_comes_back_with_work(tmp_path: Path) -> None:
+    pool = ProcessPool(workers=2, idle_s=0.2)
+
+    async def story() -> tuple[list[object], object]:
+        first = await _gather(pool, tmp_path, process_id, usual)
+        await _until_gone(first[0])
+        # A task takes longer than a process may be idle, and is not disturbed.
+        return first, await pool.run(usual, tmp_path)
+
+    (first, told), later = asyncio.run(story())
+    pool.close()
+    assert isinstance(first, int)
+    assert told == later == "analysed"
+
+
+async def _until_gone(pid: object) -> None:
+    async with asyncio.timeout(60):
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.01)
+
+
+def test_work_that_comes_while_a_process_is_ended_is_done(tmp_path: Path) -> None:
+    pool = ProcessPool(workers=1, idle_s=0.0)
+
+    async def story() -> list[str]:
+        found = []
+        for _ in range(5):
+            found.append(await pool.run(str, tmp_path))
+            await asyncio.sleep(0)
+        return found
+
+    assert asyncio.run(story()) == [str(tmp_path)] * 5
+    pool.close()
+
+
 def test_a_caller_that_is_cancelled_ends_its_task(tmp_path: Path) -> None:
     pool = ProcessPool(workers=1)
 
