@@ -206,8 +206,8 @@ def _plain_spans(text: str) -> list[Span]:
     found: list[Span] = []
     if not _rules.is_empty:
         found += [(start, end, CUSTOM) for start, end in _rules.redacted(text)]
-    for hints, pattern in VENDOR_KEYS:
-        if any(hint in text for hint in hints):
+    for needed, pattern in VENDOR_KEYS:
+        if any(word in text for word in needed):
             found += [
                 (*match.span(), "VENDOR_KEY")
                 for match in pattern.finditer(text)

@@ -17,7 +17,7 @@ from bot.processes.worker import RunningEngine, build_context
 from bot.queue.dispatch import FairDispatch
 from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.runtime.components import Components, FunctionComponent
-from bot.runtime.nursery import open_nursery
+from bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
 from bot.settings import Settings
 from bot.settings.settings import StoreSettings
 from bot.store.opening import engine_url, open_store
@@ -59,7 +59,8 @@ class LocalBot:
 def local_bot(settings: Settings, directory: Path) -> Iterator[LocalBot]:
     """Start one whose data lies in `directory`; this process must have one thread yet."""
     own = settings.model_copy(update={"store": StoreSettings(directory=directory)})
-    open_nursery(analyzing.load)
+    open_nursery()
+    load_in_nursery(analyzing.load)
     store = open_store(own)
     migrate_engine(engine_url(own))
     engine = WorkerEngine(
@@ -85,3 +86,4 @@ def local_bot(settings: Settings, directory: Path) -> Iterator[LocalBot]:
     finally:
         components.stop()
         store.engine.dispose()
+        close_nursery()
