@@ -3,7 +3,8 @@ API."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
@@ -32,6 +33,8 @@ class AskedIncident:
     """When it began; unset: what the text says ("since 14:19"), or else now."""
     zone: tzinfo = UTC
     """Of times of day in the text."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where it is, by label, such as cluster: only sources that cover it are asked."""
 
 
 def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arrival:
@@ -51,10 +54,14 @@ def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arriv
         title=title,
         started_at=since.astimezone(UTC),
         service=service,
-        labels={"fingerprint": f"asked:{asked.door}:{asked.key}"},
+        labels={**_labels(asked.places), "fingerprint": f"asked:{asked.door}:{asked.key}"},
     )
     delivery = Delivery(asked.door, asked.key)
     return Arrival(alert=alert, delivery=delivery, question=text, by_person=True)
+
+
+def _labels(places: Mapping[str, str]) -> dict[str, str]:
+    return {one_line(name): one_line(value) for name, value in places.items()}
 
 
 def _since(text: str, now: datetime, zone: tzinfo) -> datetime | None:
