@@ -19,6 +19,8 @@ from bot.store.store import Arrival, Delivery
 Door = Literal["terminal", "page", "api", "mcp"]
 MOST_TEXT = 2_000
 SHORT = timedelta(minutes=1)
+OLDEST = timedelta(days=3_660)
+"""No source keeps anything for longer."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arriv
     since = asked.since or _since(text, now, asked.zone) or now
     if since > now + SHORT:
         raise SettingsError("since", "lies in the future")
+    if since < now - OLDEST:
+        raise SettingsError("since", "lies more than ten years back")
     service = catalogued(settings, asked.service) if asked.service else mentioned(settings, text)
     alert = Alert(
         source=asked.door,

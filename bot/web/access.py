@@ -296,10 +296,11 @@ class RequireRole:
             name=visitor.name,
             role=visitor.role,
             action=action,
-            investigation_id=request.path_params.get("id"),
+            investigation_id=request.scope.get("faultline.investigation")
+            or request.path_params.get("id"),
             address=self.access.address(request),
             status=status,
-            note=note,
+            note=note or request.scope.get("faultline.note", ""),
         )
 
 

@@ -70,6 +70,16 @@ def visibility_of(request: Request) -> Visibility:
     return visibility if isinstance(visibility, Visibility) else NOTHING_APART
 
 
+def note_investigation(request: Request, investigation_id: str | None) -> None:
+    """Note which investigation a request was about, where its address does not say."""
+    request.scope["faultline.investigation"] = investigation_id
+
+
+def note_for_audit(request: Request, note: str) -> None:
+    """Add to the line of the audit what was done, in a few words that are no secret."""
+    request.scope["faultline.note"] = note
+
+
 def let_in(
     request: Request, visitor: Visitor | None, csrf: str, visibility: Visibility = NOTHING_APART
 ) -> None:
