@@ -63,9 +63,9 @@ class InvestigatePage:
             asked = _asked(given, own_key(requester, given["key"] or uuid.uuid4().hex))
             accepted = await self.requests.start(asked, requester)
         except SettingsError as error:
-            return await self._form(request, given, 422, f"{error}.")
+            return await self._form(request, given, 400, f"{error}.")
         except Refused as error:
-            return await self._form(request, given, error.status, f"{error}".rstrip(".") + ".")
+            return await self._form(request, given, _status(error), f"{error}".rstrip(".") + ".")
         except NotAccepted:
             said = "This could not be stored. Send the form again."
             return await self._form(request, given, 503, said)
@@ -74,7 +74,7 @@ class InvestigatePage:
         if found is None:
             said = "The database is away for the moment. The investigation starts when it is back, "
             said += "and then stands in the list."
-            return self.site.problem(request, 202, "Taken", said)
+            return self.site.problem(request, 200, "Taken", said)
         return RedirectResponse(f"/investigations/{found}", 303)
 
     async def _form(
@@ -91,6 +91,11 @@ class InvestigatePage:
             services=known,
             longest=MOST_TEXT,
         )
+
+
+def _status(error: Refused) -> int:
+    # A form that is filled in wrongly is 400 on every page.
+    return 400 if error.status == 422 else error.status
 
 
 def _fields(form: FormData) -> dict[str, str]:

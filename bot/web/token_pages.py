@@ -79,7 +79,7 @@ class TokenPages:
         form = await request.form(max_files=0, max_fields=10, max_part_size=LONGEST)
         given = _fields(form)
         if trouble := _trouble(given, self.site.settings):
-            return await self._page(request, 422, given=given, trouble=trouble)
+            return await self._page(request, 400, given=given, trouble=trouble)
         role = next(role for role in ROLES if role == given["role"])
         limits = TokenLimits(int(given["investigations_per_hour"]), int(given["calls_per_minute"]))
         try:
