@@ -35,6 +35,15 @@ EVENTS = (
     "status, stage. `done`: status; then the stream ends. Go on after a lost connection with "
     "Last-Event-ID."
 )
+EVENT = {
+    "type": "object",
+    "description": "One event; its data is JSON.",
+    "properties": {
+        "event": {"enum": ["progress", "state", "done"]},
+        "id": {"type": "string"},
+        "data": {"type": "string"},
+    },
+}
 KEY = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -110,7 +119,7 @@ def _query_parameters(one: Operation, schemas: dict[str, Any]) -> list[dict[str,
 
 def _responses(one: Operation, names: Any) -> dict[str, Any]:
     if one.gives is None:
-        content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
+        content: dict[str, Any] = {"text/event-stream": {"schema": EVENT}}
         said = EVENTS
     else:
         content = {"application/json": {"schema": names[one.gives, "serialization"]}}

@@ -180,7 +180,7 @@ class ApiHandlers:
             since=_since(given.since),
             places=given.places,
         )
-        accepted = await self.requests.start(asked, requester)
+        accepted = await self.requests.start(asked, requester, given.model_dump_json())
         found = accepted.investigation_id
         note_investigation(request, found)
         outcome = accepted.outcome if found else "spooled"
@@ -288,7 +288,7 @@ class ApiHandlers:
             accepted_at=one.accepted_at,
             started_at=one.started_at,
             finished_at=one.finished_at,
-            verdict=one.verdict,  # type: ignore[arg-type]  # the model reads it
+            verdict=one.verdict,
             confidence=one.confidence,
             headline=one.headline,
             url=self._url(one.id),

@@ -50,9 +50,10 @@ class AskedRequests:
         self._acts = PersonActs(store.engine)
         self._accept = accept
 
-    async def start(self, asked: AskedIncident, requester: Requester) -> Accepted:
+    async def start(self, asked: AskedIncident, requester: Requester, as_sent: str) -> Accepted:
         """Start an investigation, or find the one of the same key (outcome `duplicate`). Of a
-        request that the spool took (`spooled`) the id is not known yet.
+        request that the spool took (`spooled`) the id is not known yet. `as_sent` is what must be
+        the same under the same key: of `30m` the time is another one each time.
 
         Raises Refused for what cannot be asked (422) or is too much (429), NotAccepted where the
         request shall be sent again.
@@ -64,7 +65,7 @@ class AskedRequests:
             raise Refused(422, f"{error}") from None
         try:
             async with asyncio.timeout(IntakeLimits.accept_within_s):
-                await self._refuse_unless_new(asked, requester, now)
+                await self._refuse_unless_new(asked, requester, as_sent, now)
         except TimeoutError:
             raise NotAccepted("the store did not answer in time") from None
         except SQLAlchemyError as error:
@@ -72,17 +73,12 @@ class AskedRequests:
         return await take(self._accept, arrival, within_s=IntakeLimits.accept_within_s)
 
     async def _refuse_unless_new(
-        self, asked: AskedIncident, requester: Requester, now: datetime
+        self, asked: AskedIncident, requester: Requester, as_sent: str, now: datetime
     ) -> None:
         key, most = f"{asked.door} {asked.key}", requester.most_per_hour
-        if not await in_store(is_same_request, self._engine, key, _content(asked), now):
+        if not await in_store(is_same_request, self._engine, key, as_sent, now):
             raise Refused(422, KEY_REUSED)
         if most is None:
             return
         if not await in_store(self._acts.count, requester.who, "investigate", key, most, HOUR):
             raise Refused(429, too_many_investigations(most))
-
-
-def _content(asked: AskedIncident) -> str:
-    since = asked.since.isoformat() if asked.since else ""
-    return repr((asked.text, asked.service or "", since, sorted(asked.places.items())))

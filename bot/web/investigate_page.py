@@ -61,7 +61,8 @@ class InvestigatePage:
         requester = await requester_of(self.access, request)
         try:
             asked = _asked(given, own_key(requester, given["key"] or uuid.uuid4().hex))
-            accepted = await self.requests.start(asked, requester)
+            as_sent = repr([given[name] for name in FIELDS])
+            accepted = await self.requests.start(asked, requester, as_sent)
         except SettingsError as error:
             return await self._form(request, given, 400, f"{error}.")
         except Refused as error:

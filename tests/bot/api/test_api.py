@@ -68,12 +68,16 @@ def test_the_same_key_is_the_same_investigation_and_of_one_caller(
         refused = client.post(ALL, json={**ASKED, **changed}, headers=key)
         assert refused.status_code == 422
         assert "idempotency key was used for another request" in refused.json()["error"]
+    relative = {**ASKED, "since": "30m"}
+    late = {"idempotency-key": "deploy-8"}
+    ids = {client.post(ALL, json=relative, headers=late).json()["id"] for _ in range(2)}
+    assert len(ids) == 1, "30m is another time the second time, and the same request"
     assert other.post(ALL, json=ASKED, headers=key).json()["outcome"] == "started"
     # The key that an answer names is the one to ask with again.
     named = client.post(ALL, json=ASKED).json()
     found = client.post(ALL, json=ASKED, headers={"idempotency-key": named["key"]})
     assert found.json()["id"] == named["id"]
-    assert site.store.count() == 3
+    assert site.store.count() == 4
 
 
 @pytest.mark.parametrize(
