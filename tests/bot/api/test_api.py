@@ -6,16 +6,26 @@ import json
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
+from starlette.applications import Starlette
 
 from bot.answer.replay import json_of
 from bot.answer.view import answer_view
+from bot.api.routes import api_routes
+from bot.intake.accepting import store_accept
+from bot.intake.spool import Spool
+from bot.intake.spooling import SpoolingAccept
+from bot.settings import ServerSettings, Settings
 from bot.store.api_tokens import TokenLimits
 from bot.store.audit_log import AuditFilter, AuditLog
 from bot.store.labels import Labels
+from bot.web.pages import page_routes
 from tests.bot.api.conftest import TOKEN, Program
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, EVIDENCE, GAPS, REPORT, write_sample_case
 from tests.bot.web.serving import PATIENT_S, Server, Site, serving
@@ -286,3 +296,25 @@ def test_without_a_login_this_machine_asks_without_a_token(
 def test_the_access_token_works_too(site: Site) -> None:
     bearer = {"authorization": f"Bearer {TOKEN}"}
     assert httpx.post(f"{site.url}{ALL}", json=ASKED, headers=bearer).status_code == 202
+
+
+def test_while_the_database_is_slow_the_spool_takes_it_and_the_key_finds_it_later(
+    site: Site, server: Server, tmp_path: Path
+) -> None:
+    writer = store_accept(site.store)
+    spool = Spool(tmp_path / "spool", 10, 1_000_000)
+    slow = SpoolingAccept(writer, spool, within_s=0)
+    headers = {"authorization": f"Bearer {TOKEN}", "idempotency-key": "one"}
+    settings = Settings(server=ServerSettings(access_token=SecretStr(TOKEN)))
+
+    async def no_case(_id: str) -> Path | None:
+        return None
+
+    for accept, status, outcome in ((slow, 202, "spooled"), (writer, 202, "started")):
+        doors = [partial(api_routes, accept=accept)]
+        server.app = Starlette(routes=page_routes(settings, site.store, no_case, doors=doors))
+        answer = httpx.post(f"{site.url}{ALL}", json=ASKED, headers=headers, timeout=PATIENT_S)
+        assert (answer.status_code, answer.json()["outcome"]) == (status, outcome)
+        assert answer.json()["key"] == "one"
+        assert (answer.json()["id"] is None) == (outcome == "spooled")
+    assert not spool.is_empty(), "its delivery is that of the one which was started"

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis import Case
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -62,15 +62,14 @@ def test_answers_are_as_the_document_says_whatever_is_sent(site: Site, program: 
     schema = schemathesis.openapi.from_dict(document)
     headers = {"authorization": client.headers["authorization"]}
     for result in schema.get_all_operations():
-        operation = result.ok()
-        assert not isinstance(operation, Exception)
-        _send(operation, site.url, headers)
+        assert isinstance(result, Ok)
+        _send(result.ok(), site.url, headers)
 
 
 def _send(operation: Any, url: str, headers: dict[str, str]) -> None:
     strategy = operation.as_strategy()
 
-    def one(case: Case) -> None:
+    def one(case: Any) -> None:
         response = case.call(base_url=url, headers=headers, timeout=PATIENT_S)
         case.validate_response(response, checks=CHECKS, headers=headers)
 
