@@ -3,7 +3,8 @@ API."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
@@ -18,6 +19,8 @@ from bot.store.store import Arrival, Delivery
 Door = Literal["terminal", "page", "api", "mcp"]
 MOST_TEXT = 2_000
 SHORT = timedelta(minutes=1)
+OLDEST = timedelta(days=3_660)
+"""No source keeps anything for longer."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class AskedIncident:
     """When it began; unset: what the text says ("since 14:19"), or else now."""
     zone: tzinfo = UTC
     """Of times of day in the text."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where it is, by label, such as cluster: only sources that cover it are asked."""
 
 
 def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arrival:
@@ -44,6 +49,8 @@ def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arriv
     since = asked.since or _since(text, now, asked.zone) or now
     if since > now + SHORT:
         raise SettingsError("since", "lies in the future")
+    if since < now - OLDEST:
+        raise SettingsError("since", "lies more than ten years back")
     service = catalogued(settings, asked.service) if asked.service else mentioned(settings, text)
     alert = Alert(
         source=asked.door,
@@ -51,10 +58,14 @@ def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arriv
         title=title,
         started_at=since.astimezone(UTC),
         service=service,
-        labels={"fingerprint": f"asked:{asked.door}:{asked.key}"},
+        labels={**_labels(asked.places), "fingerprint": f"asked:{asked.door}:{asked.key}"},
     )
     delivery = Delivery(asked.door, asked.key)
     return Arrival(alert=alert, delivery=delivery, question=text, by_person=True)
+
+
+def _labels(places: Mapping[str, str]) -> dict[str, str]:
+    return {one_line(name): one_line(value) for name, value in places.items()}
 
 
 def _since(text: str, now: datetime, zone: tzinfo) -> datetime | None:

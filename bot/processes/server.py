@@ -132,11 +132,20 @@ def build_app(
     )
 
     def pages() -> Sequence[BaseRoute]:
+        from bot.api.routes import api_routes
         from bot.conversation.on_page import PageAnswers
         from bot.web.pages import page_routes
 
         return page_routes(
-            settings, store, case_path, readiness, credentials, sources, PageAnswers(settings)
+            settings,
+            store,
+            case_path,
+            readiness,
+            credentials,
+            sources,
+            PageAnswers(settings),
+            accept,
+            doors=[partial(api_routes, accept=accept)],
         )
 
     https = settings.server.public_url.startswith("https://")

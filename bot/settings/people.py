@@ -31,5 +31,5 @@ class PeopleSettings(Section):
     mute_hours: float = Field(default=24, gt=0, le=24 * 30)
     """The longest that a mute holds."""
     token_sees_private: bool = False
-    """Whether `server.access_token` opens investigations of private Slack channels and direct
-    messages. Who holds the token is not known, so no channel's members can be asked."""
+    """Whether `server.access_token` and API tokens open investigations of private Slack channels
+    and direct messages. Who holds a token is not known, so no channel's members can be asked."""

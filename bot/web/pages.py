@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
 from bot.answer.exports.formats import FORMATS
+from bot.intake.accepting import Accept
 from bot.intake.alert_source import AlertSource
 from bot.intake.alert_sources import alert_sources
 from bot.operating.credentials import Credentials
@@ -41,6 +42,7 @@ from bot.web.case_zip import CaseArchive, zip_case
 from bot.web.events import progress_events, resume_point
 from bot.web.export_page import ExportPage
 from bot.web.finding_page import FindingPage
+from bot.web.investigate_page import InvestigatePage
 from bot.web.investigation_view import build_view, read_changes
 from bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
 from bot.web.labelled_cases import add_labelled
@@ -51,9 +53,13 @@ from bot.web.question_page import AnswerQuestion, QuestionPage
 from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
+from bot.web.token_pages import token_routes
 from bot.web.visitor import visibility_of, visitor_of
 
 FOLLOW_UPS_SHOWN = 10
+
+Door = Callable[[Site, AccessControl], Sequence[BaseRoute]]
+"""The routes of another way in, behind the access control of the pages."""
 
 
 def page_routes(
@@ -64,20 +70,31 @@ def page_routes(
     credentials: Credentials | None = None,
     sources: Sequence[AlertSource] | None = None,
     answer: AnswerQuestion | None = None,
+    accept: Accept | None = None,
+    doors: Sequence[Door] = (),
 ) -> list[BaseRoute]:
     """All pages. They end with a catch-all that answers 404, so they belong behind every other
     route. `sources` are the alert sources they explain; unset: all. `answer` answers questions;
-    without it the pages offer none."""
+    without it the pages offer none. `accept` takes what people ask to have investigated; without it
+    there is no form for that. `doors` add what is not a page and lets in the same visitors."""
     pages = Pages(settings, store, case_path, readiness or Readiness(store))
     pages.site.takes_questions = answer is not None
-    access = AccessControl(settings, store.engine, pages.site.problem)
+    access = AccessControl(settings, store, pages.site.problem)
     everyone = access.open_to_all()
     guarded = access.open_to("read")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record = RecordPages(pages.site, credentials, pages.readiness)
     again = AgainPages(pages.site, access)
     one = "/investigations/{id}"
-    asking = []
+    asking: list[BaseRoute] = [route for door in doors for route in door(pages.site, access)]
+    if accept is not None:
+        form = InvestigatePage(pages.site, access, accept)
+        pages.site.takes_requests = True
+        rules = access.open_to("investigate", "asked for an investigation")
+        asking += [
+            Route("/investigate", form.show, middleware=access.open_to("investigate")),
+            Route("/investigate", form.start, methods=["POST"], middleware=rules),
+        ]
     if answer is not None:
         ask = QuestionPage(pages.site, answer).ask
         # It reads the stored case and starts nothing, unlike a question in Slack.
@@ -88,6 +105,7 @@ def page_routes(
         Mount("/static", Assets(directory=STATIC), name="static", middleware=everyone),
         *login_routes(access, pages.site),
         *audit_routes(access, pages.site),
+        *token_routes(access, pages.site),
         Route("/", index, middleware=guarded),
         Route("/accuracy", record.accuracy, middleware=guarded),
         Route("/health", record.health, middleware=guarded),

@@ -59,6 +59,8 @@ class DrawnMap:
     left_out: int
     large: DrawnPicture | None = None
     """More of the services that are left out; None where there are none."""
+    services: tuple[tuple[str, str], ...] = ()
+    """The services on it, by name and as people call them."""
     still_left_out: int = 0
     """Services that are not even on the large one."""
 
@@ -69,7 +71,8 @@ def drawn_map(view: AnswerView, calls: Sequence[KnownCall]) -> DrawnMap | None:
     if found is None:
         return None
     listed = tuple(DrawnCall(call.known) for call in found.calls)
-    drawn = DrawnMap(_pictures_of(found), found.notes, listed, found.left_out)
+    services = tuple((box.service, box.name) for box in found.boxes)
+    drawn = DrawnMap(_pictures_of(found), found.notes, listed, found.left_out, services=services)
     large = incident_map(view, calls, MOST_ON_LARGE_MAP) if found.left_out else None
     if large is None:
         return drawn

@@ -82,6 +82,8 @@ class Site:
         self.case_path = case_path
         self.takes_questions = False
         """Whether investigations' pages have a field for questions."""
+        self.takes_requests = False
+        """Whether there is a form to start an investigation."""
         self.templates = Jinja2Templates(env=template_environment())
 
     def page(self, request: Request, name: str, *, status: int = 200, **context: Any) -> Response:
@@ -91,6 +93,7 @@ class Site:
             "csrf": csrf_of(request),
             "origin": self.settings.server.public_url,
             "takes_questions": self.takes_questions,
+            "takes_requests": self.takes_requests,
         }
         return self.templates.TemplateResponse(request, name, given | context, status)
 

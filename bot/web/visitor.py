@@ -37,7 +37,14 @@ class Visitor:
     is_local: bool = False
     """This machine's own, where neither a token nor a login is set up."""
     is_token: bool = False
-    """Whoever holds the access token."""
+    """Whoever holds the access token, or an API token."""
+    investigations_per_hour: int | None = None
+    """Of an API token, which has its own limit; None: that of people."""
+
+    @property
+    def is_program(self) -> bool:
+        """Whether an API token was shown."""
+        return self.investigations_per_hour is not None
 
     def may(self, role: Role) -> bool:
         """Whether they may do what takes this role."""
@@ -61,6 +68,16 @@ def visibility_of(request: Request) -> Visibility:
     to a team or came from a channel."""
     visibility = request.scope.get("faultline.visibility")
     return visibility if isinstance(visibility, Visibility) else NOTHING_APART
+
+
+def note_investigation(request: Request, investigation_id: str | None) -> None:
+    """Note which investigation a request was about, where its address does not say."""
+    request.scope["faultline.investigation"] = investigation_id
+
+
+def note_for_audit(request: Request, note: str) -> None:
+    """Add to the line of the audit what was done, in a few words that are no secret."""
+    request.scope["faultline.note"] = note
 
 
 def let_in(

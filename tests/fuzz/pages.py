@@ -22,6 +22,7 @@ import httpx
 import yaml  # type: ignore[import-untyped]
 from starlette.applications import Starlette
 
+from bot.intake.accepting import store_accept
 from bot.settings import Settings
 from bot.store.store import Store
 from bot.web.pages import page_routes
@@ -81,7 +82,10 @@ def site(scratch: Path) -> Iterator[tuple[Starlette, str]]:
     server = {"access_token": TOKEN, "public_url": "https://bot.example"}
     settings = Settings.model_validate({"server": server, "store": {"directory": str(scratch)}})
     try:
-        yield Starlette(routes=page_routes(settings, store, case_path)), known
+        yield (
+            Starlette(routes=page_routes(settings, store, case_path, accept=store_accept(store))),
+            known,
+        )
     finally:
         engine.dispose()
         for child in (
@@ -124,7 +128,7 @@ def _request(
     known_visitor: bool,
 ) -> httpx.Request:
     for name in re.findall(r"{(\w+)}", path):
-        usual = {"id": known, "finding_id": "F1", "file": "postmortem.md"}[name]
+        usual = {"id": known, "finding_id": "F1", "file": "postmortem.md", "token_id": "abcd"}[name]
         value = usual if rng.random() < 0.6 else _text(rng)
         path = path.replace("{" + name + "}", quote(value[:400], safe=rng.choice(("", "/.."))), 1)
     query = {

@@ -45,7 +45,8 @@ def routes_of(folder: Path) -> set[tuple[str, str]]:
         path, methods = getattr(route, "path", ""), getattr(route, "methods", None)
         if methods is None:
             found.add((f"{path}/{{file}}", "get"))
-        elif path != "/{path:path}":  # what is nowhere
+        # What is nowhere; and the API, which makes its document itself.
+        elif path != "/{path:path}" and not path.startswith("/api/"):
             found |= {(path, method.lower()) for method in methods if method != "HEAD"}
     return found
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import httpx
@@ -18,7 +18,9 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analysis.vocabulary import Alert
+from bot.api.routes import api_routes
 from bot.conversation.on_page import PageAnswers
+from bot.intake.accepting import store_accept
 from bot.intake.alert_sources import alert_sources
 from bot.settings import Settings
 from bot.store.store import Store
@@ -109,7 +111,16 @@ def serving(server: Server, directory: Path, settings: Settings | None = None) -
 
     known = settings or Settings()
     answer = PageAnswers(known)
-    routes = page_routes(known, store, case_path, sources=known_sources(), answer=answer)
+    accept = store_accept(store)
+    routes = page_routes(
+        known,
+        store,
+        case_path,
+        sources=known_sources(),
+        answer=answer,
+        accept=accept,
+        doors=[partial(api_routes, accept=accept)],
+    )
     server.app = Starlette(routes=routes)
     try:
         yield Site(server.url, store, cases)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -11,7 +12,9 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
+from bot.api.routes import api_routes
 from bot.conversation.on_page import PageAnswers
+from bot.intake.accepting import store_accept
 from bot.settings import ServerSettings, Settings
 from bot.settings.login import LoginSettings
 from bot.web.pages import page_routes
@@ -40,11 +43,38 @@ MAY = {
         ("POST", "/logout"),
         ("POST", "/logout/everywhere"),
         ("GET", "/{path:path}"),
+        ("GET", "/api/investigations"),
+        ("GET", "/api" + ONE),
+        ("GET", "/api" + ONE + "/answer"),
+        ("GET", "/api" + ONE + "/findings"),
+        ("GET", "/api" + ONE + "/findings/{finding_id}"),
+        ("GET", "/api" + ONE + "/events"),
+        ("GET", "/api/{path:path}"),
     ),
-    "responder": (("POST", ONE + "/judgement"), ("POST", ONE + "/again")),
-    "admin": (("GET", "/audit"), ("GET", "/audit.csv"), ("GET", "/settings")),
+    "responder": (
+        ("POST", ONE + "/judgement"),
+        ("POST", ONE + "/again"),
+        ("GET", "/investigate"),
+        ("POST", "/investigate"),
+        ("POST", "/api/investigations"),
+        ("POST", "/api" + ONE + "/feedback"),
+    ),
+    "admin": (
+        ("GET", "/audit"),
+        ("GET", "/audit.csv"),
+        ("GET", "/settings"),
+        ("GET", "/tokens"),
+        ("POST", "/tokens"),
+        ("POST", "/tokens/{token_id}/revoke"),
+    ),
 }
-EVERYBODY = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login")}
+EVERYBODY = {
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/login"),
+    ("POST", "/login"),
+    ("GET", "/api/openapi.json"),
+}
 ROLES = tuple(MAY)
 GUARDED = [(method, path, role) for role, routes in MAY.items() for method, path in routes]
 
@@ -73,7 +103,10 @@ def routes_for(role: str, site: Site) -> list[BaseRoute]:
         return None
 
     known = settings_for(role)
-    return page_routes(known, site.store, no_case, answer=PageAnswers(known))
+    accept = store_accept(site.store)
+    doors = [partial(api_routes, accept=accept)]
+    answer = PageAnswers(known)
+    return page_routes(known, site.store, no_case, answer=answer, accept=accept, doors=doors)
 
 
 def be(server: Server, site: Site, role: str) -> None:
@@ -98,6 +131,9 @@ def test_without_a_login_every_guarded_route_is_closed(site: Site) -> None:
         for method, path, _ in GUARDED:
             answer = client.request(method, address(path))
             assert answer.status_code == 401, (method, path)
+            if path.startswith("/api/"):
+                assert "Bearer faultline_" in answer.json()["error"]
+                continue
             answer = client.request(method, address(path), headers={"accept": "text/html"})
             assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (
                 303,
@@ -134,7 +170,7 @@ def test_every_form_needs_the_value_of_its_login_and_no_other_site_can_send_it(
     posts = [
         address(path)
         for method, path, _ in GUARDED
-        if method == "POST" and not path.startswith("/logout")
+        if method == "POST" and not path.startswith(("/logout", "/api/"))
     ]
     with (
         httpx.Client(timeout=PATIENT_S, base_url=site.url) as client,

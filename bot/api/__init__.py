@@ -1,0 +1,1 @@
+"""The HTTP API: the same investigations for programs, described by the models that check them."""

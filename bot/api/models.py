@@ -1,0 +1,185 @@
+"""What the API takes and gives. These models check requests, write answers and make the OpenAPI
+document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Verdict
+from bot.intake.asked_incident import MOST_TEXT
+from bot.store.labels import MAX_CAUSE
+
+Status = Literal["accepted", "running", "done", "failed"]
+# Neither a database nor a terminal takes control characters.
+Word = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
+]
+Name = Annotated[str, StringConstraints(max_length=60, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
+PAGE, MOST_LISTED = 20, 100
+
+
+class Given(BaseModel):
+    """What a caller sends; a field that nobody knows is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Shown(BaseModel):
+    """What a caller gets."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class NewInvestigation(Given):
+    """A request to investigate."""
+
+    question: Annotated[str, StringConstraints(min_length=1, max_length=MOST_TEXT)] = Field(
+        description="What you see, such as: checkout is slow since 14:19."
+    )
+    service: Word | None = Field(
+        default=None, description="The service; unset: the one that the question names."
+    )
+    since: Word | None = Field(
+        default=None,
+        description="When it began: 30m, 2h, 14:19 (UTC) or an ISO time. Unset: what the question "
+        "says, else now.",
+    )
+    places: Mapping[Name, Word] = Field(
+        default_factory=dict,
+        max_length=10,
+        description="Where it is, by label, such as cluster or region: only sources that cover it "
+        "are asked.",
+    )
+
+
+class Feedback(Given):
+    """Whether an answer was right."""
+
+    right: bool
+    cause: Annotated[str, StringConstraints(max_length=MAX_CAUSE)] = Field(
+        default="", description="What the cause was, in your words."
+    )
+
+
+class ListQuery(Given):
+    """Which investigations are listed, the newest first."""
+
+    status: Status | None = None
+    service: Word | None = None
+    q: Word | None = Field(default=None, description="Words of the alert, the service, the cause.")
+    after: Word | None = Field(default=None, description="`next` of the page before.")
+    limit: int = Field(default=PAGE, ge=1, le=MOST_LISTED)
+
+
+class EventsQuery(Given):
+    """From where progress is sent."""
+
+    after: int = Field(default=0, ge=0, lt=2**63, description="`seq` of the last line you have.")
+
+
+class Started(Shown):
+    """A request that was taken. `key` finds it again: send the same request with it."""
+
+    id: str | None = Field(
+        description="The investigation; null while the database is away. Send the same request "
+        "with the same Idempotency-Key to learn it."
+    )
+    outcome: Literal["started", "duplicate", "spooled"]
+    url: str | None
+    key: str
+
+
+class Investigation(Shown):
+    """One investigation, answered or not."""
+
+    id: str
+    status: Status
+    title: str
+    question: str | None
+    service: str | None
+    source: str
+    since: datetime
+    accepted_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    verdict: Verdict | None
+    confidence: float | None
+    headline: str | None = Field(description="The answer in a sentence, or why it failed.")
+    url: str
+
+
+class Investigations(Shown):
+    """One page of the list."""
+
+    investigations: tuple[Investigation, ...]
+    next: str | None = Field(description="`after` of the next page; null on the last.")
+
+
+class Answer(Shown):
+    """The answer, as `faultline ask --json` prints it."""
+
+    id: str
+    verdict: Verdict
+    confidence: float
+    headline: str
+    causes: tuple[Cause, ...]
+    findings: tuple[Finding, ...]
+    impact: Impact
+    missing: tuple[str, ...]
+    gaps: tuple[Gap, ...]
+
+
+class Findings(Shown):
+    """What code established, in the order of the diagnosis."""
+
+    findings: tuple[Finding, ...]
+
+
+class Curve(Shown):
+    """One line of values; null where nothing was recorded."""
+
+    label: str
+    times: tuple[float, ...] = Field(description="Seconds since 1970.")
+    values: tuple[float | None, ...]
+
+
+class Values(Shown):
+    """The recorded rows behind a finding, thinned to at most 2,000 points without losing a
+    spike."""
+
+    unit: str
+    rows: int = Field(description="How many rows there are.")
+    curves: tuple[Curve, ...]
+    left_out: int = Field(description="Curves that are not given.")
+    baseline: tuple[tuple[float, float], ...] = Field(description="In seconds since 1970.")
+    incident: tuple[float, float]
+    onset: float | None
+    threshold: float | None
+
+
+class FindingWithEvidence(Shown):
+    """One finding, what was asked of whom to establish it, and the values."""
+
+    finding: Finding
+    evidence: tuple[Evidence, ...]
+    unknown_evidence: tuple[str, ...] = Field(description="Ids that the case does not hold.")
+    values: Values | None = Field(description="null where it rests on no series.")
+
+
+class FeedbackKept(Shown):
+    """Feedback as it is kept."""
+
+    right: bool
+    cause: str
+    who: str
+    at: datetime
+
+
+class Refusal(Shown):
+    """Why a request was not answered, in one line."""
+
+    error: str

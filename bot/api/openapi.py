@@ -1,0 +1,134 @@
+"""The OpenAPI 3.1 document of the API, made from its operations and models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from bot.api.models import Refusal
+from bot.api.operations import Operation
+
+VERSION = "1"
+REFERENCE = "#/components/schemas/{model}"
+REASONS = {
+    400: "The body is not JSON, or ended early",
+    401: "No valid token or login",
+    403: "The role is not enough, or another site's page sent this",
+    404: "There is nothing of this id that you may see",
+    405: "Not this method",
+    408: "The body took too long",
+    409: "It is not answered yet",
+    413: "The body is too long",
+    415: "The body is not application/json",
+    422: "A field or parameter is wrong; the line names it",
+    429: "A limit is reached; retry-after says for how long",
+    503: "The store does not answer; send the same request again",
+}
+ALWAYS = (401, 403, 422, 429, 503)
+WITH_BODY = (400, 408, 413, 415)
+EVENTS = (
+    "Server-Sent Events. `progress`: seq, at, clock, stage, text, with the seq as id. `state`: "
+    "status, stage. `done`: status; then the stream ends. Go on after a lost connection with "
+    "Last-Event-ID."
+)
+EVENT = {
+    "type": "object",
+    "description": "One event; its data is JSON.",
+    "properties": {
+        "event": {"enum": ["progress", "state", "done"]},
+        "id": {"type": "string"},
+        "data": {"type": "string"},
+    },
+}
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "The same key with the same request is the same investigation; with another "
+    "request it is refused (422).",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+}
+
+
+def document(operations: Sequence[Operation], server_url: str) -> dict[str, Any]:
+    """The whole document as JSON values."""
+    models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Refusal, "serialization")]
+    for one in operations:
+        if one.takes is not None:
+            models.append((one.takes, "validation"))
+        if one.gives is not None:
+            models.append((one.gives, "serialization"))
+    names, schemas = models_json_schema(list(dict.fromkeys(models)), ref_template=REFERENCE)
+    paths: dict[str, dict[str, Any]] = {}
+    for one in operations:
+        entry = _operation(one, names, schemas["$defs"])
+        paths.setdefault(one.path, {})[one.method.lower()] = entry
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Faultline", "version": VERSION, "summary": "Investigations by API."},
+        "servers": [{"url": server_url}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas["$defs"],
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(one: Operation, names: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"operationId": one.name, "summary": one.summary}
+    if parameters := [*_path_parameters(one), *_query_parameters(one, schemas)]:
+        entry["parameters"] = parameters
+    if one.posts:
+        entry["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": names[one.takes, "validation"]}},
+        }
+    entry["responses"] = _responses(one, names)
+    return entry
+
+
+def _path_parameters(one: Operation) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", one.path)
+    ]
+    return [*found, KEY] if one.by_key else found
+
+
+def _query_parameters(one: Operation, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    if one.posts or one.takes is None:
+        return []
+    found = []
+    # A query is described by its fields; the model itself is named nowhere.
+    for name, field in schemas.pop(one.takes.__name__)["properties"].items():
+        described = {key: value for key, value in field.items() if key != "description"}
+        # A parameter is left out, never null.
+        some = [s for s in described.get("anyOf", ()) if s.get("type") != "null"]
+        schema = some[0] if some else described
+        parameter = {"name": name, "in": "query", "schema": schema}
+        if "description" in field:
+            parameter["description"] = field["description"]
+        found.append(parameter)
+    return found
+
+
+def _responses(one: Operation, names: Any) -> dict[str, Any]:
+    if one.gives is None:
+        content: dict[str, Any] = {"text/event-stream": {"schema": EVENT}}
+        said = EVENTS
+    else:
+        content = {"application/json": {"schema": names[one.gives, "serialization"]}}
+        said = (one.gives.__doc__ or "").partition("\n\n")[0]
+    responses: dict[str, Any] = {str(one.status): {"description": said, "content": content}}
+    if one.by_key:
+        known = "The same request came before: its investigation"
+        responses["200"] = {"description": known, "content": content}
+    line = {"application/json": {"schema": names[Refusal, "serialization"]}}
+    for status in sorted({*ALWAYS, *(WITH_BODY if one.posts else ()), *one.refuses}):
+        responses[str(status)] = {"description": REASONS[status], "content": line}
+    return responses

@@ -1,0 +1,307 @@
+"""The addresses of the API and their handlers."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from analysis.errors import FaultlineError, SettingsError
+from bot.api import models
+from bot.api.openapi import document
+from bot.api.operations import Operation, answer_of
+from bot.api.reading import read_answer, read_finding, read_findings
+from bot.intake.accepting import Accept
+from bot.intake.asked_incident import AskedIncident
+from bot.intake.asked_requests import AskedRequests, own_key
+from bot.intake.request_body import Refused
+from bot.intake.since import since_of
+from bot.runtime.threads import in_store, in_thread
+from bot.store.labels import Labels
+from bot.store.listing import Listing, ListingCursor, ListingFilter
+from bot.store.store import StoredInvestigation
+from bot.web.access import AccessControl
+from bot.web.events import progress_events, resume_point
+from bot.web.investigate_page import requester_of
+from bot.web.refusals import refusal
+from bot.web.rendering import Site
+from bot.web.visitor import note_investigation, visibility_of, visitor_of
+
+API = "/api"
+ALL = f"{API}/investigations"
+ONE = f"{ALL}/{{id}}"
+_KEY = re.compile(r"[!-~]{1,200}")
+
+R = TypeVar("R")
+
+
+def api_routes(site: Site, access: AccessControl, accept: Accept) -> list[BaseRoute]:
+    """All addresses below /api. `accept` is that of the alerts."""
+    listed = operations(ApiHandlers(site, access, accept))
+    described = JSONResponse(document(listed, site.settings.server.public_url))
+
+    async def openapi(_request: Request) -> Response:
+        return described
+
+    async def nothing(request: Request) -> Response:
+        said = f"There is nothing at this address. {API}/openapi.json lists all."
+        return refusal(request, 404, said)
+
+    return [
+        *(one.route(access) for one in listed),
+        Route(f"{API}/openapi.json", openapi, middleware=access.open_to_all()),
+        Route(f"{API}/{{path:path}}", nothing, middleware=access.open_to("read")),
+    ]
+
+
+def operations(handlers: ApiHandlers) -> tuple[Operation, ...]:
+    """Everything that the API does."""
+    h, m = handlers, models
+    return (
+        Operation(
+            "startInvestigation",
+            "POST",
+            ALL,
+            "Start an investigation",
+            "investigate",
+            h.start,
+            takes=m.NewInvestigation,
+            gives=m.Started,
+            status=202,
+            recorded_as="asked for an investigation",
+            by_key=True,
+        ),
+        Operation(
+            "listInvestigations",
+            "GET",
+            ALL,
+            "List investigations, the newest first",
+            "read",
+            h.list,
+            takes=m.ListQuery,
+            gives=m.Investigations,
+        ),
+        Operation(
+            "getInvestigation",
+            "GET",
+            ONE,
+            "Its status",
+            "read",
+            h.get,
+            gives=m.Investigation,
+            refuses=(404,),
+        ),
+        Operation(
+            "getAnswer",
+            "GET",
+            f"{ONE}/answer",
+            "Its answer",
+            "read",
+            h.answer,
+            gives=m.Answer,
+            refuses=(404, 409),
+            recorded_as="looked",
+        ),
+        Operation(
+            "listFindings",
+            "GET",
+            f"{ONE}/findings",
+            "What code established",
+            "read",
+            h.findings,
+            gives=m.Findings,
+            refuses=(404, 409),
+            recorded_as="looked",
+        ),
+        Operation(
+            "getFinding",
+            "GET",
+            f"{ONE}/findings/{{finding_id}}",
+            "One finding with its evidence: query, window and values",
+            "read",
+            h.finding,
+            gives=m.FindingWithEvidence,
+            refuses=(404, 409),
+            recorded_as="looked",
+        ),
+        Operation(
+            "streamEvents",
+            "GET",
+            f"{ONE}/events",
+            "Its progress as it happens",
+            "read",
+            h.events,
+            takes=m.EventsQuery,
+            refuses=(404,),
+        ),
+        Operation(
+            "giveFeedback",
+            "POST",
+            f"{ONE}/feedback",
+            "Say whether the answer was right",
+            "rate",
+            h.feedback,
+            takes=m.Feedback,
+            gives=m.FeedbackKept,
+            refuses=(404, 409),
+            recorded_as="judged",
+        ),
+    )
+
+
+class ApiHandlers:
+    """The handlers. Each raises Refused for what it cannot answer."""
+
+    def __init__(self, site: Site, access: AccessControl, accept: Accept) -> None:
+        self.site, self.access, self.store = site, access, site.store
+        self.requests = AskedRequests(site.settings, site.store, accept)
+        self.labels = Labels(site.store.engine)
+        self.listing = Listing(site.store.engine)
+
+    async def start(self, request: Request, given: models.NewInvestigation) -> Response:
+        """Start one, or find the one of the same key."""
+        key = request.headers.get("idempotency-key") or uuid.uuid4().hex
+        if not _KEY.fullmatch(key):
+            raise Refused(422, "Idempotency-Key: 1 to 200 visible ASCII characters")
+        requester = await requester_of(self.access, request)
+        asked = AskedIncident(
+            text=given.question,
+            key=own_key(requester, key),
+            door="api",
+            service=given.service,
+            since=_since(given.since),
+            places=given.places,
+        )
+        accepted = await self.requests.start(asked, requester, given.model_dump_json())
+        found = accepted.investigation_id
+        note_investigation(request, found)
+        outcome = accepted.outcome if found else "spooled"
+        url = self._url(found) if found else None
+        started = models.Started.model_validate(
+            {"id": found, "outcome": outcome, "url": url, "key": key}
+        )
+        return answer_of(started, 200 if outcome == "duplicate" else 202)
+
+    async def list(self, request: Request, given: models.ListQuery) -> models.Investigations:
+        """One page."""
+        visibility = visibility_of(request)
+        cursor = None
+        if given.after is not None:
+            last = await in_store(self.store.get, given.after, visibility)
+            if last is None:
+                raise Refused(422, "after: is no investigation")
+            cursor = ListingCursor(last.accepted_at, last.id)
+        wanted = ListingFilter(words=given.q or "", status=given.status, service=given.service)
+        listing = self.listing.seen_by(visibility)
+        page = await in_store(listing.page, wanted, size=given.limit, after=cursor)
+        shown = await in_store(self.store.some, page.ids, visibility)
+        return models.Investigations(
+            investigations=tuple(self._shown(one) for one in shown),
+            next=page.older.id if page.older else None,
+        )
+
+    async def get(self, request: Request, _given: None) -> models.Investigation:
+        """Its status."""
+        return self._shown(await self._found(request))
+
+    async def answer(self, request: Request, _given: None) -> models.Answer:
+        """Its answer."""
+        found = await self._answered(request)
+        return await self._read(found, partial(read_answer, found.id))
+
+    async def findings(self, request: Request, _given: None) -> models.Findings:
+        """Its findings."""
+        return await self._read(await self._answered(request), read_findings)
+
+    async def finding(self, request: Request, _given: None) -> models.FindingWithEvidence:
+        """One finding."""
+        found = await self._answered(request)
+        wanted = request.path_params["finding_id"]
+        one = await self._read(found, lambda folder: read_finding(folder, wanted))
+        if one is None:
+            raise Refused(404, "This investigation has no finding of this id")
+        return one
+
+    async def events(self, request: Request, given: models.EventsQuery) -> Response:
+        """Its progress."""
+        found = await self._found(request)
+        after = resume_point(request.headers.get("last-event-id"), str(given.after))
+        stream = progress_events(self.store, found.id, after, request.is_disconnected)
+        headers = {"x-accel-buffering": "no"}
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    async def feedback(self, request: Request, given: models.Feedback) -> models.FeedbackKept:
+        """Keep what somebody says of the answer."""
+        found = await self._answered(request)
+        visitor = visitor_of(request)
+        kept = await in_store(
+            self.labels.write,
+            found.id,
+            right=given.right,
+            cause=given.cause,
+            who=visitor.name if visitor else "",
+        )
+        if kept is None:  # deleted in this moment
+            raise Refused(404, "No investigation has this id")
+        return models.FeedbackKept(right=kept.right, cause=kept.cause, who=kept.who, at=kept.at)
+
+    async def _found(self, request: Request) -> StoredInvestigation:
+        found = await self.site.found(request)
+        if found is None:
+            raise Refused(404, "No investigation has this id")
+        return found
+
+    async def _answered(self, request: Request) -> StoredInvestigation:
+        found = await self._found(request)
+        if found.status == "failed":
+            raise Refused(409, f"The investigation failed: {found.headline}")
+        if found.status != "done":
+            raise Refused(409, f"The investigation has no answer yet: it is {found.status}")
+        return found
+
+    async def _read(self, found: StoredInvestigation, read: Callable[[Path], R]) -> R:
+        folder, trouble = await self.site.folder(found.id)
+        if folder is None:
+            raise Refused(404, trouble or "The case folder of this investigation is gone")
+        try:
+            return await in_thread(read, folder)
+        except (FaultlineError, OSError) as error:
+            raise Refused(404, f"This case cannot be read: {error}") from None
+
+    def _shown(self, one: StoredInvestigation) -> models.Investigation:
+        return models.Investigation(
+            id=one.id,
+            status=one.status,
+            title=one.alert.title,
+            question=one.question,
+            service=one.alert.service,
+            source=one.alert.source,
+            since=one.alert.started_at,
+            accepted_at=one.accepted_at,
+            started_at=one.started_at,
+            finished_at=one.finished_at,
+            verdict=one.verdict,
+            confidence=one.confidence,
+            headline=one.headline,
+            url=self._url(one.id),
+        )
+
+    def _url(self, investigation_id: str) -> str:
+        return f"{self.site.settings.server.public_url}/investigations/{investigation_id}"
+
+
+def _since(given: str | None) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        return since_of(given, datetime.now(UTC), UTC, "since")
+    except SettingsError as error:
+        raise Refused(422, f"{error}") from None

@@ -1,0 +1,131 @@
+"""The form that starts an investigation without an alert."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, datetime
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from analysis.errors import SettingsError
+from bot.intake.accepting import Accept, NotAccepted
+from bot.intake.asked_incident import MOST_TEXT, AskedIncident
+from bot.intake.asked_requests import AskedRequests, Requester, own_key
+from bot.intake.request_body import Refused
+from bot.intake.since import since_of
+from bot.runtime.threads import in_store
+from bot.store.listing import Listing
+from bot.store.memory import storable
+from bot.web.access import AccessControl
+from bot.web.rendering import Site
+from bot.web.visitor import note_investigation, visibility_of, visitor_of
+
+FIELDS = ("question", "service", "since", "places", "key")
+LONGEST = 200
+MAX_PLACES = 10
+_PLACE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.]{0,60})\s*=\s*(?P<value>\S.{0,199})")
+
+
+async def requester_of(access: AccessControl, request: Request) -> Requester:
+    """Whose rate the request counts for. Whoever holds the access token, or sits at this machine,
+    is nobody in particular and has none."""
+    visitor = visitor_of(request)
+    assert visitor is not None, "nobody gets here without having been let in"
+    if not visitor.named:
+        return Requester(visitor.who, None)
+    most = visitor.investigations_per_hour or access.settings.people.investigations_per_hour
+    return Requester(await access.person(visitor), most)
+
+
+class InvestigatePage:
+    """The handlers of `/investigate`."""
+
+    def __init__(self, site: Site, access: AccessControl, accept: Accept) -> None:
+        self.site = site
+        self.access = access
+        self.requests = AskedRequests(site.settings, site.store, accept)
+        self.listing = Listing(site.store.engine)
+
+    async def show(self, request: Request) -> Response:
+        """The form, filled in as the address says."""
+        given = {name: request.query_params.get(name, "")[:LONGEST] for name in FIELDS}
+        return await self._form(request, {**given, "key": uuid.uuid4().hex})
+
+    async def start(self, request: Request) -> Response:
+        """Start one and go to its page."""
+        form = await request.form(max_files=0, max_fields=10, max_part_size=4 * MOST_TEXT)
+        given = _fields(form)
+        requester = await requester_of(self.access, request)
+        try:
+            asked = _asked(given, own_key(requester, given["key"] or uuid.uuid4().hex))
+            as_sent = repr([given[name] for name in FIELDS])
+            accepted = await self.requests.start(asked, requester, as_sent)
+        except SettingsError as error:
+            return await self._form(request, given, 400, f"{error}.")
+        except Refused as error:
+            return await self._form(request, given, _status(error), f"{error}".rstrip(".") + ".")
+        except NotAccepted:
+            said = "This could not be stored. Send the form again."
+            return await self._form(request, given, 503, said)
+        found = accepted.investigation_id
+        note_investigation(request, found)
+        if found is None:
+            said = "The database is away for the moment. The investigation starts when it is back, "
+            said += "and then stands in the list."
+            return self.site.problem(request, 200, "Taken", said)
+        return RedirectResponse(f"/investigations/{found}", 303)
+
+    async def _form(
+        self, request: Request, given: dict[str, str], status: int = 200, trouble: str = ""
+    ) -> Response:
+        services = await in_store(self.listing.seen_by(visibility_of(request)).services)
+        known = sorted({*services, *self.site.settings.services}, key=str.casefold)
+        return self.site.page(
+            request,
+            "investigate.html",
+            status=status,
+            given=given,
+            trouble=trouble,
+            services=known,
+            longest=MOST_TEXT,
+        )
+
+
+def _status(error: Refused) -> int:
+    # A form that is filled in wrongly is 400 on every page.
+    return 400 if error.status == 422 else error.status
+
+
+def _fields(form: FormData) -> dict[str, str]:
+    given = {}
+    for name in FIELDS:
+        value = form.get(name)
+        given[name] = storable(value.strip(), MOST_TEXT) if isinstance(value, str) else ""
+    return given
+
+
+def _asked(given: dict[str, str], key: str) -> AskedIncident:
+    since = given["since"]
+    return AskedIncident(
+        text=given["question"],
+        key=key,
+        door="page",
+        service=given["service"][:LONGEST] or None,
+        since=since_of(since, datetime.now(UTC), UTC, "since when") if since else None,
+        places=_places(given["places"]),
+    )
+
+
+def _places(text: str) -> dict[str, str]:
+    """`cluster=eu-1, region=eu`. Raises SettingsError."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    found = {}
+    for part in parts[:MAX_PLACES]:
+        match = _PLACE.fullmatch(part)
+        if match is None:
+            raise SettingsError("where", "write a label and its value, such as cluster=eu-1")
+        found[match["name"]] = match["value"]
+    return found

@@ -1,0 +1,155 @@
+"""Tokens for programs, for admins: who has one, a form to make one, a button to revoke it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from analysis.errors import BudgetExceeded
+from bot.policy.roles import ROLES
+from bot.runtime.threads import in_store
+from bot.settings import Settings
+from bot.store.api_tokens import (
+    MAX_DAYS,
+    MAX_NAME,
+    TokenLimits,
+    make_token,
+    revoke_token,
+    tokens,
+)
+from bot.web.access import AccessControl
+from bot.web.rendering import Site
+from bot.web.visitor import note_for_audit, visitor_of
+
+DEFAULTS = {
+    "name": "",
+    "role": "responder",
+    "team": "",
+    "days": "90",
+    "investigations_per_hour": str(TokenLimits.investigations_per_hour),
+    "calls_per_minute": str(TokenLimits.calls_per_minute),
+}
+MOST = {"days": MAX_DAYS, "investigations_per_hour": 1_000, "calls_per_minute": 10_000}
+"""The largest number of each field; the smallest is 1."""
+LONGEST = 2_000
+
+
+def token_routes(access: AccessControl, site: Site) -> list[BaseRoute]:
+    """The routes of admins."""
+    pages = TokenPages(site)
+    return [
+        Route("/tokens", pages.show, methods=["GET"], middleware=access.open_to("administer")),
+        Route(
+            "/tokens",
+            pages.make,
+            methods=["POST"],
+            middleware=access.open_to("administer", "made a token"),
+        ),
+        Route(
+            "/tokens/{token_id}/revoke",
+            pages.revoke,
+            methods=["POST"],
+            middleware=access.open_to("administer", "revoked a token"),
+        ),
+    ]
+
+
+class TokenPages:
+    """The handlers."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    async def show(self, request: Request) -> Response:
+        """All tokens, and the form."""
+        return await self._page(request)
+
+    async def make(self, request: Request) -> Response:
+        """Make one, and show it this once."""
+        visitor = visitor_of(request)
+        assert visitor is not None, "nobody gets here without having been let in"
+        if visitor.is_program:
+            # A token that leaked must not outlive its revocation.
+            said = "A token cannot make tokens. Sign in as an admin."
+            return self.site.problem(request, 403, "Not made", said)
+        form = await request.form(max_files=0, max_fields=10, max_part_size=LONGEST)
+        given = _fields(form)
+        if trouble := _trouble(given, self.site.settings):
+            return await self._page(request, 400, given=given, trouble=trouble)
+        role = next(role for role in ROLES if role == given["role"])
+        limits = TokenLimits(int(given["investigations_per_hour"]), int(given["calls_per_minute"]))
+        try:
+            token, caller = await in_store(
+                make_token,
+                self.site.store,
+                given["name"],
+                role,
+                days=int(given["days"]),
+                made_by=visitor.who,
+                team=given["team"],
+                limits=limits,
+            )
+        except BudgetExceeded as error:
+            return await self._page(request, 409, given=given, trouble=f"{error}.")
+        note_for_audit(request, f"{caller.who} ({caller.role}): {caller.name}")
+        return await self._page(request, made=token)
+
+    async def revoke(self, request: Request) -> Response:
+        """End one."""
+        caller = await in_store(revoke_token, self.site.store, request.path_params["token_id"])
+        if caller is None:
+            said = "It is revoked already, or never was."
+            return self.site.problem(request, 404, "No such token", said)
+        note_for_audit(request, f"{caller.who}: {caller.name}")
+        return RedirectResponse("/tokens", 303)
+
+    async def _page(
+        self,
+        request: Request,
+        status: int = 200,
+        *,
+        given: dict[str, str] | None = None,
+        trouble: str = "",
+        made: str = "",
+    ) -> Response:
+        return self.site.page(
+            request,
+            "tokens.html",
+            status=status,
+            tokens=await in_store(tokens, self.site.store),
+            now=datetime.now(UTC),
+            given=given or DEFAULTS,
+            trouble=trouble,
+            made=made,
+            roles=ROLES,
+            teams=sorted(self.site.settings.teams),
+            longest=MAX_NAME,
+            most=MOST,
+        )
+
+
+def _fields(form: FormData) -> dict[str, str]:
+    given = {}
+    for name in DEFAULTS:
+        value = form.get(name)
+        given[name] = " ".join(value.split()) if isinstance(value, str) else ""
+    return given
+
+
+def _trouble(given: dict[str, str], settings: Settings) -> str:
+    """What is wrong with the form, in one line."""
+    if not 1 <= len(given["name"]) <= MAX_NAME:
+        return f"Say what the token is for, in at most {MAX_NAME} characters."
+    if given["role"] not in ROLES:
+        return "Choose a role."
+    if given["team"] and given["team"] not in settings.teams:
+        return "No such team is configured."
+    for name, most in MOST.items():
+        number = given[name]
+        if not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= most):
+            return f"{name.replace('_', ' ').capitalize()}: a number from 1 to {most}."
+    return ""
