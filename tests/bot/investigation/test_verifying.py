@@ -1,0 +1,135 @@
+"""An answer is verified against sources that say the same, something else, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+
+from analysis.case.folder import Case, read_case, read_diagnosis, write_json
+from analysis.case.tables import METRICS
+from analysis.diagnosis import diagnose
+from analysis.errors import ConnectorError
+from analysis.vocabulary import EvidenceKind, Finding, Scope, Window
+from bot.investigation.collecting import assemble, collect_part
+from bot.investigation.model.bench import in_a_thread
+from bot.investigation.verifying import VerifiedFinding, verify
+from bot.store.case_store import CaseStore
+from connectors.base import Check, Collected, Connector, Item, Request
+from connectors.limits import Limits
+from tests.scenarios.small_case import ALERT, STARTED
+
+ONSET = STARTED - timedelta(minutes=4)
+NOW = STARTED + timedelta(hours=1)
+QUERY = "p99_latency_ms by (service)"
+SCOPE = Scope(
+    incident=Window(start=STARTED - timedelta(minutes=30), end=STARTED + timedelta(minutes=6)),
+    baseline=(Window(start=STARTED - timedelta(minutes=150), end=STARTED - timedelta(minutes=30)),),
+)
+Level = Callable[[datetime], float]
+"""What checkout's latency is at a time, in ms."""
+
+
+def slow_since_onset(at: datetime) -> float:
+    return 730.0 if at >= ONSET else 210.0
+
+
+def slow_for_a_while(at: datetime) -> float:
+    return 730.0 if ONSET <= at < STARTED + timedelta(minutes=20) else 210.0
+
+
+@dataclass
+class World:
+    """A source of metrics in which checkout's latency is what `level` says."""
+
+    level: Level
+    name: str = "prometheus"
+    kinds: tuple[EvidenceKind, ...] = ("metrics",)
+    limits: Limits = field(default_factory=Limits)
+    fails: bool = False
+
+    async def collect(self, request: Request) -> Collected:
+        if self.fails:
+            raise ConnectorError(self.name, "query", "is away")
+        rows = []
+        for window in (*request.scope.baseline, request.scope.incident):
+            at = window.start
+            while at < window.end:
+                wave = 7 * (at.minute % 5)
+                rows.append((at, "checkout", "p99_latency_ms", self.level(at) + wave, "ms", None))
+                rows.append((at, "cart", "p99_latency_ms", 45.0 + wave, "ms", None))
+                at += timedelta(seconds=30)
+        table = pl.DataFrame(rows, schema=METRICS.columns, orient="row")
+        item = Item("metrics", QUERY, request.scope.incident, rows=len(rows)).holding(table)
+        return Collected({"metrics": table}, (item,))
+
+    async def check(self) -> Check:
+        return Check(self.name, True, self.name)
+
+
+def answered(folder: Path, source: Connector) -> tuple[Case, Finding]:
+    """A case as production makes it, and its finding about checkout."""
+    cases = CaseStore(folder)
+
+    async def made() -> None:
+        await collect_part(source, ALERT, SCOPE, cases, "one")
+
+    asyncio.run(made())
+    assemble(ALERT, SCOPE, [source.name], cases, "one")
+    case = read_case(folder / "one")
+    write_json(case.path / "findings.json", diagnose(case))
+    found = read_diagnosis(case.path).findings
+    return case, next(one for one in found if one.subject == "checkout")
+
+
+def verified(
+    folder: Path, then: World, today: Sequence[Connector], now: datetime = NOW
+) -> VerifiedFinding:
+    case, finding = answered(folder / "cases", then)
+    asked = verify(case, [finding], today, now=now, run=in_a_thread, scratch=folder / "scratch")
+    return asyncio.run(asked).findings[finding.id]
+
+
+def test_what_the_source_still_shows_is_confirmed_and_goes_on(tmp_path: Path) -> None:
+    world = World(slow_since_onset)
+    one = verified(tmp_path, world, [world])
+    assert (one.then, one.why) == ("confirmed", "")
+    assert all(number.again == number.then for number in one.numbers)
+    assert one.numbers
+    assert one.now == "still"
+    assert "rose" in one.now_says
+
+
+def test_what_is_over_held_then_and_does_not_go_on(tmp_path: Path) -> None:
+    one = verified(tmp_path, World(slow_since_onset), [World(slow_for_a_while)])
+    assert (one.then, one.now) == ("confirmed", "over")
+    assert "was steady" in one.now_says
+
+
+def test_other_numbers_for_the_same_time_are_told_side_by_side(tmp_path: Path) -> None:
+    worse = World(lambda at: 1_460.0 if at >= ONSET else 210.0)
+    one = verified(tmp_path, World(slow_since_onset), [worse])
+    assert one.then == "changed"
+    moved = {number.name: number for number in one.numbers if not number.same}
+    incident = moved["incident"]
+    assert incident.again is not None
+    assert incident.again > 1.8 * incident.then
+
+
+def test_a_finding_that_the_source_does_not_show_does_not_hold(tmp_path: Path) -> None:
+    one = verified(tmp_path, World(slow_since_onset), [World(lambda _: 210.0)])
+    assert (one.then, one.numbers) == ("not_found", ())
+
+
+def test_a_source_that_cannot_be_asked_confirms_nothing(tmp_path: Path) -> None:
+    then = World(slow_since_onset)
+    away = verified(tmp_path / "away", then, [World(slow_since_onset, fails=True)])
+    assert (away.then, away.now) == ("not_asked", "unknown")
+    assert "is away" in away.why
+    other = World(slow_since_onset, name="datadog")
+    absent = verified(tmp_path / "absent", then, [other])
+    assert (absent.then, absent.why) == ("not_asked", "no connection to prometheus here")
