@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -13,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -23,7 +22,7 @@ from analysis.errors import SettingsError
 from bot.answer.replay import as_json, print_report, replay
 from bot.cli.follow_up import answer_follow_ups
 from bot.cli.terminal_chart import print_chart
-from bot.intake.asked_incident import AskedIncident, arrival_of
+from bot.intake.asked_incident import AskedIncident, arrival_of, since_of
 from bot.processes.local_bot import LocalBot, local_bot
 from bot.settings import Settings, load_settings
 from bot.settings.environment import ENV_PREFIX
@@ -31,8 +30,6 @@ from bot.store.store import Progress, StoredInvestigation
 from connectors.kubernetes.kubeconfig import current_context
 from connectors.registry import build_connectors
 
-_LENGTH = re.compile(r"(?P<count>\d{1,4})(?P<unit>[mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 KUBERNETES = "kubernetes"
 NO_SOURCE = (
     "no source is configured: give one, such as --prometheus http://localhost:9090, or write a "
@@ -68,7 +65,7 @@ def ask(question: str, options: AskOptions) -> int:
         key=uuid.uuid4().hex,
         door="terminal",
         service=options.service,
-        since=since_of(options.since, now) if options.since else None,
+        since=since_of(options.since, now.astimezone()) if options.since else None,
         zone=now.astimezone().tzinfo or UTC,
     )
     arrival = arrival_of(asked, settings, now)
@@ -97,23 +94,6 @@ def settings_for(options: AskOptions, environ: Mapping[str, str]) -> Settings:
 def variable(section: str, key: str) -> str:
     """The variable that sets a key."""
     return f"{ENV_PREFIX}{section}__{key}".upper()
-
-
-def since_of(text: str, now: datetime) -> datetime:
-    """`30m`, `2h`, `1d`, a time of day here, or an ISO time. Raises SettingsError."""
-    length = _LENGTH.fullmatch(text.strip())
-    if length is not None:
-        return now - timedelta(**{_UNITS[length["unit"]]: int(length["count"])})
-    here = now.astimezone()
-    try:
-        if re.fullmatch(r"\d{1,2}:\d\d", text.strip()):
-            hour, minute = map(int, text.strip().split(":"))
-            at = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
-            return at if at <= here else at - timedelta(days=1)
-        at = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise SettingsError("--since", "is neither 30m, 14:19 nor 2026-01-31T14:19Z") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=here.tzinfo)
 
 
 @contextmanager

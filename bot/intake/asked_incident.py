@@ -3,6 +3,7 @@ API."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
@@ -18,6 +19,8 @@ from bot.store.store import Arrival, Delivery
 Door = Literal["terminal", "page", "api", "mcp"]
 MOST_TEXT = 2_000
 SHORT = timedelta(minutes=1)
+_LENGTH = re.compile(r"(?P<count>\d{1,4})(?P<unit>[mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @dataclass(frozen=True)
@@ -62,3 +65,20 @@ def _since(text: str, now: datetime, zone: tzinfo) -> datetime | None:
     if span is None or (span.since is None and span.length is None):
         return None
     return window_of(span, Window(start=now, end=now), now, zone).start
+
+
+def since_of(text: str, now: datetime) -> datetime:
+    """`30m`, `2h`, `1d`, a time of day in the zone of `now`, or an ISO time. Raises
+    SettingsError."""
+    length = _LENGTH.fullmatch(text.strip())
+    if length is not None:
+        return now - timedelta(**{_UNITS[length["unit"]]: int(length["count"])})
+    try:
+        if re.fullmatch(r"\d{1,2}:\d\d", text.strip()):
+            hour, minute = map(int, text.strip().split(":"))
+            at = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            return at if at <= now else at - timedelta(days=1)
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise SettingsError("since", "is neither 30m, 14:19 nor 2026-01-31T14:19Z") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=now.tzinfo)

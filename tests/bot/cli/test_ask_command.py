@@ -49,7 +49,7 @@ def test_since_is_a_length_a_time_of_day_or_a_date() -> None:
     later = here + timedelta(minutes=5)
     assert since_of(f"{later:%H:%M}", NOW) == NOW + timedelta(minutes=5) - timedelta(days=1)
     for wrong in ("yesterday-ish", "25:61", ""):
-        with pytest.raises(SettingsError, match="--since"):
+        with pytest.raises(SettingsError, match="since: is neither"):
             since_of(wrong, NOW)
 
 
