@@ -19,6 +19,7 @@ from bot.mcp.callers import THIS_MACHINE
 from bot.mcp.investigations import Investigations, Shelf
 from bot.mcp.over_stdio import Wire, serve, taken_wire
 from bot.mcp.server import McpServer
+from bot.mcp.verify_tool import Verifier
 from bot.processes.local_bot import local_bot
 from bot.processes.server import local_cases
 from bot.settings import Settings
@@ -57,7 +58,13 @@ def _serve(settings: Settings, wire: Wire) -> None:
             "" if connectors else NO_SOURCE,
             datetime.now(UTC).astimezone().tzinfo or UTC,
         )
-        server = McpServer(investigations, scratch / "open", lambda _: THIS_MACHINE, connectors)
+        server = McpServer(
+            investigations,
+            scratch / "open",
+            lambda _: THIS_MACHINE,
+            connectors,
+            Verifier(own) if connectors else None,
+        )
         asyncio.run(serve(server, wire))
 
 

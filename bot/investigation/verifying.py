@@ -8,9 +8,10 @@ shows whether what was found goes on. Both are analysed by the code that gave th
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -22,10 +23,12 @@ from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Diagnosis, Evidence, Finding, Gap, Scope, Window
 from bot.investigation.analyzing import analyze_case
 from bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
-from bot.investigation.model.bench import Run, without_traces, working_copy
+from bot.investigation.model.bench import Run, in_a_thread, without_traces, working_copy
 from bot.investigation.model.tools.metric_rows import SLIGHT, SeriesSummary, summaries
 from bot.runtime.threads import in_thread
+from bot.settings import Settings
 from connectors.base import Connector, Request, collect_one
+from connectors.registry import build_connectors
 
 LATELY = timedelta(minutes=15)
 """The time that counts as now: half of what an investigation looks at before an alert, so that it
@@ -130,6 +133,21 @@ async def verify(
         state, says = _now(finding, own, just_now, levels, names)
         verified[finding.id] = VerifiedFinding(finding, then, why, numbers, state, says)
     return Verification(now, verified, names, missing, same_time.diagnosis, just_now.diagnosis)
+
+
+def verify_now(folder: Path, *, settings: Settings, findings: Sequence[Finding]) -> Verification:
+    """The same for a case folder, with the sources of these settings: for a process of its own,
+    because vendors' libraries stay in memory once they are loaded."""
+    with tempfile.TemporaryDirectory(prefix="faultline-verify-") as scratch:
+        asked = verify(
+            read_case(folder),
+            findings,
+            build_connectors(settings),
+            now=datetime.now(UTC),
+            run=in_a_thread,
+            scratch=Path(scratch),
+        )
+        return asyncio.run(asked)
 
 
 def same_finding(finding: Finding, among: Iterable[Finding]) -> Finding | None:

@@ -37,7 +37,7 @@ from bot.mcp.outgoing import as_text
 from bot.mcp.prompts import PROMPTS, McpPrompt
 from bot.mcp.tool import McpTool, Result, Told, ToolRun
 from bot.mcp.trace_tool import TRACE_DOCTOR
-from bot.mcp.verify_tool import verify_tool
+from bot.mcp.verify_tool import Verifier, verify_tool
 from bot.policy.roles import TAKES
 from bot.runtime.logs import program_version
 from connectors.base import Connector
@@ -69,7 +69,8 @@ class McpServer:
     scratch: Path
     caller_of: CallerOf
     connectors: Sequence[Connector] = ()
-    """Sources that may be asked again, and for more."""
+    """Sources that may be asked for more."""
+    verifier: Verifier | None = None
     record: Record = not_recorded
     limits: CallLimits = field(default_factory=CallLimits)
 
@@ -78,7 +79,7 @@ class McpServer:
         tools = (
             *ASKING,
             *ANSWERING,
-            verify_tool(self.connectors),
+            verify_tool(self.verifier),
             *case_tool_list(case_tools(self.connectors)),
             TRACE_DOCTOR,
         )
@@ -88,6 +89,8 @@ class McpServer:
     def close(self) -> None:
         """End what was started for callers."""
         self.cases.close()
+        if self.verifier is not None:
+            self.verifier.close()
 
     def built(self) -> Server[Any]:
         """The server of the MCP library."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from analysis.errors import FaultlineError
-from analysis.vocabulary import Diagnosis, Section
+from analysis.vocabulary import Diagnosis, Finding, Section
 from bot.investigation.verifying import (
     LATELY,
     ComparedNumber,
@@ -17,14 +16,17 @@ from bot.investigation.verifying import (
     Then,
     Verification,
     VerifiedFinding,
-    verify,
+    verify_now,
 )
 from bot.mcp.open_cases import OpenCase
 from bot.mcp.outgoing import Exact, when
 from bot.mcp.proof import Sentence, cited, items_of, proof_json, sentence_json, sentences_of
 from bot.mcp.tool import McpTool, OfInvestigation, Result, ToolRun
-from connectors.base import Connector
+from bot.settings import Settings
+from bot.web.heavy_work import HeavyWork
 
+VERIFY_S = 400.0
+"""Two collections of two minutes each at most, and the analysis of both."""
 THENS: tuple[Then, ...] = ("not_found", "changed", "confirmed")
 """The worst first: a sentence holds as far as the weakest finding that it rests on."""
 HOLDS: Mapping[Then, bool | None] = {
@@ -39,25 +41,35 @@ NO_SOURCE = (
 )
 
 
-def verify_tool(connectors: Sequence[Connector]) -> McpTool:
-    """The tool, which asks these connectors."""
+class Verifier:
+    """Verifies answers with the sources of these settings, one at a time, in a process beside this
+    one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._work = HeavyWork(deadline_s=VERIFY_S)
+
+    async def __call__(self, folder: Path, findings: Sequence[Finding]) -> Verification:
+        """Ask again. Raises FaultlineError."""
+        asked = partial(verify_now, settings=self._settings, findings=tuple(findings))
+        return await self._work.run(asked, folder)
+
+    def close(self) -> None:
+        """End the process."""
+        self._work.close()
+
+
+def verify_tool(verifier: Verifier | None) -> McpTool:
+    """The tool; without a verifier it says why nothing can be asked."""
 
     async def call(run: ToolRun, asked: OfInvestigation) -> Result:
         case = await run.case(asked)
-        if not connectors:
+        if verifier is None:
             raise FaultlineError(NO_SOURCE)
         await run.said("asking the sources again, twice")
         sentences = sentences_of(case.answered.view)
         findings = case.answered.view.known(cited(sentences))
-        with tempfile.TemporaryDirectory(prefix="faultline-verify-") as scratch:
-            verified = await verify(
-                case.answered.case,
-                findings,
-                connectors,
-                now=datetime.now(UTC),
-                run=case.work.run,
-                scratch=Path(scratch),
-            )
+        verified = await verifier(case.folder, findings)
         return await case.outgoing(_told(case, sentences, verified))
 
     return McpTool(

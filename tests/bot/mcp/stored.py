@@ -17,7 +17,7 @@ from bot.answer.writer.built_in import word
 from bot.mcp.call_limits import CallLimits
 from bot.mcp.callers import THIS_MACHINE, Caller
 from bot.mcp.investigations import Investigations, Shelf
-from bot.mcp.server import McpServer
+from bot.mcp.server import CallerOf, McpServer
 from bot.settings import Settings
 from bot.store.store import ReplyTo, Store
 from connectors.base import Connector
@@ -61,7 +61,7 @@ class Stored:
         )
         return taken
 
-    def server(self) -> McpServer:
+    def server(self, caller_of: CallerOf | None = None) -> McpServer:
         """One over the store."""
 
         async def case_path(given: str) -> Path | None:
@@ -75,10 +75,10 @@ class Stored:
         return McpServer(
             investigations,
             self.scratch,
-            lambda _: self.caller,
+            caller_of or (lambda _: self.caller),
             self.connectors,
-            record,
-            self.limits,
+            record=record,
+            limits=self.limits,
         )
 
     def call(self, tool: str, **arguments: Any) -> CallToolResult:

@@ -40,10 +40,8 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
         self.tokens = dict(TOKENS)
         self.wrong = 0
-        server = stored.server()
-        server.caller_of = caller_of_request
         self.app = McpOverHttp(
-            server,
+            stored.server(caller_of_request),
             Resource(self.url, ["https://login.example.com"]),
             self.caller_of,
             self.refused,
