@@ -16,12 +16,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from analysis.errors import FaultlineError
 from bot.mcp.callers import Caller
 from bot.mcp.server import Context, McpServer
 
@@ -152,7 +154,10 @@ class McpOverHttp:
         token = bearer(request.headers)
         if token is None:
             return self._challenge("Send a token: Authorization: Bearer TOKEN.")
-        caller = await self._caller_of(token) if len(token) <= MAX_TOKEN else None
+        try:
+            caller = await self._caller_of(token) if len(token) <= MAX_TOKEN else None
+        except (FaultlineError, SQLAlchemyError):
+            return PlainTextResponse("Tokens cannot be checked now; try again.\n", 503)
         if caller is not None:
             return caller
         if wait := self._refused(request):

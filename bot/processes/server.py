@@ -42,6 +42,7 @@ from bot.processes.http_limits import (
     limited_connections,
     raise_descriptor_limit,
 )
+from bot.processes.mcp_mount import LazyMcp
 from bot.runtime.arrivals import ArrivalWatch
 from bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from bot.runtime.threads import in_thread
@@ -119,8 +120,10 @@ def build_app(
         try:
             yield
         finally:
+            await agents.close()
             await in_thread(components.stop)
 
+    agents = LazyMcp(settings, store, case_path, asks_sources=holds_vendor_keys)
     intake = intake_routes(
         settings,
         accept,
@@ -147,7 +150,7 @@ def build_app(
     labels = labels_by_path(sources, settings)
     watch = Middleware(ArrivalWatch, labels=labels)
     app = Starlette(
-        routes=[*intake, *probes, Mount("", LazyPages(pages))],
+        routes=[*intake, *probes, *agents.routes, Mount("", LazyPages(pages))],
         lifespan=lifespan,
         middleware=[watch],
     )

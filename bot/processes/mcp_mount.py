@@ -1,0 +1,99 @@
+"""`/mcp` on the server: loaded with its first request, because it needs the analysis, and a process
+that only takes alerts is smaller by half."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from bot.runtime.threads import in_thread
+from bot.settings import Settings
+from bot.store.store import Store
+
+if TYPE_CHECKING:
+    from bot.mcp.over_http import McpOverHttp
+
+PATHS = (
+    "/mcp",
+    "/.well-known/oauth-protected-resource",
+    "/.well-known/oauth-protected-resource/{rest:path}",
+)
+CasePath = Callable[[str], Awaitable[Path | None]]
+
+
+class LazyMcp:
+    """The MCP server as an application. `close` ends it."""
+
+    def __init__(
+        self, settings: Settings, store: Store, case_path: CasePath, *, asks_sources: bool
+    ) -> None:
+        """Without `asks_sources`, as in a process without the vendors' keys, answers cannot be
+        verified."""
+        self._settings = settings
+        self._store = store
+        self._case_path = case_path
+        self._asks_sources = asks_sources
+        self._loading = asyncio.Lock()
+        self._stopping = asyncio.Event()
+        self._router: Router | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def routes(self) -> list[Route]:
+        """Where it is mounted."""
+        return [Route(path, endpoint=self) for path in PATHS]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; the first one waits for the imports."""
+        async with self._loading:
+            if self._router is None:
+                scratch = Path(tempfile.mkdtemp(prefix="faultline-mcp-"))
+                app = await in_thread(self._made, scratch)
+                ready = asyncio.Event()
+                self._serving = asyncio.create_task(self._serve(app, scratch, ready))
+                await ready.wait()
+                self._router = Router(app.routes)
+        await self._router(scope, receive, send)
+
+    async def close(self) -> None:
+        """End what runs for callers."""
+        self._stopping.set()
+        if self._serving is not None:
+            await self._serving
+
+    async def _serve(self, app: McpOverHttp, scratch: Path, ready: asyncio.Event) -> None:
+        # One task begins it and ends it: it may not be ended by another.
+        try:
+            async with app.running():
+                ready.set()
+                await self._stopping.wait()
+        finally:
+            await in_thread(shutil.rmtree, scratch, True)
+
+    def _made(self, scratch: Path) -> McpOverHttp:
+        from bot.mcp.http_callers import HttpCallers, no_page
+        from bot.mcp.investigations import Investigations, Shelf
+        from bot.mcp.over_http import McpOverHttp, Resource, caller_of_request
+        from bot.mcp.server import McpServer
+        from bot.mcp.verify_tool import Verifier
+        from bot.web.access import AccessControl
+
+        settings, store = self._settings, self._store
+        issuer = settings.login.issuer
+        resource = Resource(settings.server.public_url, [issuer] if issuer else [])
+        callers = HttpCallers(settings, AccessControl(settings, store.engine, no_page), resource)
+        server = McpServer(
+            Investigations(settings, [Shelf(store, self._case_path)]),
+            scratch,
+            caller_of_request,
+            verifier=Verifier(settings) if self._asks_sources else None,
+            record=callers.record,
+        )
+        return McpOverHttp(server, resource, callers.caller_of, callers.refused)
