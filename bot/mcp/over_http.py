@@ -58,9 +58,9 @@ class Resource:
 
     @property
     def metadata_address(self) -> str:
-        """RFC 9728, section 3.1."""
-        base = urlsplit(self.public_url)
-        return f"{base.scheme}://{base.netloc}{METADATA}{base.path}{PATH}"
+        """RFC 9728, section 3.1; behind a proxy that adds a path, below that path, because only
+        what lies there reaches this server."""
+        return f"{self.public_url}{METADATA}{PATH}"
 
     def metadata(self) -> dict[str, Any]:
         """RFC 9728, section 2."""
@@ -113,10 +113,10 @@ class McpOverHttp:
     @property
     def routes(self) -> list[Route]:
         """The server, and the metadata that anybody may read."""
-        path = urlsplit(self._resource.metadata_address).path
         return [
             Route(PATH, endpoint=_Endpoint(self._answer)),
-            *(Route(p, self._metadata, methods=["GET"]) for p in dict.fromkeys((path, METADATA))),
+            Route(METADATA, self._metadata, methods=["GET"]),
+            Route(METADATA + PATH, self._metadata, methods=["GET"]),
         ]
 
     async def _metadata(self, _request: Request) -> Response:

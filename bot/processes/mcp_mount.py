@@ -20,11 +20,12 @@ from bot.store.store import Store
 if TYPE_CHECKING:
     from bot.mcp.over_http import McpOverHttp
 
-PATHS = (
-    "/mcp",
-    "/.well-known/oauth-protected-resource",
-    "/.well-known/oauth-protected-resource/{rest:path}",
-)
+PATHS = {
+    # GET is answered too, with 405: the protocol's clients try it.
+    "/mcp": ["GET", "POST"],
+    "/.well-known/oauth-protected-resource": ["GET"],
+    "/.well-known/oauth-protected-resource/mcp": ["GET"],
+}
 CasePath = Callable[[str], Awaitable[Path | None]]
 
 
@@ -48,7 +49,7 @@ class LazyMcp:
     @property
     def routes(self) -> list[Route]:
         """Where it is mounted."""
-        return [Route(path, endpoint=self) for path in PATHS]
+        return [Route(path, self, methods=methods) for path, methods in PATHS.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; the first one waits for the imports."""
