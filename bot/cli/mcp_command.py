@@ -49,8 +49,8 @@ def _serve(settings: Settings, wire: Wire) -> None:
         if connectors:
             bot = stack.enter_context(local_bot(settings, scratch / "bot"))
             own = bot.settings
-            shelves.append(Shelf(bot.store, local_cases(open_cases(own))))
-        shelves += _past(settings)
+            shelves.append(Shelf(bot.store, local_cases(open_cases(own), scratch / "own")))
+        shelves += _past(settings, scratch)
         (scratch / "open").mkdir()
         investigations = Investigations(
             own,
@@ -68,7 +68,7 @@ def _serve(settings: Settings, wire: Wire) -> None:
         asyncio.run(serve(server, wire))
 
 
-def _past(settings: Settings) -> list[Shelf]:
+def _past(settings: Settings, scratch: Path) -> list[Shelf]:
     """The investigations of the bot that these settings configure, where it has made some. A store
     that cannot be read is named on standard error, and the server goes on without it."""
     own = settings.store
@@ -78,7 +78,7 @@ def _past(settings: Settings) -> list[Shelf]:
         # Its tables are its own bot's to change.
         store = open_store(settings, migrated=True)
         store.latest(1)
-        return [Shelf(store, local_cases(open_cases(settings)))]
+        return [Shelf(store, local_cases(open_cases(settings), scratch / "past"))]
     except (FaultlineError, SQLAlchemyError) as error:
         why = str(error) if isinstance(error, FaultlineError) else type(error).__name__
         _say(f"faultline: earlier investigations cannot be read ({why})")

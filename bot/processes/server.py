@@ -300,9 +300,12 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
     return bound
 
 
-def local_cases(cases: CaseStore) -> Callable[[str], Awaitable[Path | None]]:
-    """Case folders for the pages; of those in S3 a copy, of which each view fetches what is new."""
-    cache = Path(tempfile.mkdtemp(prefix="faultline-pages-"))
+def local_cases(
+    cases: CaseStore, cache: Path | None = None
+) -> Callable[[str], Awaitable[Path | None]]:
+    """Case folders for the pages; of those in S3 a copy below `cache`, of which each view fetches
+    what is new."""
+    cache = cache or Path(tempfile.mkdtemp(prefix="faultline-pages-"))
     known: defaultdict[str, dict[str, str]] = defaultdict(dict)
     copying: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +20,14 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
+from analysis.case.folder import read_case, write_json
+from analysis.diagnosis import diagnose
+from bot.settings import Settings
+from bot.settings.settings import StoreSettings
+from bot.store.opening import open_store
 from tests.connectors.conftest import ALERT_AT, RunningPrometheus, prometheus
+from tests.databases import make_tables
+from tests.scenarios.small_case import ALERT, write_small_case
 from tests.scenarios.test_ask import environment
 
 __all__ = ["prometheus"]
@@ -80,6 +91,115 @@ def test_an_agent_finds_the_cause_and_checks_the_proof(
 
     asyncio.run(story())
     assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_without_a_source_the_server_says_what_to_give(tmp_path: Path) -> None:
+    async def story() -> None:
+        # The handshake of earlier versions of the protocol, as most clients still make it.
+        async with agent(tmp_path, mode="legacy") as client:
+            refused = await client.call_tool("investigate", QUESTION)
+            assert refused.is_error
+            assert "--prometheus http: //localhost:9090" in str(refused.content)
+            assert (await called(client, "recent"))["investigations"] == []
+            traces = Path(__file__).parents[2] / "demo/cases/slow-rank/traces"
+            told = await called(client, "trace_doctor", path=str(traces))
+            assert told["diagnoses"][0]["severity"] in ("critical", "warning")
+
+    asyncio.run(story())
+
+
+def test_earlier_investigations_of_a_bot_are_read_and_stay_as_they_are(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    make_tables(state)
+    settings = Settings(store=StoreSettings(directory=state))
+    store = open_store(settings, migrated=True)
+    taken = store.accept(ALERT).investigation_id
+    assert taken is not None
+    folder = write_small_case(state / "cases" / taken)
+    write_json(folder / "findings.json", diagnose(read_case(folder)))
+    store.start(taken)
+    store.finish(taken, "done", verdict="cause_found", confidence=0.9, headline="it was a deploy")
+    store.engine.dispose()
+    (tmp_path / "faultline.toml").write_text('[store]\ndirectory = "state"\n')
+    before = sorted(path.name for path in folder.iterdir())
+
+    async def story() -> None:
+        async with agent(tmp_path) as client:
+            [one] = (await called(client, "recent"))["investigations"]
+            assert (one["investigation"], one["headline"]) == (taken, "it was a deploy")
+            answer = await called(client, "answer", investigation=taken)
+            assert answer["causes"][0]["subject"] == "checkout"
+            assert "<data>" in await text_of(
+                client, "series", investigation=taken, service="checkout"
+            )
+
+    asyncio.run(story())
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_it_ends_with_its_client_and_with_a_signal(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    for by_signal in (False, True):
+        process = subprocess.Popen(
+            [sys.executable, *PROGRAM, "--prometheus", prometheus.url],
+            cwd=tmp_path,
+            env={**environment(tmp_path), "TMPDIR": str(scratch)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        hello = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        }
+        process.stdin.write(b"this is no message\n" + json.dumps(hello).encode() + b"\n")
+        process.stdin.flush()
+        while json.loads(process.stdout.readline()).get("id") != 1:
+            """Its word on what is no message."""
+        assert list(scratch.glob("faultline-mcp-*"))
+        if by_signal:
+            process.send_signal(signal.SIGTERM)
+        else:
+            process.stdin.close()
+        assert process.wait(30) == 0
+        rest, problems = process.stdout.read(), process.stderr.read().decode()
+        assert rest == b"", "nobody else writes to standard output"
+        assert "Traceback" not in problems, problems
+        assert not list(scratch.glob("faultline-*")), "nothing is left behind"
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
+
+
+def test_a_person_who_starts_it_learns_what_it_is_for(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, *PROGRAM],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    try:
+        assert process.stderr is not None
+        assert b"claude mcp add faultline" in process.stderr.readline()
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
 
 
 async def _proved(client: Client, one: str) -> None:
