@@ -10,7 +10,7 @@ import polars as pl
 
 from analysis.case.folder import Case
 from analysis.case.windows import log_windows, metric_windows, span_windows
-from analysis.kinds.finding_details import LineDetails
+from analysis.kinds.finding_details import LineDetails, ObservationDetails
 from analysis.vocabulary import Finding, Window
 from bot.investigation.model.tools.metric_rows import SeriesSummary, metric_rows, summaries
 from bot.investigation.model.tools.series import means
@@ -41,6 +41,9 @@ def values_of(case: Case, finding: Finding) -> dict[str, Any]:
         return _series(case, where)
     if table in TABLES:
         return _rows(case, table, where, finding)
+    looked_up = ObservationDetails.of(finding)
+    if looked_up is not None and looked_up.points:
+        return {"points": [[Exact(at), value] for at, value in looked_up.points]}
     return {"rows": [], "note": "this finding is about no single series or table"}
 
 

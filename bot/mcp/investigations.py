@@ -21,7 +21,7 @@ from bot.store.person_acts import PersonActs
 from bot.store.store import Progress, Store, StoredInvestigation
 
 Said = Callable[[str], Awaitable[None]]
-LOOK_EVERY_S = 0.25
+LOOK_EVERY_S = 0.5
 ENDED = ("done", "failed")
 LINE = 300
 

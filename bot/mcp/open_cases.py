@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +39,10 @@ from bot.web.heavy_work import HeavyWork
 from connectors.base import Connector
 from connectors.querying import answering
 
-MOST_OPEN = 8
+MOST_OPEN = 4
 """Cases held at once. One holds its tables: a large one some hundred MB."""
+IDLE_S = 600.0
+"""A case that nobody looked at for so long is closed."""
 STORE = "mcp"
 READ = (SERIES, LOGS, TRACES, REQUEST, CHANGES, TOPOLOGY)
 
@@ -67,6 +70,7 @@ class OpenCase:
     work: HeavyWork
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the redactor counts its placeholders, or the bench its rows."""
+    used_at: float = 0.0
     _recomputed: Diagnosis | None = None
 
     async def recomputed(self) -> Diagnosis:
@@ -90,14 +94,20 @@ class OpenCases:
     """The cases that are open, those used last."""
 
     def __init__(
-        self, investigations: Investigations, connectors: Sequence[Connector], scratch: Path
+        self,
+        investigations: Investigations,
+        connectors: Sequence[Connector],
+        scratch: Path,
+        idle_s: float = IDLE_S,
     ) -> None:
+        self._idle_s = idle_s
         self._investigations = investigations
         self._connectors = connectors
         self._tools = case_tools(connectors)
         self._scratch = scratch
         self._open: OrderedDict[tuple[object, ...], OpenCase] = OrderedDict()
         self._opening = asyncio.Lock()
+        self._closing: set[asyncio.Future[None]] = set()
         self.work = HeavyWork()
         """Analyses cases, in a process beside this one."""
 
@@ -114,11 +124,24 @@ class OpenCases:
         async with self._opening:
             if key not in self._open:
                 self._open[key] = await in_thread(self._read, found, folder)
+            case = self._open[key]
+            case.used_at = time.monotonic()
             self._open.move_to_end(key)
             while len(self._open) > MOST_OPEN:
-                _, oldest = self._open.popitem(last=False)
-                await in_thread(shutil.rmtree, oldest.bench.work.parent, True)
-            return self._open[key]
+                await self._close(next(iter(self._open)))
+        asyncio.get_running_loop().call_later(self._idle_s, self._close_idle)
+        return case
+
+    def _close_idle(self) -> None:
+        idle = time.monotonic() - self._idle_s
+        for key in [key for key, case in self._open.items() if case.used_at <= idle]:
+            self._closing.add(task := asyncio.ensure_future(self._close(key)))
+            task.add_done_callback(self._closing.discard)
+
+    async def _close(self, key: tuple[object, ...]) -> None:
+        case = self._open.pop(key, None)
+        if case is not None:
+            await in_thread(shutil.rmtree, case.bench.work.parent, True)
 
     def _read(self, found: Found, folder: Path) -> OpenCase:
         work = Path(tempfile.mkdtemp(dir=self._scratch))

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -234,6 +235,16 @@ async def _looked_up(client: Client, one: str) -> None:
     assert "[L1] checkout" in series
     row = await called(client, "evidence", investigation=one, finding="L1")
     assert row["subject"] == "checkout"
+    asked = 'sum(rate(http_requests_total{service="checkout"}[5m]))'
+    times = {"start": "2026-03-02T11:30:00Z", "end": "2026-03-02T12:00:00Z"}
+    queried = await text_of(
+        client, "query", investigation=one, connector="prometheus", query=asked, **times
+    )
+    found = re.search(r"\[(L\d+)\]", queried)
+    assert found is not None, queried
+    own = await called(client, "evidence", investigation=one, finding=found[1])
+    assert own["queries"][0]["query"] == asked
+    assert own["values"]["points"]
     wrong = await client.call_tool("series", {"investigation": one, "service": "nobody"})
     assert wrong.is_error
     assert "no service of that name is known here" in str(wrong.content)

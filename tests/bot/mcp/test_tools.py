@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from bot.mcp.call_limits import CallLimits
+from bot.mcp.open_cases import MOST_OPEN
 from bot.mcp.outgoing import MOST_CHARACTERS
+from bot.mcp.server import McpServer
 from bot.settings.people import PeopleSettings
 from bot.store.store import ReplyTo
 from bot.store.visibility import NOTHING_APART
@@ -180,6 +183,26 @@ def _settings(**people: Any) -> Any:
     from bot.settings import Settings
 
     return Settings().model_copy(update={"people": PeopleSettings(**people)})
+
+
+def test_cases_are_closed_when_nobody_looks_at_them(stored: Stored) -> None:
+    ids = [stored.answered(f"incident {number}") for number in range(MOST_OPEN + 2)]
+
+    async def many(server: McpServer) -> tuple[int, int]:
+        server.cases._idle_s = 0.2
+        for one in ids:
+            await server.cases.open(stored.caller, one)
+        held = len(list(stored.scratch.iterdir()))
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            if not list(stored.scratch.iterdir()):
+                break
+        left = len(list(stored.scratch.iterdir()))
+        again = await server.cases.open(stored.caller, ids[0])
+        assert again.answered.view.cause is not None
+        return held, left
+
+    assert asyncio.run(many(stored.server())) == (MOST_OPEN, 0)
 
 
 def test_an_investigation_under_way_says_what_to_do_next(stored: Stored) -> None:
