@@ -136,7 +136,7 @@ async def verify(
 
 
 def verify_now(folder: Path, *, settings: Settings, findings: Sequence[Finding]) -> Verification:
-    """The same for a case folder, with the sources of these settings: for a process of its own,
+    """The same for a case folder, with the sources of these settings: for a separate process,
     because vendors' libraries stay in memory once they are loaded."""
     with tempfile.TemporaryDirectory(prefix="faultline-verify-") as scratch:
         asked = verify(

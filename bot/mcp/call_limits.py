@@ -1,4 +1,4 @@
-"""How much one caller may call: so many calls at once, and so many in a minute."""
+"""How much one caller may call: at once, and in a minute."""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ MAX_BODY_BYTES = 65_536
 """Of a request; the longest arguments are a few thousand characters."""
 MAX_TOKEN = 8_192
 """Characters. A signed token with a hundred groups has half as many."""
-SCOPE = "faultline"
 
 CallerOf = Callable[[str], Awaitable[Caller | None]]
 """Whose token it is; None where it is nobody's."""
@@ -50,6 +49,8 @@ class Resource:
     """Base address, without a slash at the end."""
     authorization_servers: Sequence[str] = ()
     """Issuers whose tokens the verifier takes."""
+    scopes: Sequence[str] = ()
+    """To be asked for there: they bring the claims that roles need."""
 
     @property
     def address(self) -> str:
@@ -68,10 +69,10 @@ class Resource:
             "resource": self.address,
             "resource_name": "Faultline",
             "bearer_methods_supported": ["header"],
-            "scopes_supported": [SCOPE] if self.authorization_servers else [],
         }
         if self.authorization_servers:
             told["authorization_servers"] = list(self.authorization_servers)
+            told["scopes_supported"] = list(self.scopes)
         return told
 
 
@@ -168,8 +169,8 @@ class McpOverHttp:
     def _challenge(self, said: str, error: str = "") -> Response:
         """RFC 6750, section 3; RFC 9728, section 5.1."""
         parts = [f'resource_metadata="{self._resource.metadata_address}"']
-        if self._resource.authorization_servers:
-            parts.append(f'scope="{SCOPE}"')
+        if self._resource.scopes:
+            parts.append(f'scope="{" ".join(self._resource.scopes)}"')
         if error:
             parts += [f'error="{error}"', f'error_description="{said}"']
         headers = {"www-authenticate": f"Bearer {', '.join(parts)}"}

@@ -87,8 +87,9 @@ class LazyMcp:
         from bot.web.access import AccessControl
 
         settings, store = self._settings, self._store
-        issuer = settings.login.issuer
-        resource = Resource(settings.server.public_url, [issuer] if issuer else [])
+        login = settings.login
+        issuers, scopes = ([login.issuer], login.scopes) if login.issuer else ([], ())
+        resource = Resource(settings.server.public_url, issuers, scopes)
         callers = HttpCallers(settings, AccessControl(settings, store.engine, no_page), resource)
         server = McpServer(
             Investigations(settings, [Shelf(store, self._case_path)]),

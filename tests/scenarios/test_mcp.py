@@ -75,8 +75,8 @@ def test_an_agent_finds_the_cause_and_checks_the_proof(
         async with agent(tmp_path, "--prometheus", prometheus.url) as client:
             lines: list[str] = []
 
-            async def heard(_done: float, _of: float | None, line: str | None) -> None:
-                lines.append(line or "")
+            async def heard(progress: float, total: float | None, message: str | None) -> None:
+                lines.append(message or "")
 
             begun = await client.call_tool(
                 "investigate", {**QUESTION, "wait_s": 60}, progress_callback=heard

@@ -83,7 +83,9 @@ class Stored:
 
     def call(self, tool: str, **arguments: Any) -> CallToolResult:
         """What a tool gives to one call."""
-        return self.told(lambda client: client.call_tool(tool, arguments))
+        result = self.told(lambda client: client.call_tool(tool, arguments))
+        assert isinstance(result, CallToolResult)
+        return result
 
     def told(self, story: Callable[[Client], Awaitable[Any]]) -> Any:
         """What a story with the official client gives."""

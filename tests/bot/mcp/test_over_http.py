@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextResourceContents
 from starlette.applications import Starlette
 
 from bot.mcp.callers import Caller
@@ -42,7 +43,7 @@ class Served:
         self.wrong = 0
         self.app = McpOverHttp(
             stored.server(caller_of_request),
-            Resource(self.url, ["https://login.example.com"]),
+            Resource(self.url, ["https://login.example.com"], ["openid", "email"]),
             self.caller_of,
             self.refused,
         )
@@ -94,14 +95,15 @@ def test_an_agent_with_a_token_gets_the_answer_and_progress(served: Served, mode
     one = served.stored.answered()
     lines: list[str] = []
 
-    async def heard(_done: float, _of: float | None, line: str | None) -> None:
-        lines.append(line or "")
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        lines.append(message or "")
 
     async def story(client: Client) -> Any:
         waited = await client.call_tool("wait", {"investigation": one}, progress_callback=heard)
         assert waited.structured_content["status"] == "done"
         answer = await client.call_tool("answer", {"investigation": one})
         report = await client.read_resource(f"faultline://cases/{one}/report.md")
+        assert isinstance(report.contents[0], TextResourceContents)
         assert "checkout" in report.contents[0].text
         return answer.structured_content
 
@@ -125,7 +127,9 @@ def test_without_a_token_the_client_learns_where_to_get_one(served: Served) -> N
     address = f"{served.url}/.well-known/oauth-protected-resource/mcp"
     assert told.startswith("Bearer ")
     assert f'resource_metadata="{address}"' in told
+    assert 'scope="openid email"' in told
     metadata = httpx.get(address).json()
+    assert metadata["scopes_supported"] == ["openid", "email"]
     assert metadata["resource"] == f"{served.url}/mcp"
     assert metadata["authorization_servers"] == ["https://login.example.com"]
     assert metadata["bearer_methods_supported"] == ["header"]
