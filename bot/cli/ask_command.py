@@ -22,7 +22,8 @@ from analysis.errors import SettingsError
 from bot.answer.replay import as_json, print_report, replay
 from bot.cli.follow_up import answer_follow_ups
 from bot.cli.terminal_chart import print_chart
-from bot.intake.asked_incident import AskedIncident, arrival_of, since_of
+from bot.intake.asked_incident import AskedIncident, arrival_of
+from bot.intake.since import since_of
 from bot.processes.local_bot import LocalBot, local_bot
 from bot.settings import Settings, load_settings
 from bot.settings.environment import ENV_PREFIX
@@ -65,7 +66,7 @@ def ask(question: str, options: AskOptions) -> int:
         key=uuid.uuid4().hex,
         door="terminal",
         service=options.service,
-        since=since_of(options.since, now.astimezone()) if options.since else None,
+        since=since_of(options.since, now) if options.since else None,
         zone=now.astimezone().tzinfo or UTC,
     )
     arrival = arrival_of(asked, settings, now)

@@ -15,6 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
 from bot.cli.ask_command import NO_SOURCE, AskOptions, settings_for
+from bot.intake.accepting import store_accept
+from bot.intake.asked_requests import AskedRequests
 from bot.mcp.callers import THIS_MACHINE
 from bot.mcp.investigations import Investigations, Shelf
 from bot.mcp.over_stdio import Wire, serve, taken_wire
@@ -45,17 +47,19 @@ def _serve(settings: Settings, wire: Wire) -> None:
     connectors = build_connectors(settings)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faultline-mcp-")))
-        shelves, own = [], settings
+        shelves, own, requests = [], settings, None
         if connectors:
             bot = stack.enter_context(local_bot(settings, scratch / "bot"))
             own = bot.settings
+            requests = AskedRequests(own, bot.store, store_accept(bot.store))
             shelves.append(Shelf(bot.store, local_cases(open_cases(own), scratch / "own")))
         shelves += _past(settings, scratch)
         (scratch / "open").mkdir()
         investigations = Investigations(
             own,
             shelves,
-            "" if connectors else NO_SOURCE,
+            requests,
+            NO_SOURCE,
             datetime.now(UTC).astimezone().tzinfo or UTC,
         )
         server = McpServer(

@@ -164,7 +164,7 @@ class Replies:
         most, acts = people.investigations_per_hour, PersonActs(self._context.store.engine)
         if await in_store(acts.count, who, "investigate", question.id, most, HOUR):
             return None
-        return AnswerText(lead=too_many_investigations(people))
+        return AnswerText(lead=too_many_investigations(most))
 
     async def _about_an_investigation(self, question: Question) -> AnswerText | None:
         about, newer_runs = await self._investigation(question)

@@ -3,8 +3,8 @@ API."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
@@ -19,8 +19,6 @@ from bot.store.store import Arrival, Delivery
 Door = Literal["terminal", "page", "api", "mcp"]
 MOST_TEXT = 2_000
 SHORT = timedelta(minutes=1)
-_LENGTH = re.compile(r"(?P<count>\d{1,4})(?P<unit>[mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class AskedIncident:
     """When it began; unset: what the text says ("since 14:19"), or else now."""
     zone: tzinfo = UTC
     """Of times of day in the text."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where it is, by label, such as cluster: only sources that cover it are asked."""
 
 
 def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arrival:
@@ -54,10 +54,14 @@ def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arriv
         title=title,
         started_at=since.astimezone(UTC),
         service=service,
-        labels={"fingerprint": f"asked:{asked.door}:{asked.key}"},
+        labels={**_labels(asked.places), "fingerprint": f"asked:{asked.door}:{asked.key}"},
     )
     delivery = Delivery(asked.door, asked.key)
     return Arrival(alert=alert, delivery=delivery, question=text, by_person=True)
+
+
+def _labels(places: Mapping[str, str]) -> dict[str, str]:
+    return {one_line(name): one_line(value) for name, value in places.items()}
 
 
 def _since(text: str, now: datetime, zone: tzinfo) -> datetime | None:
@@ -65,20 +69,3 @@ def _since(text: str, now: datetime, zone: tzinfo) -> datetime | None:
     if span is None or (span.since is None and span.length is None):
         return None
     return window_of(span, Window(start=now, end=now), now, zone).start
-
-
-def since_of(text: str, now: datetime) -> datetime:
-    """`30m`, `2h`, `1d`, a time of day in the zone of `now`, or an ISO time. Raises
-    SettingsError."""
-    length = _LENGTH.fullmatch(text.strip())
-    if length is not None:
-        return now - timedelta(**{_UNITS[length["unit"]]: int(length["count"])})
-    try:
-        if re.fullmatch(r"\d{1,2}:\d\d", text.strip()):
-            hour, minute = map(int, text.strip().split(":"))
-            at = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
-            return at if at <= now else at - timedelta(days=1)
-        at = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise SettingsError("since", "is neither 30m, 14:19 nor 2026-01-31T14:19Z") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=now.tzinfo)

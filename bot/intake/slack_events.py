@@ -190,7 +190,11 @@ class SlackEvents:
         if self._heard is not None and not await self._heard.may_investigate(
             envelope, within_s=self._limits.accept_within_s
         ):
-            self._tell(envelope.event, user, too_many_investigations(self.settings.people))
+            self._tell(
+                envelope.event,
+                user,
+                too_many_investigations(self.settings.people.investigations_per_hour),
+            )
             return True
         await self._take(found)
         return True

@@ -17,6 +17,9 @@ class Caller:
     role: Role
     visibility: Visibility = ALL
     """Whose investigations they see."""
+    investigations_per_hour: int | None = None
+    """Of a token with its own limit; None: that of people."""
+    calls_per_minute: int | None = None
     is_local: bool = False
     """Whether they may name files of this machine."""
 

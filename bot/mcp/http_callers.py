@@ -1,8 +1,10 @@
-"""Who holds a token over HTTP, by the rules of the pages: the access token of the settings, or an
-access token that the login's provider issued for this server (RFC 9068). Each call is in the
-audit."""
+"""Who holds a token over HTTP, by the rules of the pages: an API token, the access token of the
+settings, or an access token that the login's provider issued for this server (RFC 9068). Each call
+is in the audit."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -11,9 +13,11 @@ from analysis.errors import ConnectorError
 from bot.mcp.callers import Caller
 from bot.mcp.over_http import Resource
 from bot.mcp.server import Context
+from bot.runtime.threads import in_store
 from bot.settings import Settings
+from bot.store.api_tokens import caller_of, is_api_token
 from bot.store.audit_log import AuditEntry
-from bot.web.access import AccessControl
+from bot.web.access import AccessControl, visitor_for
 from bot.web.oidc.person import role_of, teams_of
 from bot.web.oidc.provider import Provider
 from bot.web.same_site import same
@@ -39,6 +43,17 @@ class HttpCallers:
             role = self._settings.login.token_role
             return await self._caller(
                 Visitor("access token", "access token", role, False, is_token=True)
+            )
+        header = f"Bearer {token}"
+        if is_api_token(header):
+            program = await in_store(caller_of, self._access.store, header)
+            if program is None:
+                return None
+            limits = program.limits
+            return replace(
+                await self._caller(visitor_for(program)),
+                investigations_per_hour=limits.investigations_per_hour,
+                calls_per_minute=limits.calls_per_minute,
             )
         if self._provider is None or token.count(".") != DOTS_OF_A_SIGNED_TOKEN:
             return None

@@ -12,18 +12,22 @@ from pathlib import Path
 
 from analysis.errors import FaultlineError, SettingsError
 from bot.answer.foreign_text import one_line
-from bot.intake.asked_incident import AskedIncident, arrival_of, since_of
+from bot.intake.asked_incident import AskedIncident
+from bot.intake.asked_requests import AskedRequests, Requester, own_key
+from bot.intake.since import since_of
 from bot.mcp.callers import Caller
-from bot.policy.person_limits import HOUR, too_many_investigations
 from bot.runtime.threads import in_store
 from bot.settings import Settings
-from bot.store.person_acts import PersonActs
 from bot.store.store import Progress, Store, StoredInvestigation
 
 Said = Callable[[str], Awaitable[None]]
 LOOK_EVERY_S = 0.5
 ENDED = ("done", "failed")
 LINE = 300
+WAITS = (
+    "the database does not answer, so the request waits on disk and is investigated later; see "
+    "`recent`"
+)
 
 
 class NoSuchInvestigation(FaultlineError):
@@ -62,8 +66,9 @@ class Investigations:
 
     settings: Settings
     shelves: Sequence[Shelf]
+    requests: AskedRequests | None
+    """Takes what is asked for; None where nothing can be investigated."""
     why_none_begins: str = ""
-    """Why nothing can be investigated here; empty where it can."""
     zone: tzinfo = UTC
     """Of times of day in questions."""
 
@@ -71,25 +76,22 @@ class Investigations:
         self, caller: Caller, question: str, service: str | None, since: str | None
     ) -> str:
         """Begin an investigation. Gives its id at once; raises FaultlineError."""
-        if self.why_none_begins:
+        if self.requests is None:
             raise SettingsError("investigate", self.why_none_begins)
-        now = datetime.now(self.zone)
+        most = caller.investigations_per_hour or self.settings.people.investigations_per_hour
+        requester = Requester(caller.who, most)
+        now = datetime.now(UTC)
         asked = AskedIncident(
             text=question,
-            key=uuid.uuid4().hex,
+            key=own_key(requester, uuid.uuid4().hex),
             door="mcp",
             service=service,
-            since=since_of(since, now) if since else None,
+            since=since_of(since, now, self.zone, "since") if since else None,
             zone=self.zone,
         )
-        arrival = arrival_of(asked, self.settings, now.astimezone(UTC))
-        store, people = self.shelves[0].store, self.settings.people
-        most = people.investigations_per_hour
-        acts = PersonActs(store.engine)
-        if not await in_store(acts.count, caller.who, "investigate", asked.key, most, HOUR):
-            raise FaultlineError(too_many_investigations(people))
-        accepted = (await in_store(store.accept_all, [arrival]))[0]
-        assert accepted.investigation_id is not None, "what a person asks for is investigated"
+        accepted = await self.requests.start(asked, requester)
+        if accepted.investigation_id is None:
+            raise FaultlineError(WAITS)
         return accepted.investigation_id
 
     async def find(self, caller: Caller, given: str) -> Found:

@@ -19,6 +19,8 @@ SWEPT = {
     "visits": "login.audit_days",
     "visitors": "login.audit_days",
     "sessions": "their end",
+    "api_tokens": "login.audit_days after their end",
+    "asked_requests": "retention.deliveries_days",
     "slack_channels": "no investigation came from there",
     "executors": "7 days",
     "last_times": "30 days",

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from bot.operating.engine_rows import EngineRows
 from bot.operating.removing import delete_case, delete_rows, engine_work
 from bot.settings import Settings
+from bot.store.api_tables import ApiTokenRow, AskedRequestRow
 from bot.store.call_tables import LearnedCallRow
 from bot.store.case_store import CaseStore
 from bot.store.change_tables import ReportedChangeRow
@@ -176,8 +177,10 @@ class Sweep:
         )
 
     def deliveries(self, before: datetime) -> int:
-        """Ids of deliveries that no vendor will send again."""
-        row = DeliveryRow
+        """Ids of deliveries that no vendor will send again, and keys under which programs asked."""
+        row, asked = DeliveryRow, AskedRequestRow
+        with Session(self.store.engine) as session, session.begin():
+            session.execute(delete(asked).where(asked.at < before))
         over = (
             select(row.received_at)
             .where(row.received_at < before)
@@ -189,7 +192,8 @@ class Sweep:
         )
 
     def audit(self, before: datetime) -> int:
-        """Lines of the audit, logins that are over and those who have not been seen since."""
+        """Lines of the audit, logins and tokens that are over, and those who have not been seen
+        since."""
         row, visitor = VisitRow, VisitorRow
         over = select(row.id).where(row.at < before).limit(BATCH)
         count = self._in_batches(
@@ -197,6 +201,7 @@ class Sweep:
         )
         with Session(self.store.engine) as session, session.begin():
             session.execute(delete(SessionRow).where(SessionRow.expires_at < self.now))
+            session.execute(delete(ApiTokenRow).where(ApiTokenRow.expires_at < before))
             signed_in = select(SessionRow.visitor_id)
             session.execute(
                 delete(visitor).where(visitor.last_at < before, visitor.id.not_in(signed_in))

@@ -9,9 +9,8 @@ from bot.settings.people import PeopleSettings
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def too_many_investigations(people: PeopleSettings) -> str:
+def too_many_investigations(most: int) -> str:
     """Somebody asked for more investigations than they may."""
-    most = people.investigations_per_hour
     return f"You have reached your limit of {most} investigations per hour. Ask again later."
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
+from bot.intake.accepting import Accept
 from bot.runtime.threads import in_thread
 from bot.settings import Settings
 from bot.store.store import Store
@@ -33,13 +34,20 @@ class LazyMcp:
     """The MCP server as an application. `close` ends it."""
 
     def __init__(
-        self, settings: Settings, store: Store, case_path: CasePath, *, asks_sources: bool
+        self,
+        settings: Settings,
+        store: Store,
+        case_path: CasePath,
+        accept: Accept,
+        *,
+        asks_sources: bool,
     ) -> None:
         """Without `asks_sources`, as in a process without the vendors' keys, answers cannot be
         verified."""
         self._settings = settings
         self._store = store
         self._case_path = case_path
+        self._accept = accept
         self._asks_sources = asks_sources
         self._loading = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -79,6 +87,7 @@ class LazyMcp:
             await in_thread(shutil.rmtree, scratch, True)
 
     def _made(self, scratch: Path) -> McpOverHttp:
+        from bot.intake.asked_requests import AskedRequests
         from bot.mcp.http_callers import HttpCallers, no_page
         from bot.mcp.investigations import Investigations, Shelf
         from bot.mcp.over_http import McpOverHttp, Resource, caller_of_request
@@ -90,9 +99,10 @@ class LazyMcp:
         login = settings.login
         issuers, scopes = ([login.issuer], login.scopes) if login.issuer else ([], ())
         resource = Resource(settings.server.public_url, issuers, scopes)
-        callers = HttpCallers(settings, AccessControl(settings, store.engine, no_page), resource)
+        callers = HttpCallers(settings, AccessControl(settings, store, no_page), resource)
+        requests = AskedRequests(settings, store, self._accept)
         server = McpServer(
-            Investigations(settings, [Shelf(store, self._case_path)]),
+            Investigations(settings, [Shelf(store, self._case_path)], requests),
             scratch,
             caller_of_request,
             verifier=Verifier(settings) if self._asks_sources else None,

@@ -123,7 +123,7 @@ def build_app(
             await agents.close()
             await in_thread(components.stop)
 
-    agents = LazyMcp(settings, store, case_path, asks_sources=holds_vendor_keys)
+    agents = LazyMcp(settings, store, case_path, accept, asks_sources=holds_vendor_keys)
     intake = intake_routes(
         settings,
         accept,

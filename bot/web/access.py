@@ -1,8 +1,9 @@
 """Access control of the pages: who sent a request, whether the route is open to them, and a line in
 the audit log.
 
-Visitors are known by a login (OpenID Connect or the access token), or by the access token as a
-Bearer header. With neither set up, only requests from this machine are served.
+Visitors are known by a login (OpenID Connect or the access token), or by the access token or an API
+token as a Bearer header. Without any of them, only requests from this machine are served, while
+neither login nor access token is set up.
 """
 
 from __future__ import annotations
@@ -15,23 +16,26 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import quote
 
-from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.intake.slack_channels import SlackChannels
 from bot.policy.roles import TAKES, Act, Role
+from bot.runtime.call_rate import CallRate
 from bot.runtime.threads import in_store
 from bot.runtime.throttle import Throttle
 from bot.runtime.visitor_address import client_address, is_local
 from bot.settings import ServerSettings, Settings
 from bot.settings.addresses import names_this_machine
+from bot.store.api_tokens import Caller, caller_of, is_api_token
 from bot.store.audit_log import AuditEntry, AuditLog
+from bot.store.store import Store
 from bot.store.visibility import Visibility
 from bot.web.headers import SecurityHeaders
+from bot.web.refusals import is_api, refusal, too_many_attempts
 from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
 from bot.web.sessions import Sessions
 from bot.web.visitor import Visitor, let_in
@@ -42,7 +46,12 @@ ONLY_LOCAL = (
     "http://localhost, and only while server.public_url is such an address: "
     "set FAULTLINE_SERVER__ACCESS_TOKEN, or login.issuer, to open them to others."
 )
-NO_STORE = "The store does not answer, so nobody can be let in.\n"
+NO_STORE = "The store does not answer, so nobody can be let in."
+WRONG_API_TOKEN = "This API token is wrong, revoked or expired. An admin makes tokens at /tokens."  # noqa: S105
+JSON = "application/json"
+NOT_JSON = "Send the body as content-type: application/json."
+BEARER = {"www-authenticate": "Bearer"}
+MINUTE_S = 60.0
 QUIET_S = 60.0
 """The same request of the same visitor within this time is one line of the audit: pages load again
 while an investigation runs."""
@@ -65,14 +74,17 @@ class AuthenticatedRequest:
 class AccessControl:
     """Decides for every route who may come through, in one place."""
 
-    def __init__(self, settings: Settings, engine: Engine, problem: Problem) -> None:
+    def __init__(self, settings: Settings, store: Store, problem: Problem) -> None:
+        engine = store.engine
         self.settings = settings
+        self.store = store
         self.server = settings.server
-        self.problem = problem
+        self._page_of_problem = problem
         self.sessions = Sessions(settings.server, settings.login, engine, settings.teams)
         self.audit_log = AuditLog(engine, kept=timedelta(days=settings.login.audit_days))
         self.channels = SlackChannels(settings, engine)
         self.throttle = Throttle()
+        self.calls = CallRate(MINUTE_S)
         self.token = access_token(settings.server)
         self.by_provider = settings.login.issuer is not None
         self._local_csrf = secrets.token_hex(32)
@@ -100,7 +112,10 @@ class AccessControl:
 
     async def authenticate(self, request: Request) -> AuthenticatedRequest | Response:
         """Who sent the request, or the answer to somebody who cannot be let in."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        header = request.headers.get("authorization", "")
+        if is_api_token(header):
+            return await self._by_api_token(request, header)
+        scheme, _, given = header.partition(" ")
         if self.token is not None and scheme.lower() == "bearer":
             return self._by_token(request, given.strip(), self.token)
         if self.token is None and not self.by_provider:
@@ -109,11 +124,21 @@ class AccessControl:
                     Visitor("this machine", "this machine", "admin", False, is_local=True),
                     self._local_csrf,
                 )
-            return PlainTextResponse(ONLY_LOCAL + "\n", 403)
+            return refusal(request, 403, ONLY_LOCAL)
         session = await in_store(self.sessions.find, request)
         if session is not None:
             return AuthenticatedRequest(session.visitor, csrf_value(session.secret))
         return self._ask_to_sign_in(request)
+
+    def too_fast_s(self, caller: Caller) -> int:
+        """Count a call of a token; seconds until the next one may be answered, 0 for now."""
+        return self.calls.wait_s(caller.who, caller.limits.calls_per_minute)
+
+    def problem(self, request: Request, status: int, title: str, line: str) -> Response:
+        """A page that says why there is no other, or the line as JSON."""
+        if is_api(request):
+            return refusal(request, status, line)
+        return self._page_of_problem(request, status, title, line)
 
     async def visibility(self, visitor: Visitor) -> Visibility:
         """Whose investigations a visitor may see: of their teams, and of the Slack channels that
@@ -150,19 +175,34 @@ class AccessControl:
     ) -> AuthenticatedRequest | Response:
         if not same(given, token):
             if wait := self.throttle.failed(self.address(request)):
-                return too_many_attempts(wait)
-            return PlainTextResponse(
-                "The access token is wrong.\n", 401, {"www-authenticate": "Bearer"}
-            )
+                return too_many_attempts(request, wait)
+            return refusal(request, 401, "The access token is wrong.", BEARER)
         role = self.settings.login.token_role
         return AuthenticatedRequest(
             Visitor("access token", "access token", role, False, is_token=True), "", bearer=True
         )
 
+    async def _by_api_token(self, request: Request, header: str) -> AuthenticatedRequest | Response:
+        caller = await in_store(caller_of, self.store, header)
+        if caller is None:
+            if wait := self.throttle.failed(self.address(request)):
+                return too_many_attempts(request, wait)
+            return refusal(request, 401, WRONG_API_TOKEN, BEARER)
+        if wait := self.too_fast_s(caller):
+            said = f"This token's limit of {caller.limits.calls_per_minute} calls a minute is "
+            said += f"reached. Ask again in {wait} s."
+            return refusal(request, 429, said, {"retry-after": str(wait)})
+        return AuthenticatedRequest(visitor_for(caller), "", bearer=True)
+
     def _ask_to_sign_in(self, request: Request) -> Response:
+        if is_api(request):
+            said = (
+                "Send a token: Authorization: Bearer faultline_... An admin makes one at /tokens."
+            )
+            return refusal(request, 401, said, BEARER)
         if "text/html" not in request.headers.get("accept", ""):
-            said = "The access token is missing.\n" if self.token else "Sign in first.\n"
-            return PlainTextResponse(said, 401, {"www-authenticate": "Bearer"})
+            said = "The access token is missing." if self.token else "Sign in first."
+            return refusal(request, 401, said, BEARER)
         if request.method not in READS:
             return RedirectResponse("/login", 303)
         target = request.url.path
@@ -198,7 +238,7 @@ class RequireRole:
         try:
             answer = await self._answer(request)
         except SQLAlchemyError:
-            answer = PlainTextResponse(NO_STORE, 503)
+            answer = refusal(request, 503, NO_STORE)
         if isinstance(answer, Response):
             await answer(scope, receive, send)
             return
@@ -207,7 +247,7 @@ class RequireRole:
     async def _answer(self, request: Request) -> Response | Receive:
         """Where the handler reads its body from, or the answer that stands in its place."""
         if is_foreign(request, self.access.server.public_url):
-            return PlainTextResponse(FOREIGN + "\n", 403)
+            return refusal(request, 403, FOREIGN)
         authenticated = await self.access.authenticate(request)
         if isinstance(authenticated, Response):
             return authenticated
@@ -223,7 +263,14 @@ class RequireRole:
                 self._entry(request, "refused", 403, self.recorded_as or ""), once=True
             )
             return self.access.problem(request, 403, "Not for you", line)
-        if request.method in READS or authenticated.bearer:
+        if request.method in READS:
+            return request.receive
+        if is_api(request):
+            # A page of another site cannot send this type without asking us first, and we say no:
+            # so a login's cookie, or the way from this machine, needs no form's value here.
+            is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            return request.receive if is_json == JSON else refusal(request, 415, NOT_JSON)
+        if authenticated.bearer:
             return request.receive
         form = FormReader(request.scope, request.receive)
         if (problem := await form.problem(authenticated.csrf)) is not None:
@@ -268,7 +315,7 @@ class AnonymousRoutes:
         """Answer one request."""
         request = Request(scope, receive)
         if is_foreign(request, self.access.server.public_url):
-            await PlainTextResponse(FOREIGN + "\n", 403)(scope, receive, send)
+            await refusal(request, 403, FOREIGN)(scope, receive, send)
             return
         secret = request.cookies.get(self.access.sessions.cookies.form, "")
         csrf = csrf_value(secret) if secret else ""
@@ -286,10 +333,18 @@ class AnonymousRoutes:
         await self.app(scope, form.receive, send)
 
 
-def too_many_attempts(wait_s: int) -> Response:
-    """The answer to somebody who tried too often."""
-    said = f"Too many attempts; the next one counts in {wait_s} s.\n"
-    return PlainTextResponse(said, 429, {"retry-after": str(wait_s)})
+def visitor_for(caller: Caller) -> Visitor:
+    """A program as the pages know visitors."""
+    return Visitor(
+        caller.name,
+        caller.who,
+        caller.role,
+        signed_in=False,
+        named=True,
+        teams=frozenset({caller.team} if caller.team else ()),
+        is_token=True,
+        investigations_per_hour=caller.limits.investigations_per_hour,
+    )
 
 
 def access_token(server: ServerSettings) -> str | None:

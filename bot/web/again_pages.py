@@ -78,10 +78,10 @@ class AgainPages:
         key = f"{kind}:{found.id}:page:{int(time.time()) // ONE_CLICK_S}"
         people = self.site.settings.people
         if visitor is not None and visitor.named:
-            most = people.investigations_per_hour
+            most = visitor.investigations_per_hour or people.investigations_per_hour
             person = await self.access.person(visitor)
             if not await in_store(self.acts.count, person, "investigate", key, most, HOUR):
-                said = too_many_investigations(people)
+                said = too_many_investigations(most)
                 return self.site.problem(request, 429, "Not started", said)
         fresh, _ = await in_store(
             self.follow_ups.start,

@@ -16,9 +16,10 @@ from bot.runtime.threads import in_store
 from bot.runtime.throttle import Throttle
 from bot.store.audit_log import AuditEntry
 from bot.store.visitors import ProviderIdentity, new_secret
-from bot.web.access import AccessControl, local_target, too_many_attempts
+from bot.web.access import AccessControl, local_target
 from bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
 from bot.web.oidc.error_code import plain_code
+from bot.web.refusals import too_many_attempts
 from bot.web.rendering import Site
 from bot.web.same_site import csrf_value, same
 from bot.web.sessions import FORM_COOKIE_S, TOKEN_ISSUER
@@ -99,7 +100,7 @@ class LoginPages:
         given = (await request.form(max_files=0, max_fields=8)).get("token")
         if not isinstance(given, str) or not same(given.strip(), self.access.token):
             if wait := self.access.throttle.failed(self.access.address(request)):
-                return too_many_attempts(wait)
+                return too_many_attempts(request, wait)
             await self._record(request, None, "sign-in refused", 401, "wrong access token")
             return self._page(request, target, status=401, trouble=WRONG_TOKEN)
         return await self._let_in(
@@ -131,12 +132,12 @@ class LoginPages:
         attempt = self._attempt(request)
         if attempt is None:
             if wait := self.access.throttle.failed(address):
-                return too_many_attempts(wait)
+                return too_many_attempts(request, wait)
             return await self._refused(request, None, "/", 400, NOT_BEGUN)
         # Only here is the provider asked, so only what it refused counts: wrong tokens of others
         # at the same address must not keep out those whom the provider sends.
         if wait := self.sign_ins.wait_s(address):
-            return too_many_attempts(wait)
+            return too_many_attempts(request, wait)
         try:
             person = await self._person(request, attempt)
         except ConnectorError as error:
@@ -158,7 +159,7 @@ class LoginPages:
         assert self.provider is not None
         address = self.access.address(request)
         if wait := self.sign_ins.wait_s(address):
-            return too_many_attempts(wait)
+            return too_many_attempts(request, wait)
         form = await request.form(max_files=0, max_fields=4, max_part_size=MAX_LOGOUT_BODY)
         given = form.get("logout_token")
         try:

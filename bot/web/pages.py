@@ -70,7 +70,7 @@ def page_routes(
     without it the pages offer none."""
     pages = Pages(settings, store, case_path, readiness or Readiness(store))
     pages.site.takes_questions = answer is not None
-    access = AccessControl(settings, store.engine, pages.site.problem)
+    access = AccessControl(settings, store, pages.site.problem)
     everyone = access.open_to_all()
     guarded = access.open_to("read")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index

@@ -8,8 +8,6 @@ nothing of conversations.
 from __future__ import annotations
 
 import re
-import time
-from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from starlette.responses import Response
 from analysis.errors import FaultlineError
 from bot.answer.exports.formats import FORMATS
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from bot.runtime.call_rate import CallRate
 from bot.runtime.visitor_address import client_address
 from bot.store.store import StoredInvestigation
 from bot.web.rendering import Site
@@ -32,7 +31,6 @@ LONGEST = 500
 """Characters of a question; a longer one tells a story."""
 PER_WINDOW, WINDOW_S = 30, 300.0
 """Questions of one visitor: each reads a case, which may take a second of the server's time."""
-MOST_VISITORS = 10_000
 
 _COMMAND = re.compile(r"kubectl [a-z][^;]*")
 """The one program whose commands answers give."""
@@ -49,36 +47,13 @@ class LinkedLine:
     links: tuple[tuple[str, str], ...]
 
 
-class QuestionRate:
-    """How often each visitor may ask. In memory of one process: with several, each has its own
-    count."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._asked: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def wait_s(self, visitor: str) -> int:
-        """Count a question; 0 where it may be answered, else the seconds until one may be."""
-        now = self._clock()
-        asked = self._asked.setdefault(visitor, deque())
-        self._asked.move_to_end(visitor)
-        if len(self._asked) > MOST_VISITORS:
-            self._asked.popitem(last=False)
-        while asked and now - asked[0] >= WINDOW_S:
-            asked.popleft()
-        if len(asked) >= PER_WINDOW:
-            return int(asked[0] + WINDOW_S - now) + 1
-        asked.append(now)
-        return 0
-
-
 class QuestionPage:
     """The handler of `/investigations/{id}/question`."""
 
     def __init__(self, site: Site, answer: AnswerQuestion) -> None:
         self.site = site
         self._answer = answer
-        self._rate = QuestionRate()
+        self._rate = CallRate(WINDOW_S)
 
     async def ask(self, request: Request) -> Response:
         """Answer one question."""
@@ -98,7 +73,7 @@ class QuestionPage:
         if folder is None:
             said = trouble or "There is no case folder."
             return self.site.problem(request, 404, "No case folder", said)
-        wait = self._rate.wait_s(self._asking(request))
+        wait = self._rate.wait_s(self._asking(request), PER_WINDOW)
         if wait:
             said = f"{PER_WINDOW} questions in {WINDOW_S / 60:.0f} minutes are the limit. "
             said += f"Ask again in {wait} s."

@@ -37,7 +37,14 @@ class Visitor:
     is_local: bool = False
     """This machine's own, where neither a token nor a login is set up."""
     is_token: bool = False
-    """Whoever holds the access token."""
+    """Whoever holds the access token, or an API token."""
+    investigations_per_hour: int | None = None
+    """Of an API token, which has its own limit; None: that of people."""
+
+    @property
+    def is_program(self) -> bool:
+        """Whether an API token was shown."""
+        return self.investigations_per_hour is not None
 
     def may(self, role: Role) -> bool:
         """Whether they may do what takes this role."""

@@ -8,6 +8,7 @@ from typing import Any
 from alembic import context
 
 from bot.store import (
+    api_tables,
     call_tables,
     change_tables,
     conversation_rows,
@@ -21,6 +22,7 @@ from bot.store import (
 from bot.store.models import Base
 
 DESCRIBED_BESIDE = (
+    api_tables,
     call_tables,
     change_tables,
     conversation_rows,

@@ -12,9 +12,10 @@ import yaml
 from analysis.errors import SettingsError
 from analysis.wording.amounts import SECONDS
 from bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
-from bot.cli.ask_command import AskOptions, settings_for, since_of
+from bot.cli.ask_command import AskOptions, settings_for
 from bot.cli.terminal_chart import chart_lines, picture_codes
 from bot.intake.asked_incident import AskedIncident, arrival_of
+from bot.intake.since import since_of
 from bot.settings import Settings
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -49,7 +50,7 @@ def test_since_is_a_length_a_time_of_day_or_a_date() -> None:
     later = here + timedelta(minutes=5)
     assert since_of(f"{later:%H:%M}", NOW) == NOW + timedelta(minutes=5) - timedelta(days=1)
     for wrong in ("yesterday-ish", "25:61", ""):
-        with pytest.raises(SettingsError, match="since: is neither"):
+        with pytest.raises(SettingsError, match="--since"):
             since_of(wrong, NOW)
 
 

@@ -14,6 +14,8 @@ from mcp_types import CallToolResult, TextContent
 
 from analysis.case.folder import read_case, read_diagnosis, write_json
 from bot.answer.writer.built_in import word
+from bot.intake.accepting import store_accept
+from bot.intake.asked_requests import AskedRequests
 from bot.mcp.call_limits import CallLimits
 from bot.mcp.callers import THIS_MACHINE, Caller
 from bot.mcp.investigations import Investigations, Shelf
@@ -71,7 +73,11 @@ class Stored:
         async def record(_ctx: Any, caller: Caller, tool: str, about: str | None, why: str) -> None:
             self.audit.append((caller.who, tool, about, why))
 
-        investigations = Investigations(self.settings, [Shelf(self.store, case_path)])
+        investigations = Investigations(
+            self.settings,
+            [Shelf(self.store, case_path)],
+            AskedRequests(self.settings, self.store, store_accept(self.store)),
+        )
         return McpServer(
             investigations,
             self.scratch,

@@ -19,6 +19,8 @@ from bot.mcp.over_http import Resource
 from bot.settings import ServerSettings, Settings
 from bot.settings.login import LoginSettings
 from bot.settings.teams import TeamSettings
+from bot.store.api_tokens import TokenLimits, make_token, revoke_token
+from bot.store.store import Store
 from bot.web.access import AccessControl
 from tests.bot.web.login_provider import CLIENT_ID, LoginProvider
 from tests.bot.web.serving import Server
@@ -64,7 +66,8 @@ class World:
             teams={"shop": TeamSettings(groups=("sre",))},
         )
         self.engine = store_engine(f"sqlite:///{folder / 'store.db'}")
-        access = AccessControl(self.settings, self.engine, no_page)
+        self.store = Store(self.engine)
+        access = AccessControl(self.settings, self.store, no_page)
         self.callers = HttpCallers(self.settings, access, Resource(ADDRESS, [provider.issuer]))
 
     def caller(self, token: str) -> Caller | None:
@@ -95,6 +98,21 @@ def test_the_access_token_has_the_role_that_the_settings_give_it(world: World) -
     assert caller is not None
     assert (caller.who, caller.role, caller.is_local) == ("access token", "viewer", False)
     assert world.caller("for script") is None
+
+
+def test_an_api_token_has_its_own_role_team_and_limits_until_it_is_revoked(world: World) -> None:
+    limits = TokenLimits(investigations_per_hour=3, calls_per_minute=7)
+    token, made = make_token(
+        world.store, "agents", "responder", days=1, made_by="ann", team="shop", limits=limits
+    )
+    caller = world.caller(token)
+    assert caller is not None
+    assert (caller.who, caller.name, caller.role) == (made.who, "agents", "responder")
+    assert (caller.investigations_per_hour, caller.calls_per_minute) == (3, 7)
+    assert caller.visibility.teams == frozenset({"shop"})
+    assert world.caller(token[:-1]) is None
+    revoke_token(world.store, made.id)
+    assert world.caller(token) is None
 
 
 def test_a_token_of_the_provider_has_the_role_and_teams_of_its_holder(world: World) -> None:

@@ -18,6 +18,8 @@ from bot.operating.inspection import inspected
 from bot.operating.size_checks import size_checks
 from bot.operating.sweep import Sweep
 from bot.queue.engine import migrate_engine, system_engine
+from bot.store.api_tables import AskedRequestRow
+from bot.store.api_tokens import make_token, tokens
 from bot.store.connect import connect, migrate
 from bot.store.executor_tables import ExecutorRow
 from bot.store.last_times import LastTimeRow
@@ -52,18 +54,22 @@ def test_what_nobody_writes_any_more_goes(installation: Installation) -> None:
         LastTimeRow(name="writes gone", at=OLD),
         PersonActRow(key="k", who="U1", act="ask", at=OLD),
         ModelSpendingRow(day=f"{OLD:%Y-%m-%d}", channel="C1", tokens=1, cost_usd=0.0),
+        AskedRequestRow(key="k", digest="d", at=OLD),
         SlackChannelRow(channel="T1/CGONE", members=["U1"], at=OLD),
         SlackChannelRow(channel="T1/CUSED", members=["U1"], at=OLD),
     )
     with Session(installation.store.engine) as session, session.begin():
         session.add_all(rows)
+    for name, made_at in (("over", OLD), ("holds", NOW)):
+        make_token(installation.store, name, "viewer", days=30, made_by="ann", now=made_at)
     cases, engine = installation.cases, installation.rows
     Sweep(installation.settings, installation.store, cases, engine, NOW).run()
     with Session(installation.store.engine) as session:
-        kinds = (ExecutorRow, LastTimeRow, PersonActRow, ModelSpendingRow)
+        kinds = (ExecutorRow, LastTimeRow, PersonActRow, ModelSpendingRow, AskedRequestRow)
         left = [session.scalar(select(func.count()).select_from(kind)) for kind in kinds]
         channels = session.scalars(select(SlackChannelRow.channel)).all()
-    assert left == [0, 0, 0, 0]
+    assert left == [0] * len(kinds)
+    assert [one.caller.name for one in tokens(installation.store)] == ["holds"]
     assert channels == ["T1/CUSED"], "who reads it guards what is kept of it"
 
 

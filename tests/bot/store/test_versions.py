@@ -19,6 +19,7 @@ from analysis.errors import FaultlineError
 from bot.operating.database import print_versions, take_back
 from bot.settings import Settings
 from bot.store import (
+    api_tables,
     call_tables,
     change_tables,
     conversation_rows,
@@ -43,6 +44,7 @@ from tests.databases import store_engine
 
 NUMBERS = [version.number for version in known_versions()]
 DESCRIBED = (
+    api_tables,
     call_tables,
     change_tables,
     conversation_rows,

@@ -9,11 +9,12 @@ from datetime import timedelta
 import httpx
 import pytest
 
+from bot.runtime.call_rate import CallRate
 from bot.store.audit_log import AuditFilter, AuditLog
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.web import question_page
-from bot.web.question_page import LONGEST, PER_WINDOW, WINDOW_S, QuestionRate
+from bot.web.question_page import LONGEST, PER_WINDOW, WINDOW_S
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Site, form_of
 
@@ -124,9 +125,9 @@ def test_a_visitor_asks_so_often_and_no_more(ask: Ask, monkeypatch: pytest.Monke
 
 def test_each_visitor_has_an_own_rate_which_comes_back() -> None:
     now = 0.0
-    rate = QuestionRate(lambda: now)
-    assert {rate.wait_s("ann") for _ in range(PER_WINDOW)} == {0}
-    assert rate.wait_s("ann") > WINDOW_S - 1
-    assert rate.wait_s("bob") == 0
+    rate = CallRate(WINDOW_S, lambda: now)
+    assert {rate.wait_s("ann", PER_WINDOW) for _ in range(PER_WINDOW)} == {0}
+    assert rate.wait_s("ann", PER_WINDOW) > WINDOW_S - 1
+    assert rate.wait_s("bob", PER_WINDOW) == 0
     now = WINDOW_S
-    assert rate.wait_s("ann") == 0
+    assert rate.wait_s("ann", PER_WINDOW) == 0

@@ -87,7 +87,9 @@ async def _follow_up(
     if not await context.within_rate(
         click, "investigate", key, people.investigations_per_hour, HOUR
     ):
-        context.later(context.ephemeral(click, too_many_investigations(people)))
+        context.later(
+            context.ephemeral(click, too_many_investigations(people.investigations_per_hour))
+        )
         return
     fresh, is_new = await context.stored(
         context.follow_ups.start,

@@ -1,0 +1,88 @@
+"""What people and programs ask for through a page or the API, on the way into the store: the same
+request once, each caller within a rate, then the way that alerts take."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from analysis.errors import SettingsError
+from bot.intake.accepting import Accept, IntakeLimits, NotAccepted, take
+from bot.intake.asked_incident import AskedIncident, arrival_of
+from bot.intake.request_body import Refused
+from bot.policy.person_limits import HOUR, too_many_investigations
+from bot.policy.values import Accepted
+from bot.runtime.threads import in_store
+from bot.settings import Settings
+from bot.store.asked_requests import is_same_request
+from bot.store.person_acts import PersonActs
+from bot.store.store import Store
+
+KEY_REUSED = (
+    "This idempotency key was used for another request. Send a new key, or the same request again."
+)
+
+
+@dataclass(frozen=True)
+class Requester:
+    """Who asks, by a name that no other has; `most_per_hour` None: as much as they like."""
+
+    who: str
+    most_per_hour: int | None
+
+
+def own_key(requester: Requester, key: str) -> str:
+    """A key as one requester means it: another's key of the same text is another key."""
+    said = f"{requester.who}\x00{key}"
+    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+class AskedRequests:
+    """Takes requests; `accept` is that of the alerts, with the spool behind the store."""
+
+    def __init__(self, settings: Settings, store: Store, accept: Accept) -> None:
+        self._settings = settings
+        self._engine = store.engine
+        self._acts = PersonActs(store.engine)
+        self._accept = accept
+
+    async def start(self, asked: AskedIncident, requester: Requester) -> Accepted:
+        """Start an investigation, or find the one of the same key (outcome `duplicate`). Of a
+        request that the spool took (`spooled`) the id is not known yet.
+
+        Raises Refused for what cannot be asked (422) or is too much (429), NotAccepted where the
+        request shall be sent again.
+        """
+        now = datetime.now(UTC)
+        try:
+            arrival = arrival_of(asked, self._settings, now)
+        except SettingsError as error:
+            raise Refused(422, f"{error}") from None
+        try:
+            async with asyncio.timeout(IntakeLimits.accept_within_s):
+                await self._refuse_unless_new(asked, requester, now)
+        except TimeoutError:
+            raise NotAccepted("the store did not answer in time") from None
+        except SQLAlchemyError as error:
+            raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
+        return await take(self._accept, arrival, within_s=IntakeLimits.accept_within_s)
+
+    async def _refuse_unless_new(
+        self, asked: AskedIncident, requester: Requester, now: datetime
+    ) -> None:
+        key, most = f"{asked.door} {asked.key}", requester.most_per_hour
+        if not await in_store(is_same_request, self._engine, key, _content(asked), now):
+            raise Refused(422, KEY_REUSED)
+        if most is None:
+            return
+        if not await in_store(self._acts.count, requester.who, "investigate", key, most, HOUR):
+            raise Refused(429, too_many_investigations(most))
+
+
+def _content(asked: AskedIncident) -> str:
+    since = asked.since.isoformat() if asked.since else ""
+    return repr((asked.text, asked.service or "", since, sorted(asked.places.items())))

@@ -1,0 +1,34 @@
+"""When something began, as people write it in one word."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, tzinfo
+
+from analysis.errors import SettingsError
+
+_LENGTH = re.compile(r"(?P<count>\d{1,4})(?P<unit>[mhd])", re.ASCII)
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+def since_of(
+    text: str, now: datetime, zone: tzinfo | None = None, name: str = "--since"
+) -> datetime:
+    """`30m`, `2h`, `1d`, a time of day in the zone (unset: this machine's), or an ISO time. Raises
+    SettingsError about `name`."""
+    given = text.strip()
+    length = _LENGTH.fullmatch(given)
+    if length is not None:
+        return now - timedelta(**{_UNITS[length["unit"]]: int(length["count"])})
+    here = now.astimezone(zone)
+    try:
+        if _TIME_OF_DAY.fullmatch(given):
+            hour, minute = map(int, given.split(":"))
+            at = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            return at if at <= here else at - timedelta(days=1)
+        at = datetime.fromisoformat(given)
+        at = at if at.tzinfo is not None else at.replace(tzinfo=here.tzinfo)
+        return at.astimezone(here.tzinfo)
+    except (ValueError, OverflowError):
+        raise SettingsError(name, "is neither 30m, 14:19 nor 2026-01-31T14:19Z") from None

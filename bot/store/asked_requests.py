@@ -1,0 +1,29 @@
+"""Idempotency keys: what was asked for under each.
+
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from bot.store.api_tables import AskedRequestRow
+
+
+def is_same_request(engine: Engine, key: str, asked_for: str, now: datetime) -> bool:
+    """Remember what is asked for under a key; False where that was something else before."""
+    digest = hashlib.sha256(asked_for.encode("utf-8", "replace")).hexdigest()
+    try:
+        with Session(engine) as session, session.begin():
+            held = session.get(AskedRequestRow, key)
+            if held is None:
+                session.add(AskedRequestRow(key=key, digest=digest, at=now))
+            return held is None or held.digest == digest
+    except IntegrityError:  # another process took it at the same moment
+        with Session(engine) as session:
+            return session.get_one(AskedRequestRow, key).digest == digest
