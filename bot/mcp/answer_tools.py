@@ -56,8 +56,7 @@ async def answer(run: ToolRun, asked: OfInvestigation) -> Result:
 def _answer(case: OpenCase) -> dict[str, Any]:
     view = case.answered.view
     sentences = sentences_of(view)
-    rests_on = dict.fromkeys([*cited(sentences), *(one.id for one in view.named)])
-    shown = view.known(tuple(rests_on))
+    shown = view.known(tuple(dict.fromkeys([*cited(sentences), *sorted(view.rests_on)])))
     told = json_of(view)
     told["findings"] = [proof_json(one, items_of(one, view)) for one in shown]
     return {

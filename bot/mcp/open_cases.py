@@ -20,7 +20,6 @@ from bot.answer.exports.answered import ExportedAnswer, read_answered
 from bot.answer.writer.redaction import Redactor
 from bot.investigation.analyzing import analyze_case
 from bot.investigation.model.bench import Bench
-from bot.investigation.model.investigating import keeps_nothing
 from bot.investigation.model.toolbox import TOOL_S, Toolbox, ToolOutcome
 from bot.investigation.model.tools.bounded_query import query_tool
 from bot.investigation.model.tools.changes import CHANGES
@@ -153,10 +152,14 @@ class OpenCases:
             diagnosis=answered.diagnosis,
             run=self.work.run,
             store=STORE,
-            keep=keeps_nothing,
+            keep=_keep_nothing,
             connectors=self._connectors,
             more_services=tuple(settings.services),
         )
         redactor = Redactor()
         toolbox = Toolbox(bench, redactor, self._tools)
         return OpenCase(found, folder, answered, bench, toolbox, redactor, self.work)
+
+
+def _keep_nothing(_name: str, _content: bytes) -> None:
+    """What somebody looks up becomes no part of the case."""
