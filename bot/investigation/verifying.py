@@ -19,25 +19,25 @@ import polars as pl
 
 from analysis.case.folder import Case, read_case, write_evidence, write_json
 from analysis.case.tables import ORIGIN, SCHEMAS, read_table, write_table
+from analysis.case.windows import log_windows, metric_windows, span_windows
 from analysis.kinds.finding_details import change_named
 from analysis.vocabulary import Diagnosis, Evidence, Finding, Gap, Scope, Window
 from bot.investigation.analyzing import analyze_case
 from bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
+from bot.investigation.current_levels import CurrentLevel, current_levels
 from bot.investigation.model.bench import Run, in_a_thread, without_traces, working_copy
-from bot.investigation.model.tools.metric_rows import SLIGHT, SeriesSummary, summaries
+from bot.investigation.model.tools.metric_rows import SLIGHT
 from bot.runtime.threads import in_thread
 from bot.settings import Settings
 from connectors.base import Connector, Request, collect_one
 from connectors.registry import build_connectors
 
-LATELY = timedelta(minutes=15)
-"""The time that counts as now: half of what an investigation looks at before an alert, so that it
-holds sixty points of a series at the usual step."""
+LATELY = timedelta(minutes=10)
+"""The time that counts as now: long enough for logs and spans of a quiet service, and short enough
+that an incident which goes on fills it."""
 ALIKE = SLIGHT
 """Numbers that differ by a smaller share are the same: the last points of a window were still
 coming in when they were asked for first, and long-term storage keeps means of several points."""
-_DIRECTIONS = {"up": "rose", "down": "fell"}
-"""What findings call a direction, and what summaries of series do."""
 
 Then = Literal["confirmed", "changed", "not_found", "not_asked"]
 Now = Literal["still", "over", "event", "unknown"]
@@ -125,12 +125,12 @@ async def verify(
     fresh = await _ask(case, case.scope.model_copy(update=recent), asked, scratch / "now")
     same_time = await _analysed(case, again, names, run, scratch / "same")
     just_now = await _analysed_now(case, fresh, lately, run, scratch / "lately")
-    levels = await in_thread(_levels, just_now.case)
+    level_of = await in_thread(current_levels, case, just_now.case)
     verified = {}
     for finding in findings:
         own = [items[e] for e in finding.evidence if e in items]
         then, why, numbers = _then(finding, own, same_time, names)
-        state, says = _now(finding, own, just_now, levels, names)
+        state, says = _now(finding, own, just_now, level_of, names)
         verified[finding.id] = VerifiedFinding(finding, then, why, numbers, state, says)
     return Verification(now, verified, names, missing, same_time.diagnosis, just_now.diagnosis)
 
@@ -225,13 +225,26 @@ async def _analysed_now(
 ) -> _Asked:
     """The last minutes in the place of the incident, beside the baseline as it was stored."""
 
+    windows = {
+        "metrics": (metric_windows(case), "time"),
+        "logs": (log_windows(case), "time"),
+        "spans": (span_windows(case), "start"),
+    }
+
     def before(name: str) -> pl.DataFrame:
         rows: pl.DataFrame = getattr(case, name)
-        time = {"metrics": "time", "logs": "time", "spans": "start"}.get(name)
+        if name not in windows:
+            return rows
         # What was during the incident is neither baseline nor now.
-        return rows if time is None else rows.filter(pl.col(time) < case.scope.incident.start)
+        own, time = windows[name]
+        return rows.filter(own.in_baseline(time) & ~own.in_search(time))
 
-    scope = case.scope.model_copy(update={"incident": lately})
+    baselines = {
+        "baseline": windows["metrics"][0].baseline,
+        "baseline_logs": windows["logs"][0].baseline,
+        "baseline_spans": windows["spans"][0].baseline,
+    }
+    scope = case.scope.model_copy(update={"incident": lately, **baselines})
     await in_thread(_write, case, work, scope, parts, before, list(case.evidence))
     write_json(work / "alert.json", case.alert.model_copy(update={"started_at": lately.start}))
     return await _result(parts, run, work)
@@ -345,7 +358,7 @@ def _now(
     finding: Finding,
     own: Sequence[Evidence],
     lately: _Asked,
-    levels: Mapping[tuple[str, str, str], SeriesSummary],
+    level_of: Callable[[Finding], CurrentLevel | None],
     asked: Collection[str],
 ) -> tuple[Now, str]:
     table = finding.series.get("table", "")
@@ -354,40 +367,16 @@ def _now(
     absent = sorted({item.source for item in own if item.source not in asked})
     if not own or len(absent) == len({item.source for item in own}):
         return "unknown", _why_unasked(absent)
+    if table == "metrics":
+        level = level_of(finding)
+        if level is None:
+            return "unknown", "no points in the last minutes"
+        return ("still" if level.goes_on else "over"), level.said
     goes_on = same_finding(finding, lately.diagnosis.findings)
     if goes_on is not None:
         return "still", goes_on.sentence
-    if table == "metrics":
-        return _level_now(finding, levels)
     failed = [gap.reason for gap in lately.gaps if gap.kind == table]
     if table in ("logs", "spans") and not failed:
-        return "over", f"the {table} of the last {_minutes()} minutes do not show it"
+        minutes = f"{LATELY.total_seconds() / 60:g}"
+        return "over", f"the {table} of the last {minutes} minutes do not show it"
     return "unknown", failed[0] if failed else "nothing in the last minutes tells"
-
-
-def _level_now(
-    finding: Finding, levels: Mapping[tuple[str, str, str], SeriesSummary]
-) -> tuple[Now, str]:
-    where = finding.series
-    key = (where.get("service", ""), where.get("signal", ""), where.get("labels", ""))
-    found = levels.get(key)
-    if found is None or found.now is None:
-        return "unknown", f"no points in the last {_minutes()} minutes"
-    says = f"{found.service} {found.signal} {found.moved()}"
-    then = _DIRECTIONS.get(finding.details.direction or "", finding.details.direction)
-    departs = found.departed and found.direction == then
-    return ("still" if departs else "over"), says
-
-
-def _levels(case: Case) -> dict[tuple[str, str, str], SeriesSummary]:
-    """The series of a case by service, signal and labels; without labels the one that departed
-    most."""
-    found: dict[tuple[str, str, str], SeriesSummary] = {}
-    for one in summaries(case, case.metrics):
-        found.setdefault((one.service, one.signal, one.labels), one)
-        found.setdefault((one.service, one.signal, ""), one)
-    return found
-
-
-def _minutes() -> str:
-    return f"{LATELY.total_seconds() / 60:g}"

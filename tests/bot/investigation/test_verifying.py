@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from analysis.case.folder import Case, read_case, read_diagnosis, write_json
-from analysis.case.tables import METRICS
+from analysis.case.tables import LOGS, METRICS, ORIGIN
 from analysis.diagnosis import diagnose
 from analysis.errors import ConnectorError
 from analysis.vocabulary import EvidenceKind, Finding, Scope, Window
@@ -71,27 +71,66 @@ class World:
         return Check(self.name, True, self.name)
 
 
-def answered(folder: Path, source: Connector) -> tuple[Case, Finding]:
-    """A case as production makes it, and its finding about checkout."""
+@dataclass
+class Errors:
+    """A source of logs, in which checkout's errors begin with its latency and end by themselves."""
+
+    name: str = "loki"
+    kinds: tuple[EvidenceKind, ...] = ("logs",)
+    limits: Limits = field(default_factory=Limits)
+    until: datetime = NOW
+
+    async def collect(self, request: Request) -> Collected:
+        rows = []
+        for window in (*request.scope.baseline, request.scope.incident):
+            at = window.start
+            while at < window.end:
+                rows.append((at, "checkout", f"order {at.minute + 100} paid", "INFO", None, None))
+                if ONSET <= at < self.until:
+                    said = "payment failed: connection refused"
+                    rows.append((at, "checkout", said, "ERROR", None, None))
+                at += timedelta(seconds=10)
+        columns = {name: kind for name, kind in LOGS.columns.items() if name != ORIGIN}
+        table = pl.DataFrame(rows, schema=columns, orient="row")
+        item = Item("logs", "{service=checkout}", request.scope.incident, rows=len(rows))
+        return Collected({"logs": table}, (item.holding(table),))
+
+    async def check(self) -> Check:
+        return Check(self.name, True, self.name)
+
+
+def answered(
+    folder: Path, *sources: Connector, scope: Scope = SCOPE
+) -> tuple[Case, Sequence[Finding]]:
+    """A case as production makes it, and its findings about checkout."""
     cases = CaseStore(folder)
 
     async def made() -> None:
-        await collect_part(source, ALERT, SCOPE, cases, "one")
+        for source in sources:
+            await collect_part(source, ALERT, scope, cases, "one")
 
     asyncio.run(made())
-    assemble(ALERT, SCOPE, [source.name], cases, "one")
+    assemble(ALERT, scope, [source.name for source in sources], cases, "one")
     case = read_case(folder / "one")
     write_json(case.path / "findings.json", diagnose(case))
     found = read_diagnosis(case.path).findings
-    return case, next(one for one in found if one.subject == "checkout")
+    return case, [one for one in found if one.subject == "checkout"]
 
 
-def verified(
-    folder: Path, then: World, today: Sequence[Connector], now: datetime = NOW
-) -> VerifiedFinding:
-    case, finding = answered(folder / "cases", then)
-    asked = verify(case, [finding], today, now=now, run=in_a_thread, scratch=folder / "scratch")
-    return asyncio.run(asked).findings[finding.id]
+def told(
+    folder: Path,
+    case: Case,
+    findings: Sequence[Finding],
+    today: Sequence[Connector],
+    now: datetime = NOW,
+) -> list[VerifiedFinding]:
+    asked = verify(case, findings, today, now=now, run=in_a_thread, scratch=folder / "scratch")
+    return list(asyncio.run(asked).findings.values())
+
+
+def verified(folder: Path, then: World, today: Sequence[Connector]) -> VerifiedFinding:
+    case, findings = answered(folder / "cases", then)
+    return told(folder, case, findings[:1], today)[0]
 
 
 def test_what_the_source_still_shows_is_confirmed_and_goes_on(tmp_path: Path) -> None:
@@ -101,13 +140,13 @@ def test_what_the_source_still_shows_is_confirmed_and_goes_on(tmp_path: Path) ->
     assert all(number.again == number.then for number in one.numbers)
     assert one.numbers
     assert one.now == "still"
-    assert "rose" in one.now_says
+    assert one.now_says == "744 ms in the last 5 minutes; 224 ms before, 744 ms in the incident"
 
 
 def test_what_is_over_held_then_and_does_not_go_on(tmp_path: Path) -> None:
     one = verified(tmp_path, World(slow_since_onset), [World(slow_for_a_while)])
     assert (one.then, one.now) == ("confirmed", "over")
-    assert "was steady" in one.now_says
+    assert "224 ms in the last 5 minutes" in one.now_says
 
 
 def test_other_numbers_for_the_same_time_are_told_side_by_side(tmp_path: Path) -> None:
@@ -133,3 +172,35 @@ def test_a_source_that_cannot_be_asked_confirms_nothing(tmp_path: Path) -> None:
     other = World(slow_since_onset, name="datadog")
     absent = verified(tmp_path / "absent", then, [other])
     assert (absent.then, absent.why) == ("not_asked", "no connection to prometheus here")
+
+
+def test_each_source_is_verified_by_itself(tmp_path: Path) -> None:
+    metrics, logs = World(slow_since_onset), Errors()
+    case, findings = answered(tmp_path / "cases", metrics, logs)
+    assert {"p99_latency_ms", "logs"} <= {one.signal for one in findings}
+    only_metrics = told(tmp_path / "metrics", case, findings, [metrics])
+    states = {one.finding.signal: one.then for one in only_metrics}
+    assert (states["p99_latency_ms"], states["logs"]) == ("confirmed", "not_asked")
+    both = told(tmp_path / "both", case, findings, [metrics, logs])
+    assert {one.then for one in both} == {"confirmed"}
+
+
+def test_log_lines_that_ended_are_over(tmp_path: Path) -> None:
+    case, findings = answered(tmp_path / "cases", World(slow_since_onset), Errors())
+    lines = [one for one in findings if one.signal == "logs"]
+    [goes_on] = told(tmp_path / "on", case, lines[:1], [Errors()])
+    assert goes_on.now == "still"
+    ended = Errors(until=STARTED + timedelta(minutes=20))
+    [over] = told(tmp_path / "over", case, lines[:1], [ended])
+    assert (over.then, over.now) == ("confirmed", "over")
+
+
+def test_a_baseline_after_the_incident_is_a_baseline_too(tmp_path: Path) -> None:
+    calm = Window(start=STARTED + timedelta(hours=3), end=STARTED + timedelta(hours=5))
+    scope = SCOPE.model_copy(update={"baseline": (calm,)})
+    world = World(lambda at: 730.0 if ONSET <= at < STARTED + timedelta(hours=2) else 210.0)
+    sources = (world, Errors())
+    case, findings = answered(tmp_path / "cases", *sources, scope=scope)
+    assert len(findings) >= 2
+    for one in told(tmp_path, case, findings, sources):
+        assert (one.then, one.now) == ("confirmed", "still"), one
