@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,13 @@ from analysis.diagnosis import diagnose
 from bot.settings import Settings
 from bot.settings.settings import StoreSettings
 from bot.store.opening import open_store
-from tests.connectors.conftest import ALERT_AT, RunningPrometheus, prometheus
+from tests.connectors.conftest import (
+    ALERT_AT,
+    RunningPrometheus,
+    open_metrics,
+    prometheus,
+    running_prometheus,
+)
 from tests.databases import make_tables
 from tests.scenarios.small_case import ALERT, write_small_case
 from tests.scenarios.test_ask import environment
@@ -92,6 +99,25 @@ def test_an_agent_finds_the_cause_and_checks_the_proof(
 
     asyncio.run(story())
     assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_an_incident_that_goes_on_is_told_so(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    (tmp_path / "prometheus").mkdir()
+    (tmp_path / "home").mkdir()
+
+    async def story(url: str) -> None:
+        async with agent(tmp_path / "home", "--prometheus", url) as client:
+            asked = {"question": "checkout is slow", "since": "10m", "wait_s": 60}
+            begun = (await client.call_tool("investigate", asked)).structured_content
+            told = await called(client, "verify", investigation=begun["investigation"])
+            headline = told["sentences"][0]
+            assert (headline["then"], headline["now"]) == ("confirmed", "still"), told
+            levels = [one["now_says"] for one in told["findings"]]
+            assert any("in the last 5 minutes" in one for one in levels), levels
+
+    with running_prometheus(tmp_path / "prometheus", open_metrics(now)) as server:
+        asyncio.run(story(server.url))
 
 
 def test_without_a_source_the_server_says_what_to_give(tmp_path: Path) -> None:
