@@ -21,7 +21,7 @@ from bot.store.memory import storable
 from bot.store.store import Store
 
 PREFIX = "faultline_"
-"""By which a token is told from `server.access_token`, and found by scanners for secrets."""
+"""Tells a token from `server.access_token`, and scanners for secrets find it."""
 MAX_NAME = 100
 MAX_TOKENS = 200
 MAX_DAYS = 3650
