@@ -156,7 +156,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cases", type=Path)
-    parser.add_argument("--every", type=int, default=1, help="Of so many cases the first.")
+    parser.add_argument("--every", type=int, default=1, help="Take every Nth case.")
     options = parser.parse_args()
     folders = sorted(one for one in options.cases.iterdir() if (one / "alert.json").exists())
     total: Counter[str] = Counter()
