@@ -7,13 +7,24 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from analysis.errors import EvidenceError, FaultlineError, SettingsError
+from bot.cli.agent_commands import add_agent_commands
 from bot.cli.model_commands import model_commands
 from bot.cli.operating_commands import add_operating_commands
+from bot.cli.source_options import (
+    Config,
+    Context,
+    Jaeger,
+    Loki,
+    NoKubernetes,
+    Prometheus,
+    Tempo,
+    given_urls,
+)
 from bot.runtime import garbage
 from trace_report.commands import trace_commands
 
@@ -31,12 +42,6 @@ app.add_typer(
     help="Find out what is wrong with a training job, from its traces.",
 )
 app.add_typer(model_commands, name="model")
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", help="Settings file. Default: faultline.toml in the working directory."
-    ),
-]
 
 
 class ExportAs(StrEnum):
@@ -155,12 +160,6 @@ def investigate(
     (print_json if json_ else print_report)(replayed)
 
 
-def _url(vendor: str, port: int) -> Any:
-    """An option for the address of a source."""
-    told = f"Address of {vendor}, such as http://localhost:{port}."
-    return typer.Option(f"--{vendor.lower()}", metavar="URL", help=told)
-
-
 @app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="What you see: checkout is slow since 14:19.")],
@@ -171,19 +170,12 @@ def ask(
         str | None,
         typer.Option("--since", metavar="TIME", help="When it began: 30m, 2h, 14:19, an ISO time."),
     ] = None,
-    prometheus: Annotated[str | None, _url("Prometheus", 9090)] = None,
-    loki: Annotated[str | None, _url("Loki", 3100)] = None,
-    tempo: Annotated[str | None, _url("Tempo", 3200)] = None,
-    jaeger: Annotated[str | None, _url("Jaeger", 16686)] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(
-            "--context", metavar="NAME", help="Context of the kubeconfig, not the current."
-        ),
-    ] = None,
-    no_kubernetes: Annotated[
-        bool, typer.Option("--no-kubernetes", help="Do not use the kubeconfig.")
-    ] = False,
+    prometheus: Prometheus = None,
+    loki: Loki = None,
+    tempo: Tempo = None,
+    jaeger: Jaeger = None,
+    context: Context = None,
+    no_kubernetes: NoKubernetes = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     case: Annotated[
         Path | None,
@@ -196,11 +188,10 @@ def ask(
     from bot.cli.ask_command import AskOptions
     from bot.cli.ask_command import ask as run
 
-    urls = {"prometheus": prometheus, "loki": loki, "tempo": tempo, "jaeger": jaeger}
     options = AskOptions(
         service=service,
         since=since,
-        urls={name: url for name, url in urls.items() if url},
+        urls=given_urls(prometheus=prometheus, loki=loki, tempo=tempo, jaeger=jaeger),
         context=context,
         kubernetes=not no_kubernetes,
         config=config,
@@ -355,6 +346,7 @@ def topology(
     print_topology(load_settings(config), service, json_=json_)
 
 
+add_agent_commands(app)
 add_operating_commands(app)
 
 

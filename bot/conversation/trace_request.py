@@ -53,10 +53,15 @@ async def run_trace_doctor(asked: str, settings: TracesSettings, folder: Path) -
     place = allowed_place(asked, settings.locations)
     if place is None:
         raise EvidenceError("trace", "the place is not among traces.locations")
+    return worded(await diagnosed(place, settings, folder), place)
+
+
+async def diagnosed(place: str, settings: TracesSettings, folder: Path) -> Mapping[str, Any]:
+    """What the doctor says of a place that may be read: summary, facts, diagnoses, what was left
+    out. Raises EvidenceError, BudgetExceeded."""
     if place.startswith("s3://"):
         await in_thread(_check_size, place, settings)
-    said = await _in_a_process(place, settings, folder)
-    return worded(said, place)
+    return await _in_a_process(place, settings, folder)
 
 
 def worded(said: Mapping[str, Any], place: str) -> AnswerText:

@@ -42,6 +42,7 @@ from bot.processes.http_limits import (
     limited_connections,
     raise_descriptor_limit,
 )
+from bot.processes.mcp_mount import LazyMcp
 from bot.runtime.arrivals import ArrivalWatch
 from bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from bot.runtime.threads import in_thread
@@ -119,8 +120,10 @@ def build_app(
         try:
             yield
         finally:
+            await agents.close()
             await in_thread(components.stop)
 
+    agents = LazyMcp(settings, store, case_path, accept, asks_sources=holds_vendor_keys)
     intake = intake_routes(
         settings,
         accept,
@@ -156,7 +159,7 @@ def build_app(
     labels = labels_by_path(sources, settings)
     watch = Middleware(ArrivalWatch, labels=labels)
     app = Starlette(
-        routes=[*intake, *probes, Mount("", LazyPages(pages))],
+        routes=[*intake, *probes, *agents.routes, Mount("", LazyPages(pages))],
         lifespan=lifespan,
         middleware=[watch],
     )
@@ -306,9 +309,12 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
     return bound
 
 
-def local_cases(cases: CaseStore) -> Callable[[str], Awaitable[Path | None]]:
-    """Case folders for the pages; of those in S3 a copy, of which each view fetches what is new."""
-    cache = Path(tempfile.mkdtemp(prefix="faultline-pages-"))
+def local_cases(
+    cases: CaseStore, cache: Path | None = None
+) -> Callable[[str], Awaitable[Path | None]]:
+    """Case folders for the pages; of those in S3 a copy below `cache`, of which each view fetches
+    what is new."""
+    cache = cache or Path(tempfile.mkdtemp(prefix="faultline-pages-"))
     known: defaultdict[str, dict[str, str]] = defaultdict(dict)
     copying: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 

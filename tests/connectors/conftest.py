@@ -130,15 +130,17 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> 
     pytest.fail("prometheus was not ready in 10 s")
 
 
-def open_metrics() -> str:
-    """Three hours at 15 s: checkout slows down and fails from ONSET on, cart stays as it was."""
-    first = int((ALERT_AT - timedelta(hours=3)).timestamp())
-    times = range(first, int(ALERT_AT.timestamp()) + 60, 15)
+def open_metrics(alert_at: datetime = ALERT_AT) -> str:
+    """Three hours at 15 s: checkout slows down and fails from ten minutes before the alert on, cart
+    stays as it was."""
+    onset = alert_at - timedelta(minutes=10)
+    first = int((alert_at - timedelta(hours=3)).timestamp())
+    times = range(first, int(alert_at.timestamp()) + 60, 15)
     series = OpenMetrics()
     for service in ("checkout", 'ca"rt'):
-        _service(series, service, times)
+        _service(series, service, times, onset)
     for t in times:
-        late = t >= ONSET.timestamp()
+        late = t >= onset.timestamp()
         labels = 'Hostname="node-1",gpu="3",hpc_job="llm-1"'
         series.add("DCGM_FI_DEV_GPU_TEMP", "gauge", labels, 91 if late else 62, t)
         series.add(
@@ -147,13 +149,13 @@ def open_metrics() -> str:
         series.add(
             "empty_histogram_quantile", "gauge", 'service="checkout"', math.nan if late else 1.0, t
         )
-        if t >= (ONSET + timedelta(minutes=2)).timestamp():
-            state = "pending" if t < (ONSET + timedelta(minutes=5)).timestamp() else "firing"
+        if t >= (onset + timedelta(minutes=2)).timestamp():
+            state = "pending" if t < (onset + timedelta(minutes=5)).timestamp() else "firing"
             labels = (
                 f'alertname="CheckoutSlow",alertstate="{state}",service="checkout",severity="page"'
             )
             series.add("ALERTS", "gauge", labels, 1, t)
-        if t < (ONSET - timedelta(minutes=30)).timestamp():
+        if t < (onset - timedelta(minutes=30)).timestamp():
             series.add(
                 "ALERTS",
                 "gauge",
@@ -164,11 +166,11 @@ def open_metrics() -> str:
     return series.finished()
 
 
-def _service(series: OpenMetrics, service: str, times: range) -> None:
+def _service(series: OpenMetrics, service: str, times: range, onset: datetime) -> None:
     name = service.replace('"', '\\"')
     good = bad = fast = slow = 0
     for t in times:
-        late = t >= ONSET.timestamp() and service == "checkout"
+        late = t >= onset.timestamp() and service == "checkout"
         good, bad = good + (120 if late else 150), bad + (30 if late else 0)
         fast, slow = fast + (15 if late else 149), slow + (135 if late else 1)
         series.add("http_requests_total", "counter", f'service="{name}",code="200"', good, t)

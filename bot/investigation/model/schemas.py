@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import openai
 from pydantic import BaseModel
 
 REFUSED = frozenset({"title", "default", "maxLength", "minLength"})
@@ -21,6 +20,9 @@ NAMED = frozenset({"properties", "$defs"})
 @cache
 def strict_schema(model: type[BaseModel]) -> Mapping[str, Any]:
     """The schema of a model. The same object each time: it is asked for in every turn."""
+    # Late: the tools are used without a model too, and this takes most of a second to load.
+    import openai
+
     schema = openai.pydantic_function_tool(model)["function"].get("parameters", {})
     accepted: dict[str, Any] = _accepted(schema)
     # It is the model's docstring, which is written for us.

@@ -124,7 +124,7 @@ class Toolbox:
             async with asyncio.timeout(min(TOOL_S, within_s)):
                 return await tool.call(self.bench, arguments)
         except ValidationError as error:
-            return _what_is_wrong(error)
+            return what_is_wrong(error)
         except (NotFound, FaultlineError) as error:
             return str(error)
         except TimeoutError:
@@ -299,7 +299,7 @@ def _as_data(lines: Sequence[str]) -> str:
     return "<data>\n" + "\n".join(lines).replace("</", "‹/") + "\n</data>"
 
 
-def _what_is_wrong(error: ValidationError) -> str:
+def what_is_wrong(error: ValidationError) -> str:
     """Which arguments, and what is wrong with each; without the values."""
     found = error.errors(include_input=False, include_url=False)[:5]
     return "; ".join(

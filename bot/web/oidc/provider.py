@@ -21,6 +21,7 @@ from bot.web.oidc.provider_http import VENDOR, get, post
 from bot.web.oidc.signed_tokens import (
     Ended,
     ExpectedClaims,
+    check_access_token,
     check_id_token,
     check_logout_token,
 )
@@ -104,6 +105,13 @@ class Provider:
         return person_of(
             await self._complete(document, claims, subject, tokens), document.issuer, self._login
         )
+
+    async def bearer(self, access_token: str, resource: str) -> ProviderIdentity:
+        """Whose access token it is, which must have been issued for this resource."""
+        document = await self._discovery()
+        claims = await self._keys.claims(access_token)
+        check_access_token(claims, document.issuer, resource, now=time.time())
+        return person_of(claims, document.issuer, self._login)
 
     async def ended(self, logout_token: str) -> tuple[str, Ended]:
         """The issuer, and what it says has ended. A token is taken once."""

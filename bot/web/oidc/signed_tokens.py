@@ -1,7 +1,7 @@
 """Tokens that the provider signed: each claim that says whom and what they are for.
 
 Sources: OpenID Connect Core 1.0 section 3.1.3.7 (ID token), Back-Channel Logout 1.0 section 2.6
-(logout token).
+(logout token), RFC 9068 section 4 (access token).
 """
 
 from __future__ import annotations
@@ -38,6 +38,15 @@ class _IdClaims(msgspec.Struct):
     nonce: str | None = None
     azp: str | None = None
     at_hash: str | None = None
+
+
+class _AccessClaims(msgspec.Struct):
+    iss: str
+    sub: str
+    aud: str | list[str]
+    exp: float
+    nbf: float | None = None
+    nonce: str | None = None
 
 
 class _LogoutClaims(msgspec.Struct):
@@ -94,6 +103,25 @@ def check_id_token(
     if not found.sub.strip() or len(found.sub) > MAX_SUBJECT:
         raise _wrong("names nobody (sub)")
     return found.sub
+
+
+def check_access_token(
+    claims: Mapping[str, Any], issuer: str, resource: str, *, now: float
+) -> None:
+    """Refuse a token that was not issued for this resource. Raises ConnectorError.
+
+    The audience tells an access token from an ID token, which is issued for the client.
+    """
+    found = _typed(claims, _AccessClaims)
+    _check_audience(found.iss, found.aud, ExpectedClaims(issuer, resource))
+    if not found.exp > now - SKEW_S:
+        raise _wrong("has expired (exp)")
+    if found.nbf is not None and not found.nbf <= now + SKEW_S:
+        raise _wrong("is not valid yet (nbf)")
+    if found.nonce is not None:
+        raise _wrong("is no access token (nonce)")
+    if not found.sub.strip() or len(found.sub) > MAX_SUBJECT:
+        raise _wrong("names nobody (sub)")
 
 
 def check_logout_token(

@@ -12,9 +12,10 @@ import yaml
 from analysis.errors import SettingsError
 from analysis.wording.amounts import SECONDS
 from bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
-from bot.cli.ask_command import AskOptions, settings_for, since_of
+from bot.cli.ask_command import AskOptions, settings_for
 from bot.cli.terminal_chart import chart_lines, picture_codes
 from bot.intake.asked_incident import AskedIncident, arrival_of
+from bot.intake.since import since_of
 from bot.settings import Settings
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

@@ -1,0 +1,83 @@
+"""Where the series of a case stand now: nearer to what they were before the incident, or to what
+they were in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.windows import metric_windows
+from analysis.vocabulary import Finding
+from analysis.wording.amounts import amount
+from bot.investigation.model.tools.metric_rows import SeriesSummary, metric_rows, summaries
+
+LATEST = timedelta(minutes=5)
+"""Of the last minutes, those whose median is the level now: an incident that ended before that is
+over, and one point of a burst decides nothing."""
+
+
+@dataclass(frozen=True)
+class CurrentLevel:
+    """The level of a series now, beside that of the baseline and of the incident."""
+
+    summary: SeriesSummary
+    now: float
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is nearer to the incident's level than to the baseline's: of levels above
+        zero by their ratios, because a latency that fell from 100 times to twice is nearly
+        back."""
+        before, incident = self.summary.before, self.summary.now
+        if before is None or incident is None:
+            return False
+        levels = (before, incident, self.now)
+        if min(levels) > 0:
+            before, incident, now = map(math.log, levels)
+        else:
+            now = self.now
+        return abs(now - incident) < abs(now - before)
+
+    @property
+    def said(self) -> str:
+        """In words."""
+        unit, one = self.summary.shown_unit, self.summary
+        minutes = f"{LATEST.total_seconds() / 60:g}"
+        said = f"{amount(self.now, unit)} in the last {minutes} minutes"
+        if one.before is not None and one.now is not None:
+            said += f"; {amount(one.before, unit)} before, {amount(one.now, unit)} in the incident"
+        return said
+
+
+def current_levels(case: Case, lately: Case) -> Callable[[Finding], CurrentLevel | None]:
+    """The level of a finding's series; None where it has no points now. `lately` is the case with
+    the last minutes in the place of the incident. Reads tables, so it blocks."""
+    then: dict[tuple[str, str, str], SeriesSummary] = {}
+    for one in summaries(case, case.metrics):
+        then.setdefault((one.service, one.signal, one.labels), one)
+        # Without labels the one that departed most, which comes first.
+        then.setdefault((one.service, one.signal, ""), one)
+    windows = metric_windows(lately)
+    rows = metric_rows(lately.metrics, windows)
+    recent = rows.filter("is_search", pl.col("time") > windows.search.end - LATEST)
+
+    def level_of(finding: Finding) -> CurrentLevel | None:
+        where = finding.series
+        key = (where.get("service", ""), where.get("signal", ""), where.get("labels", ""))
+        one = then.get(key)
+        if one is None:
+            return None
+        own = recent.filter(
+            pl.col("service") == one.service,
+            pl.col("signal") == one.signal,
+            pl.col("labels") == one.labels,
+        )
+        median = own["value"].median()
+        return CurrentLevel(one, median) if isinstance(median, float) else None
+
+    return level_of

@@ -1,0 +1,159 @@
+"""`answer`, `findings` and `evidence`: what an investigation found, and the proof of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Finding
+from bot.answer.foreign_text import one_line
+from bot.answer.replay import json_of
+from bot.investigation.verifying import compared, same_finding
+from bot.mcp.evidence_values import values_of
+from bot.mcp.open_cases import OpenCase
+from bot.mcp.outgoing import Exact
+from bot.mcp.proof import (
+    cited,
+    finding_json,
+    items_of,
+    proof_json,
+    sentence_json,
+    sentences_of,
+)
+from bot.mcp.tool import McpTool, OfInvestigation, Result, ToolRun
+from bot.runtime.threads import in_thread
+
+PAGE = 40
+MOST_NAMES = 30
+
+
+class FindingsArguments(OfInvestigation):
+    about: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Only findings whose subject, signal, kind or sentence holds these words.",
+    )
+    skip: int = Field(default=0, ge=0, le=100_000, description="How many to leave out, to page on.")
+
+
+class EvidenceArguments(OfInvestigation):
+    finding: str = Field(
+        min_length=1,
+        max_length=40,
+        description="Id of a finding, such as F3, or of a row that another tool showed, such as "
+        "L2.",
+    )
+
+
+async def answer(run: ToolRun, asked: OfInvestigation) -> Result:
+    """The answer, each sentence with its proof."""
+    case = await run.case(asked)
+    return await case.outgoing(await in_thread(_answer, case))
+
+
+def _answer(case: OpenCase) -> dict[str, Any]:
+    view = case.answered.view
+    sentences = sentences_of(view)
+    shown = view.known(tuple(dict.fromkeys([*cited(sentences), *sorted(view.rests_on)])))
+    told = json_of(view)
+    told["findings"] = [proof_json(one, items_of(one, view)) for one in shown]
+    return {
+        "investigation": Exact(case.found.investigation.id),
+        "verdict": told.pop("verdict"),
+        "confidence": told.pop("confidence"),
+        "how_sure": view.how_sure,
+        "headline": told.pop("headline"),
+        "sentences": [sentence_json(one) for one in sentences],
+        **told,
+        "other_findings": len(view.findings) - len(shown),
+        "written_by": view.written_by,
+    }
+
+
+async def findings(run: ToolRun, asked: FindingsArguments) -> Result:
+    """All findings, the strongest first."""
+    case = await run.case(asked)
+    words = (asked.about or "").casefold()
+    known = sorted(case.bench.findings, key=lambda one: -one.strength)
+    matching = [one for one in known if words in _told(one)]
+    shown = matching[asked.skip : asked.skip + PAGE]
+    value: dict[str, Any] = {
+        "findings": [{**finding_json(one), "numbers": dict(one.numbers)} for one in shown],
+        "of": len(matching),
+    }
+    if asked.skip + len(shown) < len(matching):
+        value["next"] = f"skip={asked.skip + len(shown)}"
+    return await case.outgoing(value)
+
+
+def _told(finding: Finding) -> str:
+    parts = (finding.subject, finding.signal or "", finding.kind, finding.sentence)
+    return " ".join(parts).casefold()
+
+
+async def evidence(run: ToolRun, asked: EvidenceArguments) -> Result:
+    """One finding: queries, windows, values, and its numbers computed again from the rows."""
+    case = await run.case(asked)
+    finding = _finding(case, asked.finding)
+    items = {item.id: item for item in case.bench.case.evidence}
+    own = [items[one] for one in finding.evidence if one in items]
+    value = proof_json(finding, own)
+    value["values"] = await in_thread(values_of, case.bench.case, finding)
+    value["recomputed"] = await _recomputed(case, finding)
+    return await case.outgoing(value)
+
+
+def _finding(case: OpenCase, given: str) -> Finding:
+    known = {one.id: one for one in case.bench.findings}
+    found = known.get(given.strip())
+    if found is None:
+        some = ", ".join(list(known)[:MOST_NAMES])
+        more = ", ..." if len(known) > MOST_NAMES else ""
+        raise FaultlineError(
+            f"there is no finding {one_line(given, 40)!r} here; there are {some}{more}"
+        )
+    return found
+
+
+async def _recomputed(case: OpenCase, finding: Finding) -> dict[str, Any]:
+    if all(one.id != finding.id for one in case.answered.diagnosis.findings):
+        return {"same": True, "how": "computed from the case's rows when it was looked up"}
+    again = same_finding(finding, (await case.recomputed()).findings)
+    if again is None:
+        return {"same": False, "how": "today's analysis of the stored rows has no such finding"}
+    numbers = compared(finding, again)
+    return {
+        "same": all(one.same for one in numbers),
+        "how": "the whole analysis again, over the rows that were stored",
+        "numbers": {one.name: {"stated": one.then, "now": one.again} for one in numbers},
+    }
+
+
+ANSWERING = (
+    McpTool(
+        "answer",
+        "Answer with its proof",
+        "The answer of an investigation: verdict, confidence, headline, causes, impact, next "
+        "steps, and what is missing. Each sentence names its findings; each finding comes with its "
+        "numbers, how they are computed, and the queries and windows that show them.",
+        OfInvestigation,
+        answer,
+    ),
+    McpTool(
+        "findings",
+        "All findings",
+        "Everything that code established, cited by the answer or not, the strongest first.",
+        FindingsArguments,
+        findings,
+    ),
+    McpTool(
+        "evidence",
+        "Evidence of one finding",
+        "One finding in full: the queries with their windows and links, the values behind it, and "
+        "its numbers computed again from the stored rows.",
+        EvidenceArguments,
+        evidence,
+    ),
+)

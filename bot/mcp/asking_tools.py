@@ -1,0 +1,131 @@
+"""`investigate`, `wait` and `recent`: begin an investigation, follow it, find earlier ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from bot.answer.writer.redaction import Redactor
+from bot.mcp.investigations import Found, shown
+from bot.mcp.outgoing import Exact, outgoing, when
+from bot.mcp.tool import McpTool, OfInvestigation, Result, ToolArguments, ToolRun
+from bot.runtime.threads import in_thread
+
+WAIT_S = 45
+"""Less than the minute after which clients give up by default
+(https://github.com/modelcontextprotocol/typescript-sdk, DEFAULT_REQUEST_TIMEOUT_MSEC)."""
+LONGEST_WAIT_S = 600
+MOST_RECENT = 50
+MOST_LINES = 40
+
+
+class InvestigateArguments(ToolArguments):
+    question: str = Field(
+        min_length=1, description="What is seen, as a person would say it: checkout is slow."
+    )
+    service: str | None = Field(
+        default=None, max_length=200, description="The service it is about, where that is known."
+    )
+    since: str | None = Field(
+        default=None,
+        max_length=60,
+        description="When it began: 30m, 2h, 14:19, or an ISO 8601 time. Default: what the "
+        "question says, or else now.",
+    )
+    wait_s: float = Field(
+        default=WAIT_S,
+        ge=0,
+        le=LONGEST_WAIT_S,
+        description="Seconds to wait for the answer. 0 returns the id at once.",
+    )
+
+
+class WaitArguments(OfInvestigation):
+    wait_s: float = Field(
+        default=WAIT_S, ge=0, le=LONGEST_WAIT_S, description="Seconds to wait at most."
+    )
+
+
+class RecentArguments(ToolArguments):
+    most: int = Field(default=10, ge=1, le=MOST_RECENT, description="How many.")
+
+
+async def investigate(run: ToolRun, asked: InvestigateArguments) -> Result:
+    """Begin, and wait as long as asked."""
+    begun = await run.investigations.begin(
+        run.caller, asked.question, asked.service, asked.since or None
+    )
+    found = await run.investigations.wait(run.caller, begun, asked.wait_s, run.said)
+    return await _state(run, found)
+
+
+async def wait(run: ToolRun, asked: WaitArguments) -> Result:
+    """Wait for the answer."""
+    given = asked.investigation
+    found = await run.investigations.wait(run.caller, given, asked.wait_s, run.said)
+    return await _state(run, found)
+
+
+async def recent(run: ToolRun, asked: RecentArguments) -> Result:
+    """The newest investigations."""
+    found = await run.investigations.latest(run.caller, asked.most)
+    value = {"investigations": [_summary(one) for one in found]}
+    return await in_thread(outgoing, value, Redactor())
+
+
+async def _state(run: ToolRun, found: Found) -> Result:
+    value = _summary(found)
+    if found.investigation.status == "done":
+        value["next"] = Exact("`answer` gives the cause and its proof; `verify` checks it again.")
+    elif not found.has_ended:
+        lines = await run.investigations.progress(found)
+        value["progress"] = [shown(line) for line in lines[-MOST_LINES:]]
+        value["next"] = Exact("`wait` with this id.")
+    return await in_thread(outgoing, value, Redactor())
+
+
+def _summary(found: Found) -> dict[str, Any]:
+    one = found.investigation
+    return {
+        "investigation": Exact(one.id),
+        "status": Exact(one.status),
+        "asked": one.question or one.alert.title,
+        "service": one.alert.service,
+        "began": when(one.alert.started_at),
+        "accepted": when(one.accepted_at),
+        "finished": when(one.finished_at),
+        "verdict": Exact(one.verdict) if one.verdict else None,
+        "confidence": one.confidence,
+        "headline": one.headline,
+    }
+
+
+ASKING = (
+    McpTool(
+        "investigate",
+        "Investigate an incident",
+        "Find the cause of an incident: collects metrics, logs, traces and changes from the "
+        "connected sources around the time, compares them with before, and ranks causes by code. "
+        "Reads only. Takes about a minute; returns the id at once where it takes longer than "
+        "`wait_s`.",
+        InvestigateArguments,
+        investigate,
+        act="investigate",
+        begins=True,
+    ),
+    McpTool(
+        "wait",
+        "Wait for an answer",
+        "Wait until an investigation has its answer, or until the time is over.",
+        WaitArguments,
+        wait,
+    ),
+    McpTool(
+        "recent",
+        "Recent investigations",
+        "The newest investigations with their headlines, earlier ones of this bot among them.",
+        RecentArguments,
+        recent,
+    ),
+)

@@ -1,0 +1,78 @@
+"""`series`, `logs`, `traces`, `changes`, `topology` and the like: the tools of
+`bot.investigation.model.tools` over the case of an investigation.
+
+They are the model's own, with their checks, limits and redaction. What they show has ids, which
+`evidence` takes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from analysis.errors import FaultlineError
+from bot.investigation.model.toolbox import READ, ReadArguments
+from bot.investigation.model.tools.found import Tool
+from bot.mcp.outgoing import NOTICE
+from bot.mcp.tool import ID, LONGEST_ARGUMENT, McpTool, OfInvestigation, Result, Told, ToolRun
+
+INVESTIGATION = "investigation"
+TITLES = {
+    "series": "Metrics of a service",
+    "logs": "Logs",
+    "traces": "Spans of a service",
+    "request": "One request's spans",
+    "changes": "Changes",
+    "topology": "Who calls whom",
+    "collect": "Ask a source for more",
+    "query": "Query a source",
+    READ.name: "Read a long result",
+}
+ERROR, END = "<data>\nerror: ", "\n</data>"
+"""What stands around the toolbox's word of what went wrong."""
+ASKS = ("collect", "query")
+"""Tools that ask a source: they take the role of somebody who may investigate."""
+
+
+def case_tool_list(tools: Sequence[Tool]) -> tuple[McpTool, ...]:
+    """The tools as MCP has them."""
+    found = [_tool(one.name, one.description, one.arguments) for one in tools]
+    return (*found, _tool(READ.name, READ.description, ReadArguments))
+
+
+class _Given(OfInvestigation):
+    """The id is checked here, everything else by the tool itself."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", str_max_length=LONGEST_ARGUMENT)
+
+
+def _tool(name: str, description: str, arguments: type[BaseModel]) -> McpTool:
+    async def call(run: ToolRun, asked: _Given) -> Result:
+        case = await run.case(asked)
+        given = asked.model_dump(mode="json", exclude={INVESTIGATION})
+        outcome = await case.run(name, json.dumps(given))
+        if outcome.error:
+            raise FaultlineError(outcome.text.removeprefix(ERROR).removesuffix(END))
+        return Told(f"{NOTICE}\n{outcome.text}")
+
+    return McpTool(
+        name,
+        TITLES[name],
+        description,
+        _Given,
+        call,
+        act="investigate" if name in ASKS else "read",
+        schema=_schema(arguments),
+    )
+
+
+def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The tool's own schema with the id in front."""
+    schema = arguments.model_json_schema()
+    own = {INVESTIGATION: {"type": "string", "description": ID}}
+    schema["properties"] = {**own, **schema.get("properties", {})}
+    schema["required"] = [INVESTIGATION, *schema.get("required", [])]
+    return schema

@@ -1,0 +1,147 @@
+"""The rows behind a finding, few enough to read: points of its series, lines, spans, changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from analysis.case.folder import Case
+from analysis.case.windows import log_windows, metric_windows, span_windows
+from analysis.kinds.finding_details import LineDetails, ObservationDetails
+from analysis.vocabulary import Finding, Window
+from bot.investigation.model.tools.metric_rows import SeriesSummary, metric_rows, summaries
+from bot.investigation.model.tools.series import means
+from bot.mcp.outgoing import Exact, when
+
+MOST_SERIES = 4
+MOST_POINTS = 40
+"""Of each series in the incident, and as many before it."""
+MOST_ROWS = 15
+LONGEST = 300
+LEAST_STEP_S = 1
+TABLES = ("logs", "spans", "changes", "monitors", "states", "topology")
+SHOWN: Mapping[str, tuple[str, ...]] = {
+    "logs": ("time", "service", "level", "message"),
+    "spans": ("start", "service", "operation", "duration_us", "status", "trace_id"),
+    "changes": ("time", "service", "kind", "id", "title", "author"),
+    "monitors": ("monitor", "service", "state", "since"),
+    "states": ("kind", "name", "fact", "service", "value", "expected", "since"),
+    "topology": ("caller", "callee", "source"),
+}
+
+
+def values_of(case: Case, finding: Finding) -> dict[str, Any]:
+    """The values of the rows that a finding is about. Reads tables, so it blocks."""
+    where = dict(finding.series)
+    table = where.pop("table", "")
+    if table == "metrics":
+        return _series(case, where)
+    if table in TABLES:
+        return _rows(case, table, where, finding)
+    looked_up = ObservationDetails.of(finding)
+    if looked_up is not None and looked_up.points:
+        return {"points": [[Exact(at), value] for at, value in looked_up.points]}
+    return {"rows": [], "note": "this finding is about no single series or table"}
+
+
+def _series(case: Case, where: Mapping[str, str]) -> dict[str, Any]:
+    own = _matching(case.metrics, where)
+    windows = metric_windows(case)
+    rows = metric_rows(own, windows)
+    found = summaries(case, own)
+    before = max(windows.baseline, key=lambda one: one.end, default=None)
+    shown = []
+    for one in found[:MOST_SERIES]:
+        points = rows.filter(
+            pl.col("signal") == one.signal,
+            pl.col("labels") == one.labels,
+            pl.col("service") == one.service,
+        )
+        shown.append(
+            {
+                **_summed(one),
+                "incident_points": _points(points, windows.search),
+                "baseline_points": _points(points, before) if before else [],
+            }
+        )
+    value: dict[str, Any] = {"series": shown}
+    if len(found) > MOST_SERIES:
+        value["more_series"] = len(found) - MOST_SERIES
+    return value
+
+
+def _summed(one: SeriesSummary) -> dict[str, Any]:
+    return {
+        "service": one.service,
+        "signal": one.signal,
+        "unit": one.unit,
+        "labels": one.labels,
+        "medians": {"baseline": one.before, "incident": one.now, "ratio": one.ratio},
+        "usual_range": [one.usual_low, one.usual_high],
+        "departed": one.departed,
+    }
+
+
+def _points(rows: pl.DataFrame, window: Window) -> list[list[Any]]:
+    """Means of equal parts of the time that has points, each with where its part begins."""
+    inside = rows.filter(pl.col("time").is_between(window.start, window.end))["time"]
+    if not len(inside):
+        return []
+    first, last = inside.min(), inside.max()
+    assert isinstance(first, datetime)
+    assert isinstance(last, datetime)
+    step = max(LEAST_STEP_S, -(-int((last - first).total_seconds() + 1) // MOST_POINTS))
+    # Half-open, and the last point belongs to it.
+    own = Window(start=first, end=last + timedelta(seconds=1))
+    return [[when(at), value] for at, value in means(rows, own, step)]
+
+
+def _rows(case: Case, table: str, where: Mapping[str, str], finding: Finding) -> dict[str, Any]:
+    own = _matching(getattr(case, table), where)
+    value: dict[str, Any] = {"table": Exact(table)}
+    if table in ("logs", "spans"):
+        time = "time" if table == "logs" else "start"
+        windows = log_windows(case) if table == "logs" else span_windows(case)
+        value["baseline_rows"] = own.filter(windows.in_baseline(time)).height
+        own = own.filter(windows.in_search(time))
+        value["incident_rows"] = own.height
+    if table == "spans" and own.height:
+        own = own.sort("duration_us", descending=True, nulls_last=True)
+        value["p50_ms"], value["p95_ms"] = (
+            _ms(own["duration_us"].quantile(share)) for share in (0.5, 0.95)
+        )
+    lines = LineDetails.of(finding)
+    if table == "logs" and lines is not None and lines.example:
+        value["example"] = lines.example
+        value["template"] = lines.template
+    columns = [name for name in SHOWN[table] if name in own.columns]
+    value["rows"] = [_row(row) for row in own.select(columns).head(MOST_ROWS).iter_rows(named=True)]
+    if own.height > MOST_ROWS:
+        value["more_rows"] = own.height - MOST_ROWS
+    return value
+
+
+def _matching(table: pl.DataFrame, where: Mapping[str, str]) -> pl.DataFrame:
+    for column, wanted in where.items():
+        if column in table.columns and wanted:
+            table = table.filter(pl.col(column) == wanted)
+    return table
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, datetime):
+            shown[name] = when(value)
+        elif isinstance(value, str):
+            shown[name] = value[:LONGEST]
+        elif value is not None:
+            shown[name] = value
+    return shown
+
+
+def _ms(duration_us: float | None) -> float | None:
+    return duration_us / 1000 if duration_us is not None else None

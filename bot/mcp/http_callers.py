@@ -1,0 +1,112 @@
+"""Who holds a token over HTTP, by the rules of the pages: an API token, the access token of the
+settings, or an access token that the login's provider issued for this server (RFC 9068). Each call
+is in the audit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from analysis.errors import ConnectorError
+from bot.mcp.callers import Caller
+from bot.mcp.over_http import Resource
+from bot.mcp.server import Context
+from bot.runtime.threads import in_store
+from bot.settings import Settings
+from bot.store.api_tokens import caller_of, is_api_token
+from bot.store.audit_log import AuditEntry
+from bot.web.access import AccessControl, visitor_for
+from bot.web.oidc.person import role_of, teams_of
+from bot.web.oidc.provider import Provider
+from bot.web.same_site import same
+from bot.web.visitor import Visitor
+
+DOTS_OF_A_SIGNED_TOKEN = 2
+OK, FAILED = 200, 400
+
+
+class HttpCallers:
+    """Knows callers by the settings. `access` is that of the pages, so that roles, teams, private
+    channels and the audit are the same."""
+
+    def __init__(self, settings: Settings, access: AccessControl, resource: Resource) -> None:
+        self._settings = settings
+        self._access = access
+        self._resource = resource
+        self._provider = Provider(settings.login) if settings.login.issuer else None
+
+    async def caller_of(self, token: str) -> Caller | None:
+        """Whose token it is. Raises ConnectorError where the provider does not answer."""
+        if self._access.token is not None and same(token, self._access.token):
+            role = self._settings.login.token_role
+            return await self._caller(
+                Visitor("access token", "access token", role, False, is_token=True)
+            )
+        header = f"Bearer {token}"
+        if is_api_token(header):
+            program = await in_store(caller_of, self._access.store, header)
+            if program is None:
+                return None
+            limits = program.limits
+            return replace(
+                await self._caller(visitor_for(program)),
+                investigations_per_hour=limits.investigations_per_hour,
+                calls_per_minute=limits.calls_per_minute,
+            )
+        if self._provider is None or token.count(".") != DOTS_OF_A_SIGNED_TOKEN:
+            return None
+        try:
+            person = await self._provider.bearer(token, self._resource.address)
+        except ConnectorError as error:
+            if error.call == "token":
+                return None
+            raise
+        role_given = role_of(person.email, person.groups, self._settings.login)
+        if role_given is None:
+            return None
+        teams = teams_of(person.email, person.groups, self._settings.teams)
+        return await self._caller(
+            Visitor(
+                person.name,
+                person.who,
+                role_given,
+                False,
+                named=True,
+                teams=teams,
+                email=person.email,
+            )
+        )
+
+    async def _caller(self, visitor: Visitor) -> Caller:
+        who = await self._access.person(visitor)
+        seen = await self._access.visibility(visitor)
+        return Caller(who, visitor.name, visitor.role, seen)
+
+    def refused(self, request: Request) -> int:
+        """Count a wrong token."""
+        return self._access.throttle.failed(self._access.address(request))
+
+    async def record(
+        self, ctx: Context, caller: Caller, tool: str, about: str | None, why: str
+    ) -> None:
+        """A line of the audit; what was typed is not in it."""
+        request = ctx.request
+        address = self._access.address(request) if isinstance(request, Request) else ""
+        entry = AuditEntry(
+            who=caller.who,
+            name=caller.name,
+            role=caller.role,
+            action=f"mcp {tool}",
+            investigation_id=about,
+            address=address,
+            status=FAILED if why else OK,
+            note=why,
+        )
+        await self._access.record(entry, once=not why)
+
+
+def no_page(_request: Request, status: int, title: str, line: str) -> Response:
+    """What access control says where there are no pages."""
+    return PlainTextResponse(f"{title}. {line}\n", status)

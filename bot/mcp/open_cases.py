@@ -1,0 +1,165 @@
+"""Cases that callers work on: read once, with the model's own tools over them, and forgotten again.
+
+What a caller looks up is kept in a scratch folder: the stored case stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from analysis.vocabulary import Diagnosis
+from bot.answer.exports.answered import ExportedAnswer, read_answered
+from bot.answer.writer.redaction import Redactor
+from bot.investigation.analyzing import analyze_case
+from bot.investigation.model.bench import Bench
+from bot.investigation.model.toolbox import TOOL_S, Toolbox, ToolOutcome
+from bot.investigation.model.tools.bounded_query import query_tool
+from bot.investigation.model.tools.changes import CHANGES
+from bot.investigation.model.tools.found import Tool, askable
+from bot.investigation.model.tools.logs import LOGS
+from bot.investigation.model.tools.queries import collect_tool
+from bot.investigation.model.tools.series import SERIES
+from bot.investigation.model.tools.spans import REQUEST, TRACES
+from bot.investigation.model.tools.topology import TOPOLOGY
+from bot.investigation.model.turns import ToolCall
+from bot.mcp.callers import Caller
+from bot.mcp.investigations import Found, Investigations
+from bot.mcp.outgoing import outgoing
+from bot.runtime.threads import in_thread
+from bot.web.heavy_work import HeavyWork
+from connectors.base import Connector
+from connectors.querying import answering
+
+MOST_OPEN = 4
+"""Cases held at once. One holds its tables: a large one some hundred MB."""
+IDLE_S = 600.0
+"""A case that nobody looked at for so long is closed."""
+STORE = "mcp"
+READ = (SERIES, LOGS, TRACES, REQUEST, CHANGES, TOPOLOGY)
+
+
+def case_tools(connectors: Sequence[Connector]) -> tuple[Tool, ...]:
+    """The tools over a case; those that ask a source where there is one to be asked."""
+    tools: list[Tool] = list(READ)
+    if askable(connectors):
+        tools.append(collect_tool(connectors))
+    if able := answering(connectors):
+        tools.append(query_tool(able))
+    return tuple(tools)
+
+
+@dataclass
+class OpenCase:
+    """One answered investigation as one caller works on it."""
+
+    found: Found
+    folder: Path
+    answered: ExportedAnswer
+    bench: Bench
+    toolbox: Toolbox
+    redactor: Redactor = field(repr=False)
+    work: HeavyWork
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the redactor counts its placeholders, or the bench its rows."""
+    used_at: float = 0.0
+    _recomputed: Diagnosis | None = None
+
+    async def recomputed(self) -> Diagnosis:
+        """What today's code makes of the stored rows. Raises FaultlineError."""
+        if self._recomputed is None:
+            self._recomputed = await self.work.run(analyze_case, self.folder)
+        return self._recomputed
+
+    async def run(self, name: str, arguments: str) -> ToolOutcome:
+        """Run one of the tools; `arguments` are JSON."""
+        async with self.lock:
+            return await self.toolbox.run(ToolCall("", name, arguments), within_s=TOOL_S)
+
+    async def outgoing(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """The value as it may leave, with the placeholders of this case."""
+        async with self.lock:
+            return await in_thread(outgoing, value, self.redactor)
+
+
+class OpenCases:
+    """The cases that are open, those used last."""
+
+    def __init__(
+        self,
+        investigations: Investigations,
+        connectors: Sequence[Connector],
+        scratch: Path,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._idle_s = idle_s
+        self._investigations = investigations
+        self._connectors = connectors
+        self._tools = case_tools(connectors)
+        self._scratch = scratch
+        self._open: OrderedDict[tuple[object, ...], OpenCase] = OrderedDict()
+        self._opening = asyncio.Lock()
+        self._closing: set[asyncio.Future[None]] = set()
+        self.work = HeavyWork()
+        """Analyses cases, in a process beside this one."""
+
+    def close(self) -> None:
+        """End the process that analyses."""
+        self.work.close()
+
+    async def open(self, caller: Caller, given: str) -> OpenCase:
+        """The case of an answered investigation. Raises FaultlineError."""
+        found, folder = await self._investigations.folder(caller, given)
+        one = found.investigation
+        # Two callers share nothing, and an investigation that ran again is another case.
+        key = (caller.who, one.id, one.runs, one.finished_at)
+        async with self._opening:
+            if key not in self._open:
+                self._open[key] = await in_thread(self._read, found, folder)
+            case = self._open[key]
+            case.used_at = time.monotonic()
+            self._open.move_to_end(key)
+            while len(self._open) > MOST_OPEN:
+                await self._close(next(iter(self._open)))
+        asyncio.get_running_loop().call_later(self._idle_s, self._close_idle)
+        return case
+
+    def _close_idle(self) -> None:
+        idle = time.monotonic() - self._idle_s
+        for key in [key for key, case in self._open.items() if case.used_at <= idle]:
+            self._closing.add(task := asyncio.ensure_future(self._close(key)))
+            task.add_done_callback(self._closing.discard)
+
+    async def _close(self, key: tuple[object, ...]) -> None:
+        case = self._open.pop(key, None)
+        if case is not None:
+            await in_thread(shutil.rmtree, case.bench.work.parent, True)
+
+    def _read(self, found: Found, folder: Path) -> OpenCase:
+        work = Path(tempfile.mkdtemp(dir=self._scratch))
+        answered = read_answered(folder)
+        settings = self._investigations.settings
+        bench = Bench(
+            folder=folder,
+            work=work / "case",
+            diagnosis=answered.diagnosis,
+            run=self.work.run,
+            store=STORE,
+            keep=_keep_nothing,
+            connectors=self._connectors,
+            more_services=tuple(settings.services),
+        )
+        redactor = Redactor()
+        toolbox = Toolbox(bench, redactor, self._tools)
+        return OpenCase(found, folder, answered, bench, toolbox, redactor, self.work)
+
+
+def _keep_nothing(_name: str, _content: bytes) -> None:
+    """What somebody looks up becomes no part of the case."""

@@ -1,0 +1,130 @@
+"""Case folders as resources: the files that an agent may list and read.
+
+A closed list of names: no path comes from outside. Each text is redacted when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import FaultlineError
+from bot.answer.exports.answered import ExportedAnswer
+from bot.answer.exports.formats import FORMATS
+from bot.answer.foreign_text import one_line
+from bot.answer.replay import json_of
+from bot.mcp.callers import Caller
+from bot.mcp.investigations import Investigations
+from bot.mcp.open_cases import OpenCase, OpenCases
+from bot.mcp.outgoing import NOTICE, as_text
+from bot.runtime.threads import in_thread
+
+SCHEME = "faultline://cases/"
+TEMPLATE = SCHEME + "{investigation}/{file}"
+MARKDOWN, JSON, PNG = "text/markdown", "application/json", "image/png"
+MOST_BYTES = 1_000_000
+PAGE = 10
+"""Investigations whose files are listed at once."""
+MOST_LISTED = 200
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """One file of every case. `write` makes it from the answer; without it the stored file is
+    read."""
+
+    name: str
+    media_type: str
+    title: str
+    stored: str = ""
+    """Its name in the folder, where it is stored."""
+    write: Callable[[ExportedAnswer], str] | None = None
+
+
+def _answer(answered: ExportedAnswer) -> str:
+    return json.dumps(json_of(answered.view), indent=1, ensure_ascii=False)
+
+
+FILES: Mapping[str, CaseFile] = {
+    one.name: one
+    for one in (
+        CaseFile("report.md", MARKDOWN, "Report", stored="report.md"),
+        CaseFile("answer.json", JSON, "Answer", write=_answer),
+        CaseFile("alert.json", JSON, "What was asked", stored="alert.json"),
+        CaseFile("scope.json", JSON, "Where and when was looked", stored="scope.json"),
+        CaseFile("evidence.json", JSON, "What was collected, and what not", stored="evidence.json"),
+        CaseFile("findings.json", JSON, "All findings and causes", stored="findings.json"),
+        CaseFile("chart.png", PNG, "Map and decisive chart", stored="charts/decisive.png"),
+        CaseFile("postmortem.md", MARKDOWN, "Postmortem", write=FORMATS["postmortem"].write),
+        CaseFile("agent.md", MARKDOWN, "Task for a coding agent", write=FORMATS["agent"].write),
+    )
+}
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file of one case, as it is listed."""
+
+    uri: str
+    file: CaseFile
+    description: str
+
+
+async def listed(
+    investigations: Investigations, caller: Caller, cursor: str | None
+) -> tuple[list[ListedFile], str | None]:
+    """The files of the newest answered investigations, and the cursor of the next page. Raises
+    FaultlineError for a cursor that none of these pages gave."""
+    skip = 0
+    if cursor is not None:
+        if not cursor.isdecimal() or int(cursor) > MOST_LISTED:
+            raise FaultlineError("the cursor is none that a list gave")
+        skip = int(cursor)
+    found = await investigations.latest(caller, MOST_LISTED)
+    done = [one.investigation for one in found if one.investigation.status == "done"]
+    files = []
+    for one in done[skip : skip + PAGE]:
+        about = one_line(one.headline or one.alert.title, 200)
+        files += [ListedFile(f"{SCHEME}{one.id}/{f.name}", f, about) for f in FILES.values()]
+    more = skip + PAGE < len(done)
+    return files, str(skip + PAGE) if more else None
+
+
+async def read(cases: OpenCases, caller: Caller, uri: str) -> tuple[CaseFile, str | bytes]:
+    """The content of one file. Raises FaultlineError."""
+    given, _, name = uri.removeprefix(SCHEME).partition("/")
+    file = FILES.get(name)
+    if not uri.startswith(SCHEME) or file is None:
+        raise FaultlineError(
+            f"there is no resource {one_line(uri, 200)!r}: they are called {TEMPLATE}, and the "
+            f"files are {', '.join(FILES)}"
+        )
+    case = await cases.open(caller, given)
+    content = await in_thread(_content, case, file)
+    if len(content) > MOST_BYTES:
+        raise FaultlineError(f"{name} is larger than {MOST_BYTES:,} bytes; use the tools")
+    if isinstance(content, bytes):
+        return file, content
+    async with case.lock:
+        return file, await in_thread(_redacted, case, file, content)
+
+
+def _content(case: OpenCase, file: CaseFile) -> str | bytes:
+    if file.write is not None:
+        return file.write(case.answered)
+    path: Path = case.folder / file.stored
+    if not path.is_file():
+        raise FaultlineError(f"this case has no {file.name}")
+    content = path.read_bytes()
+    return content if file.media_type == PNG else content.decode("utf-8", "replace")
+
+
+def _redacted(case: OpenCase, file: CaseFile, text: str) -> str:
+    if file.media_type == JSON:
+        value: Any = case.redactor.redact_all(json.loads(text))
+        whole = {"notice": NOTICE, file.name.partition(".")[0]: value}
+        return as_text(whole, indent=1)
+    return f"> {NOTICE}\n\n{case.redactor.redact(text)}"

@@ -1,0 +1,91 @@
+"""`trace_doctor`: what is wrong with a training job, from its profiler traces, dumps and logs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from analysis.errors import EvidenceError, FaultlineError
+from bot.answer.foreign_text import one_line
+from bot.answer.writer.redaction import Redactor
+from bot.conversation.allowed_traces import allowed_place
+from bot.conversation.trace_request import diagnosed
+from bot.mcp.outgoing import Exact, outgoing
+from bot.mcp.tool import ID, McpTool, Result, ToolArguments, ToolRun
+from bot.runtime.threads import in_thread
+
+TRACES = "traces"
+MOST_UNREAD = 20
+
+
+class TraceArguments(ToolArguments):
+    path: str | None = Field(
+        default=None,
+        max_length=1_000,
+        description="File, folder, archive or s3://bucket/prefix with the traces of one job.",
+    )
+    investigation: str | None = Field(
+        default=None, max_length=100, description=f"{ID} Its own traces, in the place of `path`."
+    )
+
+
+async def trace_doctor(run: ToolRun, asked: TraceArguments) -> Result:
+    """The diagnoses, the worst first."""
+    if (asked.path is None) == (asked.investigation is None):
+        raise FaultlineError("give either `path` or `investigation`")
+    if asked.investigation is not None:
+        _, folder = await run.investigations.folder(run.caller, asked.investigation)
+        place = str(folder / TRACES)
+        if not await in_thread((folder / TRACES).is_dir):
+            raise EvidenceError(asked.investigation, "its case holds no traces")
+    else:
+        place = await in_thread(_place, run, asked.path or "")
+    await run.said("reading traces")
+    with tempfile.TemporaryDirectory(prefix="faultline-mcp-traces-") as scratch:
+        told = await diagnosed(place, run.investigations.settings.traces, Path(scratch))
+    return await in_thread(outgoing, _value(told), Redactor())
+
+
+def _place(run: ToolRun, asked: str) -> str:
+    """Where the traces are. Others than the person at this machine read below `traces.locations`
+    alone."""
+    settings = run.investigations.settings.traces
+    if run.caller.is_local:
+        if asked.startswith("s3://"):
+            return asked
+        path = Path(asked).expanduser()
+        if not path.exists():
+            raise EvidenceError(one_line(asked, 200), "there is no such file or folder")
+        return str(path.resolve())
+    place = allowed_place(asked, settings.locations)
+    if place is None:
+        raise EvidenceError(one_line(asked, 200), "lies in none of the configured traces.locations")
+    return place
+
+
+def _value(told: Any) -> dict[str, Any]:
+    diagnoses = [one for one in told.get("diagnoses") or [] if isinstance(one, dict)]
+    return {
+        "summary": told.get("summary"),
+        "facts": told.get("facts"),
+        "diagnoses": [
+            {**one, "rule": Exact(one.get("rule") or ""), "severity": one.get("severity")}
+            for one in diagnoses
+        ],
+        "diagnoses_in_all": told.get("diagnoses_in_all"),
+        "unread": (told.get("unread") or [])[:MOST_UNREAD],
+        "unread_in_all": told.get("unread_in_all"),
+    }
+
+
+TRACE_DOCTOR = McpTool(
+    "trace_doctor",
+    "Diagnose training traces",
+    "What is wrong with a PyTorch training job, from its profiler traces, flight-recorder dumps, "
+    "Nsight exports and logs: stragglers, idle GPUs, exposed communication, hangs; with a fix.",
+    TraceArguments,
+    trace_doctor,
+)

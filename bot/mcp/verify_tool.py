@@ -1,0 +1,174 @@
+"""`verify`: ask the sources again, and say of each sentence whether it holds, then and now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import FaultlineError
+from analysis.vocabulary import Diagnosis, Finding, Section
+from bot.investigation.verifying import (
+    LATELY,
+    ComparedNumber,
+    Now,
+    Then,
+    Verification,
+    VerifiedFinding,
+    verify_now,
+)
+from bot.mcp.open_cases import OpenCase
+from bot.mcp.outgoing import Exact, when
+from bot.mcp.proof import Sentence, cited, items_of, proof_json, sentence_json, sentences_of
+from bot.mcp.tool import McpTool, OfInvestigation, Result, ToolRun
+from bot.settings import Settings
+from bot.web.heavy_work import HeavyWork
+
+VERIFY_S = 400.0
+"""Two collections of two minutes each at most, and the analysis of both."""
+THENS: tuple[Then, ...] = ("not_found", "changed", "confirmed")
+"""The worst first: a sentence holds as far as the weakest finding that it rests on."""
+HOLDS: Mapping[Then, bool | None] = {
+    "confirmed": True,
+    "changed": False,
+    "not_found": False,
+    "not_asked": None,
+}
+NO_SOURCE = (
+    "this server has no connection to the sources of this answer, so nothing can be asked again: "
+    "start `faultline mcp` where the sources are configured"
+)
+
+
+class Verifier:
+    """Verifies answers with the sources of these settings, one at a time, in a process beside this
+    one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._work = HeavyWork(deadline_s=VERIFY_S)
+
+    async def __call__(self, folder: Path, findings: Sequence[Finding]) -> Verification:
+        """Ask again. Raises FaultlineError."""
+        asked = partial(verify_now, settings=self._settings, findings=tuple(findings))
+        return await self._work.run(asked, folder)
+
+    def close(self) -> None:
+        """End the process."""
+        self._work.close()
+
+
+def verify_tool(verifier: Verifier | None) -> McpTool:
+    """The tool; without a verifier it says why nothing can be asked."""
+
+    async def call(run: ToolRun, asked: OfInvestigation) -> Result:
+        case = await run.case(asked)
+        if verifier is None:
+            raise FaultlineError(NO_SOURCE)
+        await run.said("asking the sources again, twice")
+        sentences = sentences_of(case.answered.view)
+        findings = case.answered.view.known(cited(sentences))
+        verified = await verifier(case.folder, findings)
+        return await case.outgoing(_told(case, sentences, verified))
+
+    return McpTool(
+        "verify",
+        "Verify an answer",
+        "Ask the sources again what the answer rests on, over the same time and over the last "
+        f"{LATELY.total_seconds() / 60:g} minutes. Says for each sentence whether it holds "
+        "(confirmed, changed, not_found, not_asked) with both numbers, and whether it goes on "
+        "(still, over, event, unknown). Takes as long as an investigation.",
+        OfInvestigation,
+        call,
+        act="investigate",
+    )
+
+
+def _told(case: OpenCase, sentences: Sequence[Sentence], verified: Verification) -> dict[str, Any]:
+    view = case.answered.view
+    impact = _impact(case.answered.diagnosis, verified.same_time)
+    return {
+        "investigation": Exact(case.found.investigation.id),
+        "verified_at": when(verified.at),
+        "sources_asked": list(verified.asked),
+        "sources_not_asked": list(verified.not_asked),
+        "sentences": [_sentence(one, verified, impact) for one in sentences],
+        "impact": {one.name: {"then": one.then, "again": one.again} for one in impact},
+        "findings": [
+            {
+                **proof_json(one.finding, items_of(one.finding, view)),
+                "numbers": {
+                    number.name: {"then": number.then, "again": number.again}
+                    for number in one.numbers
+                }
+                or dict(one.finding.numbers),
+                "then": Exact(one.then),
+                "why": one.why,
+                "now": Exact(one.now),
+                "now_says": one.now_says,
+            }
+            for one in verified.findings.values()
+        ],
+        "stated": _decided(case.answered.diagnosis),
+        "same_time_again": _decided(verified.same_time),
+        "last_minutes": _decided(verified.lately),
+    }
+
+
+def _impact(stated: Diagnosis, again: Diagnosis | None) -> tuple[ComparedNumber, ...]:
+    """The numbers of the impact, which no single finding has."""
+    if again is None:
+        return ()
+    found = again.impact.numbers
+    return tuple(
+        ComparedNumber(name, value, found.get(name))
+        for name, value in stated.impact.numbers.items()
+    )
+
+
+def _sentence(
+    sentence: Sentence, verified: Verification, impact: Sequence[ComparedNumber]
+) -> dict[str, Any]:
+    own = [verified.findings[one] for one in sentence.findings if one in verified.findings]
+    then = _then(own)
+    is_impact = sentence.place == Section.HAPPENING.value
+    if is_impact and then == "confirmed" and not all(one.same for one in impact):
+        then = "changed"
+    return {
+        **sentence_json(sentence),
+        "then": Exact(then),
+        "holds": HOLDS[then],
+        "now": Exact(_now(own)),
+        "not_asked": [Exact(one.finding.id) for one in own if one.then == "not_asked"],
+    }
+
+
+def _then(own: Sequence[VerifiedFinding]) -> Then:
+    for state in THENS:
+        if any(one.then == state for one in own):
+            return state
+    return "not_asked"
+
+
+def _now(own: Sequence[VerifiedFinding]) -> Now:
+    states = {one.now for one in own} - {"event"}
+    if not own:
+        return "unknown"
+    if not states:
+        return "event"
+    if "still" in states:
+        return "still"
+    return "over" if states == {"over"} else "unknown"
+
+
+def _decided(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
+    if diagnosis is None:
+        return None
+    first = diagnosis.first_cause
+    return {
+        "verdict": Exact(diagnosis.verdict.value),
+        "confidence": diagnosis.confidence,
+        "first_cause": first.subject if first else None,
+        "change": first.change if first else None,
+    }
