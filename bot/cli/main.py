@@ -19,8 +19,6 @@ from trace_report.commands import trace_commands
 
 app = typer.Typer(
     name="faultline",
-    help="Investigates incidents, and posts the cause, the impact, the evidence and the next step "
-    "to the alert's channel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -37,6 +35,27 @@ Config = Annotated[
         "--config", help="Settings file. Default: faultline.toml in the working directory."
     ),
 ]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"faultline {version('faultline-bot')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def faultline(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Investigates incidents, and posts the cause, the impact, the evidence and the next step to
+    the alert's channel."""
 
 
 class ExportAs(StrEnum):
@@ -308,7 +327,7 @@ def eval_(
 def capture(
     job: Annotated[
         str | None,
-        typer.Option("--job", metavar="NAME", help="A job in the settings: [jobs.NAME]."),
+        typer.Option("--job", metavar="NAME", help=r"A job in the settings: \[jobs.NAME]."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="Length of the recording. Default: 0.5.")
@@ -370,6 +389,16 @@ def main() -> None:
     except FaultlineError as error:
         sys.stderr.write(f"faultline: {error}\n")
         sys.exit(1)
+    except ModuleNotFoundError as error:
+        from bot.settings.extras import extra_of, install
+
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        extra = extra_of(error.name, command)
+        if extra is None:
+            raise
+        needed = f"faultline {command} needs an extra that is not installed: {install(extra)}"
+        sys.stderr.write(f"{needed}\n")
+        sys.exit(BAD_INPUT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
