@@ -146,6 +146,50 @@ def worker(
 
 
 @app.command()
+def init(
+    directory: Annotated[
+        Path, typer.Option("--directory", metavar="DIR", help="Where to write the two files.")
+    ] = Path(),
+    prometheus: Annotated[
+        str | None, typer.Option("--prometheus", metavar="URL", help="Its address, or none.")
+    ] = None,
+    kubernetes: Annotated[
+        str | None,
+        typer.Option("--kubernetes", metavar="NAME", help="A context of the kubeconfig, or none."),
+    ] = None,
+    alerts: Annotated[
+        str | None,
+        typer.Option("--alerts", metavar="A,B", help="Where alerts come from, or none."),
+    ] = None,
+    slack_channel: Annotated[
+        str | None,
+        typer.Option("--slack-channel", metavar="ID", help="For the answers, or none."),
+    ] = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option("--public-url", metavar="URL", help="Where people and vendors reach the bot."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing: take the defaults of what is not given.")
+    ] = False,
+) -> None:
+    """Ask five questions, and write a settings file and a file for secrets. Overwrites nothing."""
+    from bot.cli.init_command import InitOptions
+    from bot.cli.init_command import init as run
+
+    options = InitOptions(
+        directory=directory,
+        prometheus=prometheus,
+        kubernetes=kubernetes,
+        alerts=alerts,
+        slack_channel=slack_channel,
+        public_url=public_url,
+        ask=not yes and sys.stdin.isatty(),
+    )
+    run(options, os.environ)
+
+
+@app.command()
 def check(
     config: Config = None,
     role: Annotated[
