@@ -44,8 +44,6 @@ PERMISSIVE = frozenset(
 """SPDX identifiers, and names as older metadata has them."""
 AS_LIBRARY = frozenset({"LGPL-3.0-only", "MPL-2.0", "Mozilla Public License 2.0 (MPL 2.0)"})
 """Allowed because these packages are used unchanged, as libraries that anybody can replace."""
-IN_ITS_FILES: Mapping[str, str] = {"promql-parser": "MIT", "resvg-py": "MIT"}
-"""Packages whose metadata names no licence. The licence files in them do."""
 
 Lock = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -96,11 +94,9 @@ def extras_of(lock: Lock) -> tuple[str, ...]:
     return tuple(sorted(set(root["optional-dependencies"]) - NOT_INSTALLED))
 
 
-def refused(name: str, licences: Sequence[Mapping[str, Any]]) -> str | None:
+def refused(licences: Sequence[Mapping[str, Any]]) -> str | None:
     """Why a package's licences, as CycloneDX has them, do not do; None where they do."""
     said = [one.get("expression") or one["license"]["name"] for one in licences]
-    if not said and name in IN_ITS_FILES:
-        said = [IN_ITS_FILES[name]]
     if not said:
         return "names no licence"
     bad = [one for one in said if not _allowed(one)]
@@ -128,7 +124,7 @@ def licence_problems(names: set[str]) -> tuple[int, list[str]]:
         except PackageNotFoundError:  # for another platform or version of Python
             continue
         seen += 1
-        problem = refused(name, licences_of(name, here))
+        problem = refused(licences_of(name, here))
         if problem is not None:
             problems.append(f"{name} {problem}")
     return seen, problems
