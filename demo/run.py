@@ -205,6 +205,8 @@ def _settings(case: Case, vendors: Vendors) -> dict[str, str]:
         "FAULTLINE_SLACK__CHANNEL": CHANNEL,
         "FAULTLINE_SLACK__API_URL": f"{vendors.slack_url}/api",
         "FAULTLINE_RECORDED__CASE": str(case.path.absolute()),
+        # The recorded incident grows older, and an old alert starts nothing.
+        "FAULTLINE_ALERTS__OLDEST_DAYS": "36500",
     }
 
 
