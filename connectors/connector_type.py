@@ -50,12 +50,18 @@ class ConnectorType(Generic[S]):
         Raises SettingsError naming the key.
         """
         own = getattr(settings, self.name, None)
-        if not isinstance(own, self.settings):
-            return None
-        has_jobs = self.reads_jobs and bool(settings.jobs)
-        if own == self.settings.model_construct() and not has_jobs:
+        if not isinstance(own, self.settings) or not self.is_set(settings):
             return None
         return self._build()(own, settings)
+
+    def is_set(self, settings: SharedSettings) -> bool:
+        """Whether anything in the settings is for it. Loads nothing, and a connector may still
+        find that too little is set."""
+        own = getattr(settings, self.name, None)
+        if not isinstance(own, self.settings):
+            return False
+        has_jobs = self.reads_jobs and bool(settings.jobs)
+        return own != self.settings.model_construct() or has_jobs
 
     def all_configured(self, settings: SharedSettings) -> tuple[Connector, ...]:
         """The connector, or one for each instance. Raises SettingsError naming the key."""

@@ -125,6 +125,9 @@ class PluginConnector(Protocol):
     def several(self) -> bool:
         """Whether its section can be given several times."""
 
+    def is_set(self, settings: SharedSettings) -> bool:
+        """Whether anything in the settings is for it."""
+
     def all_configured(self, settings: SharedSettings) -> Sequence[Connector]:
         """The connector as these settings have it, once for each instance. Raises
         SettingsError."""

@@ -148,6 +148,6 @@ def _number(value: float) -> str:
 
 def _version() -> str:
     try:
-        return version("faultline")
+        return version("faultline-bot")
     except PackageNotFoundError:
         return ""

@@ -30,8 +30,6 @@ from trace_report.commands import trace_commands
 
 app = typer.Typer(
     name="faultline",
-    help="Investigates incidents, and posts the cause, the impact, the evidence and the next step "
-    "to the alert's channel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,6 +40,27 @@ app.add_typer(
     help="Find out what is wrong with a training job, from its traces.",
 )
 app.add_typer(model_commands, name="model")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"faultline {version('faultline-bot')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def faultline(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Investigates incidents, and posts the cause, the impact, the evidence and the next step to
+    the alert's channel."""
 
 
 class ExportAs(StrEnum):
@@ -129,6 +148,50 @@ def worker(
         from bot.settings import load_settings
 
     work(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
+
+
+@app.command()
+def init(
+    directory: Annotated[
+        Path, typer.Option("--directory", metavar="DIR", help="Where to write the two files.")
+    ] = Path(),
+    prometheus: Annotated[
+        str | None, typer.Option("--prometheus", metavar="URL", help="Its address, or none.")
+    ] = None,
+    kubernetes: Annotated[
+        str | None,
+        typer.Option("--kubernetes", metavar="NAME", help="A context of the kubeconfig, or none."),
+    ] = None,
+    alerts: Annotated[
+        str | None,
+        typer.Option("--alerts", metavar="A,B", help="Where alerts come from, or none."),
+    ] = None,
+    slack_channel: Annotated[
+        str | None,
+        typer.Option("--slack-channel", metavar="ID", help="For the answers, or none."),
+    ] = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option("--public-url", metavar="URL", help="Where people and vendors reach the bot."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing: take the defaults of what is not given.")
+    ] = False,
+) -> None:
+    """Ask five questions, and write a settings file and a file for secrets. Overwrites nothing."""
+    from bot.cli.init_command import InitOptions
+    from bot.cli.init_command import init as run
+
+    options = InitOptions(
+        directory=directory,
+        prometheus=prometheus,
+        kubernetes=kubernetes,
+        alerts=alerts,
+        slack_channel=slack_channel,
+        public_url=public_url,
+        ask=not yes and sys.stdin.isatty(),
+    )
+    run(options, os.environ)
 
 
 @app.command()
@@ -299,7 +362,7 @@ def eval_(
 def capture(
     job: Annotated[
         str | None,
-        typer.Option("--job", metavar="NAME", help="A job in the settings: [jobs.NAME]."),
+        typer.Option("--job", metavar="NAME", help=r"A job in the settings: \[jobs.NAME]."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="Length of the recording. Default: 0.5.")
@@ -362,6 +425,16 @@ def main() -> None:
     except FaultlineError as error:
         sys.stderr.write(f"faultline: {error}\n")
         sys.exit(1)
+    except ModuleNotFoundError as error:
+        from bot.settings.extras import extra_of, install
+
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        extra = extra_of(error.name, command)
+        if extra is None:
+            raise
+        needed = f"faultline {command} needs an extra that is not installed: {install(extra)}"
+        sys.stderr.write(f"{needed}\n")
+        sys.exit(BAD_INPUT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

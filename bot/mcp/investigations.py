@@ -89,7 +89,7 @@ class Investigations:
             since=since_of(since, now, self.zone, "since") if since else None,
             zone=self.zone,
         )
-        accepted = await self.requests.start(asked, requester)
+        accepted = await self.requests.start(asked, requester, repr((question, service, since)))
         if accepted.investigation_id is None:
             raise FaultlineError(WAITS)
         return accepted.investigation_id

@@ -35,7 +35,7 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=fork)
     try:
         with Scratch():
-            serve_web(settings, [supervisor] if with_worker else [])
+            serve_web(settings, [supervisor] if with_worker else [], config)
     finally:
         supervisor.stop()
         close_nursery()

@@ -35,6 +35,7 @@ from bot.operating.telemetry.intake_figures import IntakeFigures
 from bot.operating.telemetry.observing import Telemetry, observe_web
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.first_contact import FirstContact
+from bot.processes.greeting import greet
 from bot.processes.http_limits import (
     BACKLOG,
     ConnectionLimits,
@@ -230,9 +231,11 @@ async def _all_checks(settings: Settings) -> Sequence[Check]:
     return await all_checks(settings)
 
 
-def serve_web(settings: Settings, beside: Sequence[Component] = ()) -> None:
+def serve_web(
+    settings: Settings, beside: Sequence[Component] = (), config: Path | None = None
+) -> None:
     """Answer until told to stop, with these components beside. Raises SettingsError for an address
-    that cannot be listened on, and the like."""
+    that cannot be listened on, and the like. `config` is the file that the settings are from."""
     # A worker beside it makes the engine's tables, because the engine is loaded there and not here.
     contact = FirstContact(settings, _nothing if beside else partial(_make_engine, settings))
     store = contact.store
@@ -258,6 +261,7 @@ def serve_web(settings: Settings, beside: Sequence[Component] = ()) -> None:
     observe = partial(observe_web, settings, store, cases, labels, [intake])
     outside = Components([Telemetry("server", observe)])
     outside.start()
+    greet(settings, addresses_of(sockets), alert_sources(), worker=bool(beside), config=config)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=sockets)
@@ -291,6 +295,15 @@ def listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         raise SettingsError("server.host", f"{host!r} is no address ({error.strerror})") from error
     return [_bound(family, address) for family, _, _, _, address in dict.fromkeys(found)]
+
+
+def addresses_of(sockets: Sequence[socket.socket]) -> list[str]:
+    """Where they listen, as a browser takes it."""
+    found = []
+    for one in sockets:
+        host, port = one.getsockname()[:2]
+        found.append(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    return found
 
 
 def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:

@@ -59,7 +59,7 @@ def current_investigation() -> str:
 def program_version() -> str:
     """The version that is installed."""
     try:
-        return version("faultline")
+        return version("faultline-bot")
     except PackageNotFoundError:
         return "unknown"
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from analysis.errors import SettingsError
+from bot.settings import did_you_mean
 from bot.settings.environment import Variable, is_secret, secret_variable
 from connectors.covers import Covers
 from connectors.instance_settings import InstanceSettings, InstanceTable, variable_part
@@ -81,12 +82,12 @@ def instances_of(
     return instances
 
 
-def problem_in(error: ValidationError, *above: str) -> SettingsError:
+def problem_in(error: ValidationError, model: type[BaseModel], *above: str) -> SettingsError:
     """The first thing that is wrong, in one line that names the key."""
     first = error.errors(include_input=False)[0]
     key = ".".join([*above, *(str(part) for part in first["loc"])])
     if first["type"] == "extra_forbidden":
-        return SettingsError(key, "no such setting")
+        return SettingsError(key, "no such setting" + did_you_mean.for_key(model, first["loc"]))
     message = first["msg"].removeprefix("Value error, ")
     return SettingsError(key, message[:1].lower() + message[1:])
 
@@ -131,7 +132,10 @@ def _instance(section: str, table: Mapping[str, Any], model: type[Section]) -> I
     own = {key: value for key, value in table.items() if key not in OWN_KEYS}
     try:
         head = InstanceTable(name=name, covers=table.get("covers", {}))
+    except ValidationError as error:
+        raise problem_in(error, InstanceTable, section, name) from None
+    try:
         checked = model.model_validate(own)
     except ValidationError as error:
-        raise problem_in(error, section, name) from None
+        raise problem_in(error, model, section, name) from None
     return InstanceSettings(name, Covers.of(head.covers), checked)

@@ -28,9 +28,11 @@ from pydantic.fields import FieldInfo
 
 from analysis.errors import SettingsError
 from analysis.secrets.redaction import use_rules
+from bot.settings import did_you_mean
 from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
 from bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
+from bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
 from bot.settings.instances import (
     OWN_KEYS,
     add_variable,
@@ -281,9 +283,15 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
     if chosen is None and Path(DEFAULT_FILE).exists():
         chosen = Path(DEFAULT_FILE)
     settings = settings_of(_read_toml(chosen) if chosen else {}, environ)
+    refuse_missing({name: _is_set(settings, name) for name in EXTRA_OF_SECTION})
     # Here and not where each process begins, so that no command runs without them.
     use_rules(settings.redaction.as_rules)
     return settings
+
+
+def _is_set(settings: Settings, section: str) -> bool:
+    own = getattr(settings, section)
+    return bool(settings.instances(section)) or own != type(own)()
 
 
 def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -291,6 +299,10 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
     sections = {*values, *sections_of_environment(environ)}
     model = settings_model(tuple(sorted(sections - set(Settings.model_fields))))
     tables = {name: table for name, table in _tables_of(model).items() if name not in NAMED_TABLES}
+    for name in values:
+        if name not in model.model_fields:
+            near = did_you_mean.for_section(name, tables, model.model_fields, values[name])
+            raise SettingsError(name, "no such section of the settings" + near)
     several = sections_that_repeat(model)
     repeated = take_instances(values, several, model.model_fields)
     for name, table in values.items():
@@ -301,7 +313,8 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
             add_variable(one, repeated[one.section])
             continue
         if one.section not in tables:
-            raise SettingsError(one.name, "no such section of the settings")
+            near = did_you_mean.suggestion(one.section, tables)
+            raise SettingsError(one.name, "no such section of the settings" + near)
         table = values.setdefault(one.section, {})
         if not isinstance(table, dict):
             raise SettingsError(one.section, "must be a table")
@@ -309,7 +322,7 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
     try:
         settings = model.model_validate(values)
     except ValidationError as error:
-        raise problem_in(error) from None
+        raise problem_in(error, model) from None
     settings = settings.with_instances(instances_of(repeated, several))
     refuse_unknown_workspaces(settings)
     return settings

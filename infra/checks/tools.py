@@ -10,9 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".tools/infra"
 PYTHON = TOOLS / "env/bin/python"
-"""Has grpcio, kubernetes-validate and hadolint."""
+"""Has what infra/release/tools/infra.txt lists."""
 CHECKOV = TOOLS / "checkov/bin/checkov"
 HADOLINT = TOOLS / "env/bin/hadolint"
+CHECK_JSONSCHEMA = TOOLS / "env/bin/check-jsonschema"
+ZIZMOR = TOOLS / "env/bin/zizmor"
 BINDINGS = "cdktn_provider_aws-*.whl"
 
 

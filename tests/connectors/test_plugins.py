@@ -111,7 +111,7 @@ SECTIONS = {
     '[statuspage]\nurl = "http://x"\n': "taken",
     '[statuspage]\nurl = "ftp://x"\n': "statuspage.url: must begin with http:// or https://",
     '[statuspage]\naddress = "x"\n': "statuspage.address: no such setting",
-    '[statuspge]\nurl = "http://x"\n': "statuspge: no such setting",
+    '[statuspge]\nurl = "http://x"\n': "statuspge: no such section of the settings",
     'statuspage = "x"\n': "statuspage: input should be a valid dictionary or instance of",
 }
 PACKAGES = {

@@ -18,8 +18,8 @@ UV = ROOT / ".tools/uv/bin/uv"
 
 @pytest.mark.skipif(not UV.exists(), reason="./run has not fetched uv")
 def test_each_component_has_hashes_and_nearly_each_a_licence() -> None:
-    command = [str(UV), "export", "-q", "--frozen", "--no-dev", "--preview-features"]
-    command += ["sbom-export", "--format", "cyclonedx1.5"]
+    command = [str(UV), "export", "-q", "--frozen", "--no-dev", "--extra", "all"]
+    command += ["--preview-features", "sbom-export", "--format", "cyclonedx1.5"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     document = json.loads(said)
     without = complete(document)

@@ -138,8 +138,8 @@ def test_its_section_is_validated_and_its_secret_is_refused_in_the_file(
     for text, expected in {
         "[opsgenie]\ntokens = ['x']": "opsgenie.tokens: no such setting",
         "[opsgenie]\nwebhook_tokens = ['x']": "opsgenie.webhook_tokens: is a secret",
-        "[opsgeni]\nwebhook_tokens = ['x']": "opsgeni: no such setting",
-        "[cloudwatch]\nsns_topics = ['x']": "cloudwatch: no such setting",
+        "[opsgeni]\nwebhook_tokens = ['x']": "opsgeni: no such section of the settings",
+        "[cloudwatch]\nsns_topics = ['x']": "cloudwatch: no such section of the settings",
     }.items():
         file.write_text(text)
         with pytest.raises(SettingsError) as raised:

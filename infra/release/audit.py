@@ -1,0 +1,152 @@
+"""What can be said of the dependencies without a network: `python -m infra.release.audit`.
+
+Every file that `uv.lock` names has a SHA-256 hash, and every package that an installation holds has
+a licence that is on the list below. Known vulnerabilities are for `uv audit`, which asks osv.dev.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from infra.release.sbom import licences_of
+
+LOCK = Path(__file__).resolve().parents[2] / "uv.lock"
+PROJECT = "faultline-bot"
+NOT_INSTALLED = frozenset({"lab"})
+"""Extras that no release's image and no recommended command holds."""
+PERMISSIVE = frozenset(
+    {
+        "0BSD",
+        "3-Clause BSD License",
+        "Apache Software License",
+        "Apache-2.0",
+        "BSD License",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "CC0-1.0",
+        "CNRI-Python",
+        "ISC License (ISCL)",
+        "MIT",
+        "MIT License",
+        "MIT-0",
+        "PSF-2.0",
+        "Python Software Foundation License",
+        "Zlib",
+    }
+)
+"""SPDX identifiers, and names as older metadata has them."""
+AS_LIBRARY = frozenset({"LGPL-3.0-only", "MPL-2.0", "Mozilla Public License 2.0 (MPL 2.0)"})
+"""Allowed because these packages are used unchanged, as libraries that anybody can replace."""
+
+Lock = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+@cache
+def locked(file: Path = LOCK) -> Lock:
+    """Name to the packages of the lock."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for package in tomllib.loads(file.read_text())["package"]:
+        found.setdefault(package["name"], []).append(package)
+    return found
+
+
+def without_hash(lock: Lock) -> Iterator[str]:
+    """Packages of which a file has no SHA-256, or that have no file."""
+    for name, versions in lock.items():
+        for package in versions:
+            if "editable" in package["source"]:
+                continue
+            files = [*package.get("wheels", ()), *filter(None, [package.get("sdist")])]
+            hashes = [re.fullmatch(r"sha256:[0-9a-f]{64}", one.get("hash", "")) for one in files]
+            if not files or not all(hashes):
+                yield name
+
+
+def installed_by(lock: Lock, *extras: str) -> set[str]:
+    """The packages that Faultline with these extras needs, on any platform."""
+    found: set[str] = set()
+    (root,) = lock[PROJECT]
+    waiting = list(root["dependencies"])
+    for extra in extras:
+        waiting += root["optional-dependencies"][extra]
+    while waiting:
+        one = waiting.pop()
+        name = one["name"]
+        for package in lock[name]:
+            for extra in one.get("extra", ()):
+                waiting += package.get("optional-dependencies", {}).get(extra, ())
+            if name not in found:
+                waiting += package.get("dependencies", ())
+        found.add(name)
+    return found - {PROJECT}
+
+
+def extras_of(lock: Lock) -> tuple[str, ...]:
+    """The extras that a release is judged by."""
+    (root,) = lock[PROJECT]
+    return tuple(sorted(set(root["optional-dependencies"]) - NOT_INSTALLED))
+
+
+def refused(licences: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why a package's licences, as CycloneDX has them, do not do; None where they do."""
+    said = [one.get("expression") or one["license"]["name"] for one in licences]
+    if not said:
+        return "names no licence"
+    bad = [one for one in said if not _allowed(one)]
+    return f"is under {' and '.join(bad)}, which is not on the list" if bad else None
+
+
+def _allowed(expression: str) -> bool:
+    """Whether all that AND joins is allowed, and one of what OR joins. Parentheses are not taken
+    apart: such an expression must be on the list as it is."""
+    allowed = PERMISSIVE | AS_LIBRARY
+    if expression in allowed:
+        return True
+    return any(
+        all(part.strip() in allowed for part in choice.split(" AND "))
+        for choice in expression.split(" OR ")
+    )
+
+
+def licence_problems(names: set[str]) -> tuple[int, list[str]]:
+    """How many packages are installed here, and what is wrong with the licences of those."""
+    seen, problems = 0, []
+    for name in sorted(names):
+        try:
+            here = version(name)
+        except PackageNotFoundError:  # for another platform or version of Python
+            continue
+        seen += 1
+        problem = refused(licences_of(name, here))
+        if problem is not None:
+            problems.append(f"{name} {problem}")
+    return seen, problems
+
+
+def main() -> None:
+    """Print what was found; exit 1 if anything is wrong."""
+    lock = locked()
+    problems = [f"{name} has a file without a hash in uv.lock" for name in without_hash(lock)]
+    names = installed_by(lock, *extras_of(lock))
+    seen, unlicensed = licence_problems(names)
+    problems += unlicensed
+    for problem in problems:
+        sys.stdout.write(f"audit: {problem}\n")
+    if problems:
+        sys.exit(1)
+    files = sum(len(p.get("wheels", ())) + ("sdist" in p) for v in lock.values() for p in v)
+    sys.stdout.write(
+        f"audit: {files} files of {len(lock)} packages have hashes; "
+        f"{seen} installed packages have licences that are on the list\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
