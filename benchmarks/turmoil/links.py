@@ -90,7 +90,9 @@ class DatabaseLink:
         try:
             if self._silence is not None:
                 session.lose(self._silence, LINGER_S[1])
-            await session.carry(self._server)
+            # A server that was stopped meanwhile has no socket file.
+            with suppress(OSError):
+                await session.carry(self._server)
         finally:
             session.end()
             self._open.discard(session)
