@@ -51,7 +51,13 @@ class EvidenceError(FaultlineError):
 
 
 class ConnectorError(FaultlineError):
-    """A vendor's answer was an error, late, too large or not understood."""
+    """A vendor's answer was an error, late, too large or not understood.
+
+    `unchanged` says that the vendor certainly changed nothing: it refused, or the request never
+    reached it.
+    """
+
+    unchanged = False  # errors that an earlier version kept lack it
 
     def __init__(
         self,
@@ -61,6 +67,7 @@ class ConnectorError(FaultlineError):
         *,
         status: int | None = None,
         retryable: bool = False,
+        unchanged: bool = False,
     ) -> None:
         code = f" (HTTP {status})" if status is not None else ""
         super().__init__(f"{vendor} {call}: {problem}{code}")
@@ -69,6 +76,7 @@ class ConnectorError(FaultlineError):
         self.problem = problem
         self.status = status
         self.retryable = retryable
+        self.unchanged = unchanged
 
 
 class BudgetExceeded(FaultlineError):

@@ -110,7 +110,7 @@ class Seen:
     refused: int = 0
 
 
-def _slack(pipe: Connection, limited: bool) -> None:
+def slack_process(pipe: Connection, limited: bool) -> None:
     """A process: says where it listens, then answers each question with what it has seen, until
     told to end."""
     slack = TimedSlack(limited=limited)
@@ -207,7 +207,7 @@ def run(options: argparse.Namespace, workers: int) -> None:
     with ExitStack() as opened:
         scratch = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         address = opened.enter_context(database("postgresql"))
-        slack = opened.enter_context(process(_slack, options.slack_limit))
+        slack = opened.enter_context(process(slack_process, options.slack_limit))
         environ = {
             "FAULTLINE_CONFIG": str(settings_file(scratch)),
             "FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS": SECRET,

@@ -1,18 +1,24 @@
 """How much of what is secret is found, and how much of what is not is lost.
 
-    python -m benchmarks.redaction [--logs FOLDER] [--forms FILE] [--missed] [--time]
+    python -m benchmarks.redaction [--logs FOLDER] [--forms FILE] [--gitleaks FILE] [--missed]
+        [--time] [--pairs]
 
 Two corpora stand beside the tests: forms of secrets in context, one JSON line each (`text`,
 `secrets`, `notation`, `source`), and honest lines that look like secrets. `--logs` adds honest text
 of your own: every text column of every Parquet file below a folder, and every file of lines. With
 detect-secrets installed (`uv run --with detect-secrets python -m benchmarks.redaction`) its figures
-stand beside ours.
+stand beside ours, and with `--gitleaks` those of gitleaks' rules, from its config/gitleaks.toml. Of
+`--logs` the others get about LINES_COMPARED texts, evenly spread; ours are counted on these too.
+`--pairs` looks for texts that take more than linear time: every ordered pair of the pieces that our
+patterns are made of, each repeated.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import re
 import tempfile
 import time
 from collections import Counter
@@ -22,17 +28,25 @@ from pathlib import Path
 
 import polars as pl
 
+from analysis.secrets import named_values
 from analysis.secrets.columns import mask_column
+from analysis.secrets.commands import COMMANDS
+from analysis.secrets.patterns import SECRETS
 from analysis.secrets.redaction import masked
+from benchmarks.gitleaks_rules import gitleaks_mask
 
 TESTS = Path(__file__).parents[1] / "tests/analysis/secrets"
 FORMS = TESTS / "secret_forms.jsonl"
+HELD_OUT = (TESTS / "held_out_forms.jsonl", TESTS / "later_forms.jsonl")
+"""Each written after the rules, and mended for once its share was known: no estimate any more."""
 HONEST = TESTS / "honest_lines.txt"
 JOIN = "{+}"
 """Stands inside tokens that a scanner of pushed commits would take for live ones."""
 PIECE = 6
 """A secret is found when no six of its characters in a row are left."""
 LINES_TIMED = 20_000
+LINES_COMPARED = 20_000
+"""detect-secrets takes a file for each text, some milliseconds."""
 SUFFIXES = (".log", ".txt", ".jsonl", ".json")
 
 Mask = Callable[[str], str]
@@ -168,25 +182,84 @@ def report_time(texts: Sequence[str]) -> None:
         print(f"{name}: {spent * 1e6:.1f} µs of CPU a line ({len(column)} lines)")
 
 
+def pieces() -> list[str]:
+    """What the patterns are made of: the words and signs in their sources, and what makes them
+    try."""
+    sources = [pattern.pattern for _, pattern in (*SECRETS, *COMMANDS)]
+    sources += [one.pattern for one in vars(named_values).values() if isinstance(one, re.Pattern)]
+    found = {word for source in sources for word in re.findall(r"[A-Za-z][\w/\-]{2,20}", source)}
+    found |= {sign * times for sign in " =:\"'`<>()[]{}\\/|,;-.&%$@~?!\n\t" for times in (1, 3)}
+    found |= {
+        "aA1",
+        "password=",
+        "--password ",
+        "curl -u a:",
+        "zip -P",
+        "/reset/aA1",
+        "? token\n: ",
+    }
+    return sorted(found)
+
+
+def slowest_pairs(chosen: Iterable[tuple[str, str]], length: int) -> list[tuple[float, str, str]]:
+    """CPU seconds of each pair of pieces, the slowest first: the first piece repeated, and then the
+    second, `length` characters of each."""
+    spent = []
+    for one, other in chosen:
+        text = one * (length // len(one)) + other * (length // len(other))
+        began = time.process_time()
+        masked(text)
+        spent.append((time.process_time() - began, one, other))
+    return sorted(spent, reverse=True)
+
+
+def report_pairs(length: int = 2_000, kept: int = 40) -> None:
+    """Print how time grows with the length for the slowest pairs of all."""
+    pairs = list(itertools.product(pieces(), repeat=2))
+    slow = slowest_pairs(pairs, length)[:kept]
+    growths = []
+    for spent, one, other in slow:
+        (longer, _, _), *_ = slowest_pairs([(one, other)], 8 * length)
+        growths.append((longer / max(spent, 1e-4), longer, one, other))
+    growth, longer, one, other = max(growths)
+    print(
+        f"{len(pairs)} pairs: slowest {slow[0][0] * 1e3:.0f} ms for {2 * length} characters; "
+        f"of the {kept} slowest 8 times the text takes at most {growth:.1f} times as long "
+        f"({longer * 1e3:.0f} ms, {one!r} and {other!r})"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--forms", type=Path, default=FORMS)
     parser.add_argument("--logs", type=Path)
+    parser.add_argument("--gitleaks", type=Path, help="gitleaks' config/gitleaks.toml")
     parser.add_argument("--missed", action="store_true", help="print each miss and each loss")
     parser.add_argument("--time", action="store_true", help="print the CPU time per line")
+    parser.add_argument("--pairs", action="store_true", help="look for slow texts, minutes")
     given = parser.parse_args()
+    if given.pairs:
+        report_pairs()
+        return
     forms = read_forms(given.forms)
     logs = list(texts_below(given.logs)) if given.logs else []
-    masks = {"faultline": masked, "detect-secrets": detect_secrets()}
+    masks = {
+        "faultline": masked,
+        "detect-secrets": detect_secrets(),
+        "gitleaks": gitleaks_mask(given.gitleaks) if given.gitleaks else None,
+    }
     for name, mask in masks.items():
         if mask is None:
-            print(f"{name}: not installed")
+            print(f"{name}: not compared (see the head of this file)")
             continue
         missed = given.missed and mask is masked
         report_forms(name, forms, mask, missed=missed)
         report_honest(f"{name}, hard cases", honest_lines(), mask, missed=missed)
         if logs and mask is masked:
             report_honest(f"{name}, {given.logs.name}", logs, mask, missed=missed)
+        if logs:
+            few = logs[:: max(1, len(logs) // LINES_COMPARED)]
+            report_honest(f"{name}, {len(few)} of these texts", few, mask, missed=False)
     if given.time:
         report_time(logs or honest_lines())
 

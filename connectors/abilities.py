@@ -59,6 +59,19 @@ class KnowsCalls(Protocol):
 
 
 @runtime_checkable
+class KnowsServices(Protocol):
+    """A connector whose server lists the services it has data of."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """Names of services with data in that time, as the server has them. Raises
+        FaultlineError."""
+
+
+@runtime_checkable
 class KnowsOnCall(Protocol):
     """A connector whose vendor knows who is on call."""
 

@@ -23,6 +23,7 @@ from connectors.abilities import (
     KnowsItsOwn,
     KnowsOnCall,
     KnowsRules,
+    KnowsServices,
 )
 from connectors.base import Check, Collected, Connector, Missing, Request
 from connectors.instance_settings import InstanceSettings
@@ -104,6 +105,13 @@ class ConnectorInstance:
             return ()
         with asking_instance(self._settings.name):
             return await self._connector.callees_of(alert, scope)
+
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """Names of the services that this instance has data of. Raises FaultlineError."""
+        if not isinstance(self._connector, KnowsServices):
+            return ()
+        with asking_instance(self._settings.name):
+            return await self._connector.services_in(window)
 
     async def on_call(self, service: str) -> Mapping[str, str]:
         """Who is on call for a service, as far as this instance knows. Raises FaultlineError."""

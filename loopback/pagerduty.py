@@ -8,7 +8,9 @@ PagerDuty's OpenAPI description (`listIncidentNotes`, `createIncidentNote`, `upd
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +25,7 @@ from loopback.server import Traffic
 
 MAX_NOTE = 25_000
 MAX_NOTES = 2_000
+MINUTE_S = 60.0
 Json = Mapping[str, Any]
 
 
@@ -112,10 +115,21 @@ class LoopbackIncident:
 
 
 class LoopbackPagerDuty:
-    """The account. With `token` set, any other key is refused."""
+    """The account. With `token` set, any other key is refused; with `per_minute`, more requests in
+    a minute are answered 429, with the seconds until it is over."""
 
-    def __init__(self, *, token: str | None = None, fields: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        token: str | None = None,
+        fields: Sequence[str] = (),
+        per_minute: int | None = None,
+    ) -> None:
         self.token = token
+        self.per_minute = per_minute
+        self.refused = 0
+        """Requests that were answered 429 by `per_minute`."""
+        self._minute = (0.0, 0)
         self.fields = frozenset(fields)
         self.traffic = Traffic()
         self.incidents: dict[str, LoopbackIncident] = {}
@@ -217,6 +231,9 @@ class LoopbackPagerDuty:
         self, call: str, method: Callable[[Request, Json], tuple[int, Json]]
     ) -> Callable[..., Any]:
         async def handle(request: Request) -> Response:
+            if (left_s := self._over_limit()) is not None:
+                error = {"error": {"code": 2020, "message": "Too Many Requests", "errors": []}}
+                return JSONResponse(error, 429, {"ratelimit-reset": str(left_s)})
             failure = await self.traffic.arrive(call)
             if failure is not None:
                 error = {"error": {"code": 2000, "message": failure.error, "errors": []}}
@@ -231,6 +248,18 @@ class LoopbackPagerDuty:
             return JSONResponse(answer, status)
 
         return handle
+
+    def _over_limit(self) -> int | None:
+        """Seconds until the next request is taken, where this one is too many."""
+        began, count = self._minute
+        now = time.monotonic()
+        if now - began >= MINUTE_S:
+            began, count = now, 0
+        self._minute = began, count + 1
+        if self.per_minute is None or count < self.per_minute:
+            return None
+        self.refused += 1
+        return math.ceil(MINUTE_S - (now - began))
 
     def _authorise(self, request: Request) -> None:
         scheme, _, key = request.headers.get("authorization", "").partition("=")

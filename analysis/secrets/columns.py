@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import polars as pl
 
-from analysis.secrets.patterns import SUSPICIOUS
-from analysis.secrets.redaction import has_rules, masked
+from analysis.secrets.patterns import PACKED, SUSPICIOUS, WRAPPED
+from analysis.secrets.redaction import has_rules, masked, masked_words
 
 
 def mask_column(column: pl.Series) -> pl.Series:
     """A column of texts with the secrets in it masked; texts that look harmless are left alone in
     one pass."""
+    texts = column.drop_nulls().unique()
     if has_rules():
-        found = column.drop_nulls().unique()
+        found, packed = texts, texts.clear()
     else:
-        suspicious = column.str.contains(SUSPICIOUS).fill_null(False)
-        if not suspicious.any():
-            return column
-        found = column.filter(suspicious).unique()
-    clean = pl.Series([masked(text) for text in found.to_list()], dtype=pl.String)
-    changed = found != clean
+        suspicious = texts.str.contains(SUSPICIOUS) | texts.str.contains(WRAPPED)
+        found, rest = texts.filter(suspicious), texts.filter(~suspicious)
+        packed = rest.filter(rest.str.contains(PACKED))
+    given = pl.concat([found, packed])
+    told = [masked(text) for text in found.to_list()]
+    told += [masked_words(text) for text in packed.to_list()]
+    clean = pl.Series(told, dtype=pl.String)
+    changed = given != clean
     if not changed.any():
         return column
-    return column.replace(found.filter(changed), clean.filter(changed))
+    return column.replace(given.filter(changed), clean.filter(changed))

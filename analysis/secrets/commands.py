@@ -28,6 +28,11 @@ _ROWS = (
     ),
     # not the numbers of a user and a group
     (("-user",), rf"(?i:\s--(?:proxy-)?user[\s=]{{1,3}})[\"']?(?!\d+:){_USER}([^\s\"'$]{{3,256}})"),
+    # HTTPie and its kin
+    (
+        (" -a ", "--auth"),
+        rf"\b(?:https?|xhs?){_UP_TO}(?:-a|--auth)[\s=]{{1,3}}[\"']?{_USER}([^\s\"'$]{{1,256}})",
+    ),
     (
         ("mysql", "mariadb", "sshpass"),
         rf"\b(?:mysql|mariadb|sshpass)\w{{0,12}}{_UP_TO}-p{_ARGUMENT}",
@@ -36,6 +41,23 @@ _ROWS = (
         ("sshpass", "login", "mongo"),
         rf"\b(?:sshpass|(?:docker|podman|nerdctl) login|mongo\w{{0,8}}){_UP_TO}-p[\s=]{_ARGUMENT}",
     ),
+    (
+        ("rabbitmqctl",),
+        rf"\brabbitmqctl{_UP_TO}(?:add_user|change_password|authenticate_user)\s\S{{1,80}}\s{_ARGUMENT}",
+    ),
+    (
+        ("htpasswd",),
+        rf"\bhtpasswd{_UP_TO}-\w{{0,4}}b\w{{0,4}}\s\S{{1,160}}\s\S{{1,80}}\s{_ARGUMENT}(?m:$)",
+    ),
+    (("zip ",), rf"\b(?:un)?zip{_UP_TO}-P\s?{_ARGUMENT}"),
+    (("snmp",), rf"\bsnmp\w{{2,10}}{_UP_TO}-(?:c|A|X)\s{_ARGUMENT}"),
+    # given on standard input
+    (
+        ("| sudo -", "|sudo -", "--password-stdin"),
+        r"\becho\s(?:-n\s)?[\"']?([^\s\"'$|]{3,128})[\"']?\s?\|"
+        r"\s?(?:sudo -\w{0,4}S|[^\r\n|]{1,120}--password-stdin)",
+    ),
+    (("kinit",), rf"\bkinit{_UP_TO}<<<\s?{_ARGUMENT}"),
     (("redis-cli",), rf"\bredis-cli{_UP_TO}-a\s{_ARGUMENT}"),
     (("ldap",), rf"\bldap\w{{3,10}}{_UP_TO}-w\s{_ARGUMENT}"),
     (("openssl",), rf"\bopenssl{_UP_TO}-k\s{_ARGUMENT}"),

@@ -19,20 +19,27 @@ class Sure(IntEnum):
     """Of authorization: scheme and credentials follow."""
     TOKEN = 2
     """The value must look like a token."""
+    CODE = 4
+    """The value must be a number of four to twelve digits, or look like a token."""
     PASSWORD = 3
     """Any value that is no word of a sentence."""
 
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(
-    r"passw|passwd|kennwort|contrase|senha|depasse|passphrase|passcode|pwd|requirepass|masterauth|secretkey$|secretaccesskey"
+    r"passw|passwd|pword|(?:seed|recovery)phrase|kennwort|contrase|senha|depasse|passphrase|passcode|pwd|requirepass|masterauth|secretkey$|secretaccesskey"
     r"|secretkeybase|clientsecret|jwtsecret|sharedsecret|appsecret|identifiedby"
 )
 _PASSWORD_WORDS = frozenset(
-    {"pass", "pw", "passwd", "userpass", "dbpass", "secret"} | {"identified"}
+    {"pass", "pw", "psk", "passwd", "userpass", "dbpass", "secret"} | {"identified"}
 )
+_CODE = re.compile(
+    r"(?:unlock|verification|security|activation|recovery|backup|confirmation|login|mfa|sms|invite"
+    r"|invitation|access|pairing|redemption)code$"
+)
+_CODE_WORDS = frozenset({"pin", "pincode"})
 _TOKEN = re.compile(
-    r"secret|token|credential|api_?key|csrf|xsrf|jwt|bearer|cookie|sess(?:ion)?(?:id|key|data|$)"
+    r"secret|token|macaroon|credential|api_?key|csrf|xsrf|jwt|bearer|cookie|sess(?:ion)?(?:id|key|data|$)"
     r"|sessid|signature|hmac|keydata|webhook"
     r"|(?:private|access|signing|encryption|encrypt|master|account|shared|subscription|functions?"
     r"|integration|routing|license|auth|deploy|ssh|app|application|fernet|instrumentation|client"
@@ -80,6 +87,8 @@ def sureness(name: str) -> Sure | None:
         return Sure.PASSWORD
     if joined.endswith(("pass", "_pw")) and not joined.endswith(("bypass", "compass")):
         return Sure.PASSWORD
+    if words[-1] in _CODE_WORDS or words[-2:] == ["pin", "code"] or _CODE.search(joined):
+        return Sure.CODE
     if _TOKEN.search(joined) or _TOKEN_WORDS.intersection(words):
         return None if _AUTHORS.search(snake) and "token" not in words else Sure.TOKEN
     return None
@@ -110,6 +119,7 @@ null, clientip internal external unavailable unreachable down up only also becau
 saved loaded cached created generation generated issue issued issuer error: warning info debug
 """
 _SAID = frozenset(_WORDS_OF_SENTENCES.split())
+_DIGITS = re.compile(r"\d{4,12}")
 _NUMBER = re.compile(r"[\d.,:%+\-]+(?:ms|s|m|h|d|kb|mb|gb|b|%)?|0x[0-9a-f]+", re.IGNORECASE)
 _OBJECT = re.compile(r"(?:[\w.$]+@[0-9a-f]{4,16}|0x[0-9a-f]{4,16}|\w+\(\)?|[\w.]+\.\w{1,5})")
 _PATH = re.compile(r"(?:[~.]{0,2}/[a-z][\w.\-]{0,80}){2,20}/?|/[a-z][\w\-]{0,40}\.[a-z]{2,5}")
@@ -146,6 +156,8 @@ def holds_secret(value: str, sure: Sure, *, quoted: bool, assigned: bool) -> boo
         if not assigned and not quoted:
             return any(c.isdigit() for c in bare) or not bare.isalpha()
         return " " not in bare or quoted
+    if sure is Sure.CODE:
+        return _DIGITS.fullmatch(bare) is not None or looks_made(bare)
     if looks_made(bare):
         return not bare.startswith(("/", "http://", "https://", "arn:")) or "?" in bare
     return assigned and len(bare) >= 16 and _WORDY.fullmatch(bare) is None and " " not in bare

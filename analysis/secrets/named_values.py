@@ -24,7 +24,10 @@ LONGEST_VALUE = 8_192
 _CORE = re.compile(
     r"(?i)passw|passphrase|passcode|pass(?![a-z])|pwd|secret|token|auth|cred|key|sess|sid"
     r"|cookie|sig|csrf|xsrf|jwt|bearer|hmac|(?<![a-z])pw(?![a-z])|otp|identified"
-    r"|kennwort|contrase|senha|de[_ ]?passe"
+    r"|kennwort|contrase|senha|de[_ ]?passe|macaroon|pword|(?<![a-z])psk(?![a-z])"
+    r"|(?<![a-z])pin(?![a-z])|(?:seed|recovery)[_ ]?phrase"
+    r"|(?:unlock|verification|activation|recovery|backup|confirmation|login|mfa|sms"
+    r"|invite|invitation|pairing|redemption|access|security)[_\- ]?code(?![a-z])"
 )
 _NAME_BEFORE = re.compile(r"[\w.\-]{0,80}\Z")
 _FIRST_WORD = re.compile(
@@ -33,11 +36,14 @@ _FIRST_WORD = re.compile(
 )
 _NAME_AFTER = re.compile(r"[\w\-]{0,80}(?:\.[\w\-]{1,60}){0,4}")
 _ASSIGN = re.compile(
-    r"[\"'`\])]{0,3}(?:[ \t]?\(?[ \t.]{0,40})(?::=|=>|==?|:(?!:)|->|[→⇒]|[ \t]\|(?=[ \t]))"
+    r"[\"'`\])]{0,3}(?:[ \t]?\(?[ \t.]{0,40}(?:\r?\n[ \t]{1,40}(?==))?)"
+    r"(?::=|=>|==?|:(?!:)|->|<-(?=[\s\"'])|[→⇒]|~=?(?=\w)|[ \t]\|(?=[ \t]))"
     r"(?:[ \t]{0,40}(?:\r?\n[ \t]{0,40})?)(?:=\s{0,4})?"
 )
+_COMPLEX_KEY = re.compile(r"[\"']?[ \t]{0,8}\r?\n[ \t]{0,40}:[ \t]{1,8}")
+_BEFORE_COMPLEX_KEY = re.compile(r"(?:\A|[\r\n])[ \t]{0,20}\?[ \t]{1,4}[\"']?\Z")
 _PREFIX = re.compile(
-    r"(?:!!\w{1,10}[ \t]+|[A-Z]\w{1,20}\((?=[\"'])|\(\w{1,10}\)[ \t]\(len=\d{1,6}\)[ \t]"
+    r"(?:!{1,2}[\w.:/\-]{1,40}[ \t]+|[A-Z]\w{1,20}\((?=[\"'])|\(\w{1,10}\)[ \t]\(len=\d{1,6}\)[ \t]"
     r"|Some\(|SecretStr\(|string\(\d{1,4}\)[ \t]*|s:\d{1,4}:|[|>][+\-]?[ \t]*"
     r"\r?\n[ \t]{1,20}|PASSWORD\(|[bBuUrRfFN](?=[\"'])|\\(?=[\"'])|&quot;|%(?:25)?22"
     r"|<!\[CDATA\[|\[[\"']?(?=(?i:bearer|basic|token) ))*",
@@ -55,6 +61,8 @@ _BARE = re.compile(
 _BRACED = re.compile(
     r"\{([^{}\r\n:\"]{3,200})\}|\[([^\[\]\s\"':{}]{3,200})\]|\(([^()\s\"']{3,200})\)"
 )
+_LONG_BRACKETS = re.compile(r"\[(={0,3})\[([^\]\r\n]{1,1024})\]\1\]")
+"""A string of Lua's."""
 _REST = re.compile(r"[^\r\n\"'`\]<>]{1,8192}")
 _QUOTED_REST = re.compile(r"[^\r\n]{1,8192}")
 _SCHEME = re.compile(r"([A-Za-z][\w\-]{1,30})[ \t:,]{1,3}(?=\S)")
@@ -106,7 +114,8 @@ _BRACKETED = re.compile(
 _ALIGNED = re.compile(r"(?:[ \t]{2,60}|\t)")
 _SPACE_MADE = re.compile(r"[ \t]{1,3}(?:key|value|of|is|was)?[ \t]{0,3}[\"']?([\w.+/=~\-]{16,512})")
 _BEFORE_SETS = re.compile(
-    r"(?:\A|[\s;&|])(?:setenv|ENV|export|set|machine|login\s{1,8}\S{1,80})\s{1,8}\Z"
+    r"(?:\A|[\s;&|])(?:setenv|ENV|export|set|machine|login\s{1,8}\S{1,80}"
+    r"|(?i:dict\s{1,8}set|hset|hsetnx|hmset)\s{1,8}\S{1,80})\s{1,8}\Z"
 )
 _FLAG_MARK = re.compile(r"(?:\A|[\s\"'\[,(=])-{1,2}\Z")
 _KEYWORD_LINE = re.compile(r"(?:\A|[\r\n])[ \t]*\Z")
@@ -176,7 +185,7 @@ def _kind_of(name: str) -> str:
 
 
 def _values(text: str, start: int, end: int, name: str, sure: Sure) -> Iterator[tuple[int, int]]:
-    assigned = _ASSIGN.match(text, end)
+    assigned = _ASSIGN.match(text, end) or _complex_key(text, start, end)
     if name.lower() == "identified":
         found = _sql(text, start, end, name, sure)
         if found:
@@ -194,6 +203,13 @@ def _values(text: str, start: int, end: int, name: str, sure: Sure) -> Iterator[
             return
 
 
+def _complex_key(text: str, start: int, end: int) -> re.Match[str] | None:
+    """YAML's `? name`, whose value follows `:` on the next line."""
+    if _BEFORE_COMPLEX_KEY.search(text, max(0, start - 32), start) is None:
+        return None
+    return _COMPLEX_KEY.match(text, end)
+
+
 def _assigned(text: str, start: int, at: int, name: str, sure: Sure) -> Iterator[tuple[int, int]]:
     prefix = _PREFIX.match(text, at)
     at = prefix.end() if prefix else at
@@ -208,6 +224,10 @@ def _assigned(text: str, start: int, at: int, name: str, sure: Sure) -> Iterator
         yield from _header(text, at, name, sure)
         return
     if opening == "[":
+        long = _LONG_BRACKETS.match(text, at)
+        if long:
+            yield from _checked(text, *long.span(2), name, sure, quoted=True)
+            return
         listed = _LIST.match(text, at)
         for item in _ITEMS.finditer(text, at, listed.end()) if listed else ():
             if looks_made(item[1]) or sure is Sure.PASSWORD:
@@ -388,7 +408,7 @@ def _sql(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, i
 def _sentence(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
     """`the password is Gr33n`, `token 9fk2...`, columns that spaces align."""
     said = _SAID_IS.match(text, end)
-    if said and sure is Sure.PASSWORD:
+    if said and sure in (Sure.PASSWORD, Sure.CODE):
         found = _string_or_bare(text, said.end())
         if found:
             low, high, quoted = found

@@ -22,7 +22,7 @@ from analysis.secrets.encodings import base64_runs, undone
 from analysis.secrets.entropy import random_words
 from analysis.secrets.key_names import is_placeholder
 from analysis.secrets.named_values import Span, may_name_secret, named_values
-from analysis.secrets.patterns import HINTS, SECRETS
+from analysis.secrets.patterns import HINTS, SECRETS, VENDOR_KEYS
 from analysis.secrets.rules import BLOCKED, CUSTOM, Rule, RuleSet
 
 LONGEST = 262_144
@@ -55,6 +55,13 @@ def masked(text: str) -> str:
     """The text with each secret replaced by its kind, `[AWS_KEY]`. Not reversible; personal data
     stays. A text that the operator blocks becomes `[BLOCKED]`."""
     return replaced(text, lambda kind, _secret: f"[{kind}]")
+
+
+def masked_words(text: str) -> str:
+    """The text without what its base64 hides and without words that look random: for one that is
+    known to hold nothing else."""
+    is_clean = len(text) <= LONGEST and not _packed_spans(text, DEEPEST_BASE64)
+    return text if is_clean else masked(text)
 
 
 def masked_link(link: str) -> str:
@@ -90,6 +97,11 @@ def _remember_clean(text: str) -> None:
     if len(_clean) >= MOST_CLEAN:
         _clean.clear()
     _clean.add(text)
+
+
+def rules_in_use() -> tuple[Rule, ...]:
+    """The operator's rules of this process, for another process to use."""
+    return _rules.rules
 
 
 def has_rules() -> bool:
@@ -164,7 +176,11 @@ def _without(start: int, end: int, kind: str, holes: Iterable[tuple[int, int]]) 
 
 
 def _all_spans(text: str, depth: int) -> list[Span]:
-    found = _written_spans(text)
+    return [*_written_spans(text), *_packed_spans(text, depth)]
+
+
+def _packed_spans(text: str, depth: int) -> list[Span]:
+    found: list[Span] = []
     read: list[tuple[int, int]] = []
     for start, end, decoded in base64_runs(text) if depth else ():
         read.append((start, end))
@@ -190,6 +206,13 @@ def _plain_spans(text: str) -> list[Span]:
     found: list[Span] = []
     if not _rules.is_empty:
         found += [(start, end, CUSTOM) for start, end in _rules.redacted(text)]
+    for needed, pattern in VENDOR_KEYS:
+        if any(word in text for word in needed):
+            found += [
+                (*match.span(), "VENDOR_KEY")
+                for match in pattern.finditer(text)
+                if not is_placeholder(match[0])
+            ]
     low = text.lower()
     for kind, pattern in SECRETS:
         hints = HINTS.get(kind)

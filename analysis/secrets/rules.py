@@ -55,6 +55,7 @@ class RuleSet:
     """Rules by what they do."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self.rules = tuple(rules)
         self._redact = _of("redact", rules)
         self._keep = _of("keep", rules)
         self._block = _of("block", rules)

@@ -43,14 +43,17 @@ class Announce(BackgroundLoop):
         targets: Sequence[ReplyTarget],
         *,
         every_s: float,
+        rest_s: float | None = None,
         channels_at_once: int = CHANNELS_AT_ONCE,
     ) -> None:
-        super().__init__("announcing", every_s=every_s, part="announcing")
+        """`rest_s` is `every_s` unless given."""
+        rest_s = every_s if rest_s is None else rest_s
+        super().__init__("announcing", every_s=every_s, rest_s=rest_s, part="announcing")
         self._store = store
         self._announcing = Announcing(store.engine)
         self._targets = targets
         self._channels_at_once = channels_at_once
-        self._retry_after_s = every_s
+        self._retry_after_s = rest_s
         self._runner = asyncio.Runner()
         self._posting: dict[asyncio.Task[None], str] = {}
 
@@ -66,7 +69,8 @@ class Announce(BackgroundLoop):
         if not self._posting:
             super().idle(seconds)
         elif not self.stopping.is_set():
-            self._runner.run(self._some_arrive(seconds))
+            # Where posts are on their way, nothing wakes it.
+            self._runner.run(self._some_arrive(min(seconds or 0.0, self._retry_after_s)))
 
     def ended(self) -> None:
         """Give posts that are on their way a moment to arrive."""

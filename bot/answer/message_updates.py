@@ -40,7 +40,7 @@ class Enqueue(Protocol):
 
 
 class MessageUpdates(BackgroundLoop):
-    """Polls the store every few moments, in its own thread."""
+    """Looks in the store when it changes, and every few seconds for what is due by now."""
 
     expected_errors = ENGINE_ERRORS
 
@@ -51,9 +51,10 @@ class MessageUpdates(BackgroundLoop):
         enqueue: Enqueue,
         *,
         every_s: float,
+        rest_s: float = 0.0,
         edit_every: timedelta = EDIT_EVERY,
     ) -> None:
-        super().__init__("message updates", every_s=every_s, part="retelling")
+        super().__init__("message updates", every_s=every_s, rest_s=rest_s, part="retelling")
         self._store = store
         self._due = DueUpdates(store.engine, edit_every=edit_every)
         self._targets = targets

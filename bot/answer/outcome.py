@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report
-from bot.answer.view import AnswerView, answer_view
 from bot.store.message_updates import DueDigest
 from bot.store.store import StoredInvestigation
+
+if TYPE_CHECKING:
+    from bot.answer.view import AnswerView
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,9 @@ class Answer:
 
     def view(self, alert: Alert) -> AnswerView:
         """What it says, for whoever shows it."""
+        # Late: the server counts what was posted, and writes no answer.
+        from bot.answer.view import answer_view
+
         return answer_view(
             alert, self.diagnosis, self.report, gaps=self.gaps, evidence=self.evidence
         )
@@ -56,6 +61,18 @@ class ReplyTarget(Protocol):
 
     async def answer(self, outcome: Outcome) -> None:
         """Post the answer, or edit the announcement into it."""
+
+
+@runtime_checkable
+class PointsFromJoined(Protocol):
+    """A reply target where each alert has its own place, such as an incident: from the places
+    of alerts that joined it points to the answer, after it has posted that."""
+
+    def has_joined(self, investigation: StoredInvestigation) -> bool:
+        """Whether alerts joined that have places there."""
+
+    async def point_from_joined(self, outcome: Outcome) -> None:
+        """Post what is missing there, each once. Raises ConnectorError."""
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -103,8 +103,9 @@ def serve(
     ] = False,
 ) -> None:
     """Run the bot: webhooks, Slack, web pages and one worker."""
+    garbage.keep_little()
     with garbage.loading():
-        from bot.processes.server import serve as run
+        from bot.processes.launch import serve as run
         from bot.settings import load_settings
 
     run(load_settings(config), config, with_worker=not no_worker)
@@ -117,11 +118,12 @@ def worker(
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run another worker on the same queue."""
+    garbage.keep_little()
     with garbage.loading():
-        from bot.processes.worker import run_worker
+        from bot.processes.launch import work
         from bot.settings import load_settings
 
-    run_worker(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
+    work(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
 
 
 @app.command()
@@ -151,6 +153,61 @@ def investigate(
 
     replayed = replay(case)
     (print_json if json_ else print_report)(replayed)
+
+
+def _url(vendor: str, port: int) -> Any:
+    """An option for the address of a source."""
+    told = f"Address of {vendor}, such as http://localhost:{port}."
+    return typer.Option(f"--{vendor.lower()}", metavar="URL", help=told)
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="What you see: checkout is slow since 14:19.")],
+    service: Annotated[
+        str | None, typer.Option("--service", metavar="NAME", help="The service it is about.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="When it began: 30m, 2h, 14:19, an ISO time."),
+    ] = None,
+    prometheus: Annotated[str | None, _url("Prometheus", 9090)] = None,
+    loki: Annotated[str | None, _url("Loki", 3100)] = None,
+    tempo: Annotated[str | None, _url("Tempo", 3200)] = None,
+    jaeger: Annotated[str | None, _url("Jaeger", 16686)] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context", metavar="NAME", help="Context of the kubeconfig, not the current."
+        ),
+    ] = None,
+    no_kubernetes: Annotated[
+        bool, typer.Option("--no-kubernetes", help="Do not use the kubeconfig.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    case: Annotated[
+        Path | None,
+        typer.Option("--case", metavar="DIR", help="Keep the case in this folder, which is empty."),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Investigate now, from this terminal: against the configured sources, or those named here.
+    Changes nothing anywhere."""
+    from bot.cli.ask_command import AskOptions
+    from bot.cli.ask_command import ask as run
+
+    urls = {"prometheus": prometheus, "loki": loki, "tempo": tempo, "jaeger": jaeger}
+    options = AskOptions(
+        service=service,
+        since=since,
+        urls={name: url for name, url in urls.items() if url},
+        context=context,
+        kubernetes=not no_kubernetes,
+        config=config,
+        as_json=json_,
+        case=case,
+    )
+    raise typer.Exit(run(question, options))
 
 
 @app.command()

@@ -38,6 +38,9 @@ MAX_WAITING = 1_000
 """Alerts waiting for the store at once; a store that stands still must not fill the memory."""
 MAX_TOGETHER = 64
 """Alerts written in one transaction."""
+BETWEEN_S = 0.005
+"""Between two transactions on SQLite, whose one lock would else be free for no moment in a storm:
+the workers look for it every 2 ms (`bot.store.connect`)."""
 
 log = logging.getLogger("faultline.intake")
 
@@ -131,6 +134,7 @@ class StoreWriter:
         self._waiting = WaitingAlerts(MAX_WAITING)
         self._writer: asyncio.Task[None] | None = None
         self._began: float | None = None
+        self._between_s = BETWEEN_S if store.engine.dialect.name == "sqlite" else 0.0
 
     async def __call__(self, arrival: Arrival) -> Accepted:
         """Take one alert. Raises NotAccepted; NotStorable where that is for what the alert
@@ -157,6 +161,8 @@ class StoreWriter:
                 awaited = [one for one in batch if not one[1].done()]
                 if awaited:
                     await self._store_together(awaited)
+                    self._began = None
+                    await asyncio.sleep(self._between_s)
         finally:
             self._writer = self._began = None
 

@@ -19,8 +19,9 @@ from bot.intake.watchdog import Watchdog
 from bot.policy.values import Accepted
 from bot.runtime.arrivals import alert_taken
 from bot.runtime.background_loop import BackgroundLoop
-from bot.store.abandoned import AbandonableStore, answers
-from bot.store.last_times import WATCHDOG, WRITES, last_time, note_times
+from bot.runtime.threads import hanging
+from bot.store.abandoned import AbandonableStore, answers, left_behind
+from bot.store.last_times import HANGING, WATCHDOG, WRITES, last_time, note_times
 from bot.store.store import Store
 
 EVERY_S = 1.0
@@ -82,7 +83,10 @@ class SpoolMover(BackgroundLoop):
         return not self._spool.is_empty()
 
     def _probe(self, store: Store) -> None:
-        times = {WRITES + self.process: datetime.now(UTC)}
+        now = datetime.now(UTC)
+        times = {WRITES + self.process: now}
+        if hanging() + left_behind():
+            times[HANGING + self.process] = now
         heard = self._watchdog.unsaved() if self._watchdog is not None else None
         if heard is not None:
             times[WATCHDOG + self.process] = heard

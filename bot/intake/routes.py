@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, Route
 
@@ -17,9 +18,11 @@ from bot.intake.alert_source import AlertSource, Intake
 from bot.intake.alert_sources import alert_sources
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.responses import FailedSenders, not_configured, with_errors_answered
-from bot.intake.slack_events import Register
 from bot.intake.watchdog import Watchdog
 from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.intake.slack_events import Register
 
 
 def intake_routes(

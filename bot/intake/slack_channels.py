@@ -23,7 +23,7 @@ from bot.intake.slack_people import UNREACHABLE, SlackPeople, said
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.slack_channels import ChannelReaders, SlackChannelFacts, may_be_public
-from connectors.named_ids import bare_id, instance_in
+from connectors.named_ids import bare_id, instance_in, named_id
 
 FRESH = timedelta(minutes=10)
 STALE = timedelta(hours=24)
@@ -61,6 +61,14 @@ class SlackChannels:
         names = list(self._people) if email else []
         found = await asyncio.gather(*(self._people[name].id_of(email) for name in names))
         return await self.read_by(dict(zip(names, found, strict=True)))
+
+    async def account_of(self, email: str) -> str:
+        """The user id, as it is written here, of the person with this e-mail address, in the first
+        workspace that knows them; "" for nobody."""
+        for name, people in self._people.items():
+            if found := await people.id_of(email):
+                return named_id(name, found)
+        return ""
 
     async def read_by(self, accounts: Mapping[str, str]) -> frozenset[str]:
         """The channels that somebody reads, who has these user ids in these workspaces."""

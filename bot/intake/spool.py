@@ -28,6 +28,8 @@ from bot.intake.spool_records import TakenAlert, decode, encode
 SUFFIX, UNFINISHED, DAMAGED = ".spool", ".new", ".damaged"
 REFUSED = "refused.alerts"
 """Alerts that the database refuses for what they hold, as lines of `spool_records`."""
+REFUSED_BYTES = 16 * 2**20
+"""Then another file is begun, and only the one before it is kept."""
 SEGMENT_BYTES = 4 * 2**20
 """A file that is longer gets no more alerts, so that room is freed while alerts keep coming."""
 FORGOTTEN_S = 60.0
@@ -248,6 +250,8 @@ class Spool:
         """The database refuses it for what it holds: it is kept in a file beside, for a person.
         Raises OSError."""
         path = self.directory / REFUSED
+        if make_room_for_refused(path):
+            self._refused = 0
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             _write_all(descriptor, encode(alert.taken))
@@ -367,6 +371,14 @@ def figures_of(directory: Path) -> SpoolFigures:
                 oldest = min(oldest or taken.taken_at, taken.taken_at)
         size += len(content)
     return SpoolFigures(alerts, size, oldest, count_refused(directory))
+
+
+def make_room_for_refused(path: Path) -> bool:
+    """Put the file aside where it is full; whether that was needed. Raises OSError."""
+    if not path.exists() or path.stat().st_size < REFUSED_BYTES:
+        return False
+    path.replace(path.with_suffix(".older"))
+    return True
 
 
 def count_refused(directory: Path) -> int:

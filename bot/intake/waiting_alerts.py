@@ -1,10 +1,13 @@
 """Alerts that wait for the store: a bounded queue, the most urgent first, equals in the order in
-which they came."""
+which they came. Who has waited for a while goes beside more urgent ones, so that a constant stream
+of those keeps nobody waiting until its sender has to send again."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
+from collections.abc import Callable
 
 from bot.policy.priority import PRIORITIES
 from bot.policy.values import Accepted, Arrival
@@ -12,14 +15,21 @@ from bot.store.admitting import arrival_priority
 
 Waiting = tuple[Arrival, asyncio.Future[Accepted]]
 
+LEVEL_S = 0.25
+"""After each of these a waiting alert counts as one level more urgent: the lowest of four levels is
+equal to the highest within the second after which an alert is spooled."""
+
 
 class WaitingAlerts:
     """Holds at most `most`. Where it is full, the least urgent that came last gives way to a more
     urgent one."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
-        self._of_priority: dict[int, deque[Waiting]] = {p: deque() for p in PRIORITIES}
+        self._clock = clock
+        self._of_priority: dict[int, deque[tuple[float, Waiting]]] = {
+            p: deque() for p in PRIORITIES
+        }
 
     def __len__(self) -> int:
         return sum(len(queue) for queue in self._of_priority.values())
@@ -34,20 +44,27 @@ class WaitingAlerts:
             least = max(p for p, queue in self._of_priority.items() if queue)
             if least <= priority:
                 return arrival, settled
-            dropped = self._of_priority[least].pop()
-        self._of_priority[priority].append((arrival, settled))
+            _, dropped = self._of_priority[least].pop()
+        self._of_priority[priority].append((self._clock(), (arrival, settled)))
         return dropped
 
     def _forget_the_answered(self) -> None:
         """Their senders have been asked to send again."""
         for queue in self._of_priority.values():
-            unanswered = [one for one in queue if not one[1].done()]
+            unanswered = [(since, one) for since, one in queue if not one[1].done()]
             queue.clear()
             queue.extend(unanswered)
 
     def popleft(self) -> Waiting:
-        """The most urgent that has waited longest. Raises IndexError where none waits."""
-        for queue in self._of_priority.values():
+        """The most urgent, by now, that has waited longest. Raises IndexError where none waits."""
+        now = self._clock()
+        firsts: list[tuple[int, float, int]] = []
+        for priority, queue in self._of_priority.items():
             if queue:
-                return queue.popleft()
-        raise IndexError("no alert waits")
+                since = queue[0][0]
+                aged = max(0, priority - int((now - since) / LEVEL_S))
+                firsts.append((aged, since, priority))
+        if not firsts:
+            raise IndexError("no alert waits")
+        _, _, next_priority = min(firsts)
+        return self._of_priority[next_priority].popleft()[1]

@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from sqlalchemy import Engine
@@ -24,6 +25,7 @@ from analysis.case.earlier import (
 )
 from analysis.case.folder import json_bytes
 from analysis.vocabulary import Alert, Diagnosis, Scope
+from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import AnswerLabel, Labels
@@ -44,6 +46,12 @@ MAX_SERVICES = 30
 MAX_CHARACTERS = 500
 
 
+def askable_workspaces(settings: Settings) -> frozenset[str]:
+    """The Slack workspaces that can be asked who reads their channels."""
+    each = settings.each("slack")
+    return frozenset(one.instance_of("slack") for one in each if one.slack.bot_token is not None)
+
+
 def recall(
     engine: Engine,
     investigation: StoredInvestigation,
@@ -51,18 +59,19 @@ def recall(
     *,
     days: float,
     apart: bool = False,
+    askable: Collection[str] | None = None,
 ) -> Earlier:
     """What memory knows of an alert: answered before it was accepted, within a number of days
     before.
 
-    `apart`: only of the same team, and of no team. What came from a private Slack channel is
-    recalled in that channel alone.
+    `apart`: only of the same team, and of no team. What came from a Slack channel that is not known
+    to be public is recalled in that channel alone; `askable` as for `SlackChannelFacts.told_in`.
     """
     before = investigation.accepted_at
     if days <= 0:
         return Earlier(asked_at=before)
     since = before - timedelta(days=days)
-    channels = SlackChannelFacts(engine).not_private(investigation.reply_to.slack_channel)
+    channels = SlackChannelFacts(engine).told_in(investigation.reply_to.slack_channel, askable)
     teams = frozenset({investigation.team} - {""}) if apart else None
     visibility = Visibility(teams, channels)
     memory, labels = Memory(engine, visibility), Labels(engine, visibility)
@@ -128,10 +137,11 @@ def recall_into_case(
     *,
     days: float,
     apart: bool = False,
+    askable: Collection[str] | None = None,
 ) -> str:
     """Write what is recalled into the case; says what it was, in a few words."""
     try:
-        earlier = recall(engine, investigation, alert, days=days, apart=apart)
+        earlier = recall(engine, investigation, alert, days=days, apart=apart, askable=askable)
         if earlier.recalled or earlier.record:
             cases.put(investigation.id, EARLIER_FILE, json_bytes(earlier))
     # The edge of memory: an incident is answered without it, too.

@@ -29,7 +29,7 @@ from analysis.traces.job.trace_versions import TRACES
 from analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope
 from bot.answer.exports.answered import ANSWERED_FILE, answer_times
 from bot.answer.guidance import with_guidance
-from bot.answer.outcome import Answer, Outcome, ReplyTarget
+from bot.answer.outcome import Answer, Outcome, PointsFromJoined, ReplyTarget
 from bot.answer.view import answer_view
 from bot.answer.writer.built_in import word
 from bot.answer.writer.guard import keep_supported
@@ -46,9 +46,15 @@ from bot.investigation.learning_calls import (
     says_callees,
     with_callees,
 )
-from bot.investigation.remembering import keep_in_memory, recall_into_case
+from bot.investigation.naming_service import with_named_service
+from bot.investigation.remembering import (
+    askable_workspaces,
+    keep_in_memory,
+    recall_into_case,
+)
 from bot.investigation.scoping import with_objective, with_related
 from bot.investigation.worker_context import WorkerContext
+from bot.policy.service_catalogue import catalogue_name
 from bot.runtime.threads import in_store, in_thread
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
@@ -110,6 +116,8 @@ class Posted(TypedDict):
 
     again: bool
     why: str
+    joined: NotRequired[bool]
+    """Whether alerts joined that have places of their own there."""
 
 
 ENRICH_DEADLINE_S = 5.0
@@ -132,7 +140,8 @@ class InvestigationSteps:
         await self._resume(investigation_id)
         await in_store(self.context.store.start, investigation_id)
         investigation = await self._investigation(investigation_id)
-        alert = with_objective(await self._named(investigation.alert), self.context.settings)
+        alert = await self._named(await self._with_service(investigation))
+        alert = with_objective(alert, self.context.settings)
         now, recorded = datetime.now(UTC), self.context.recorded
         guiding = partial(guided_scope, alert, self.context.settings, now=now, recorded=recorded)
         scope, runbooks = await in_thread(guiding)
@@ -233,7 +242,8 @@ class InvestigationSteps:
         days = self.context.settings.investigation.memory_days
         args = (self.context.store.engine, self.context.cases, investigation, alert)
         apart = self.context.settings.login.isolation == "teams"
-        said = await in_thread(recall_into_case, *args, days=days, apart=apart)
+        askable = askable_workspaces(self.context.settings)
+        said = await in_thread(recall_into_case, *args, days=days, apart=apart, askable=askable)
         await self._say(investigation_id, "memory", said)
         return "assembled"
 
@@ -427,6 +437,22 @@ class InvestigationSteps:
             await self._say(investigation_id, f"reply {target}: {error.problem}", str(error))
             return {"again": error.retryable, "why": str(error)}
         await self._say(investigation_id, f"reply {target}", f"answered in {target}")
+        posted: Posted = {"again": False, "why": "posted"}
+        pointing = self._target(target)
+        if isinstance(pointing, PointsFromJoined) and pointing.has_joined(outcome.investigation):
+            posted["joined"] = True
+        return posted
+
+    async def point_from_joined(self, investigation_id: str, target: str) -> Posted:
+        """Point to the answer from the places of alerts that joined."""
+        pointing = self._target(target)
+        assert isinstance(pointing, PointsFromJoined)
+        try:
+            await pointing.point_from_joined(
+                Outcome(await self._investigation(investigation_id), None)
+            )
+        except ConnectorError as error:
+            return {"again": error.retryable, "why": str(error)}
         return {"again": False, "why": "posted"}
 
     async def _outcome(self, investigation_id: str) -> Outcome:
@@ -449,6 +475,14 @@ class InvestigationSteps:
         if alert.query is None:
             alert = alert.model_copy(update={"query": await self._rule_of(alert)})
         return with_watched_signal(alert, self.context.settings.services)
+
+    async def _with_service(self, investigation: StoredInvestigation) -> Alert:
+        alert, context = investigation.alert, self.context
+        if catalogue_name(alert.service, context.settings) in context.settings.services:
+            return alert
+        return await with_named_service(
+            alert, investigation.question, context.connectors, deadline_s=ENRICH_DEADLINE_S
+        )
 
     async def _rule_of(self, alert: Alert) -> AlertQuery | None:
         for connector in likely_senders(self.context.connectors, alert):

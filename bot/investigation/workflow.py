@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from dbos import DBOS, SetWorkflowID, StepOptions
 
-from bot.investigation.steps import InvestigationSteps
+from bot.investigation.steps import InvestigationSteps, Posted
 from bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
 from bot.queue.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.runtime.step_watch import watched
@@ -33,20 +33,30 @@ def register_workflows(steps: InvestigationSteps) -> None:
 
     @DBOS.workflow(name=WORKFLOW_REPLY)
     async def reply(investigation_id: str, place: str) -> str:
+        posted = await tried(f"reply {place}", steps.reply, investigation_id, place)
+        # A separate step, so that the answer counts as posted before.
+        if posted.get("joined"):
+            await tried(f"joined {place}", steps.point_from_joined, investigation_id, place)
+        return str(posted["why"])
+
+    async def tried(
+        name: str, step: Callable[[str, str], Coroutine[Any, Any, Posted]], *about: str
+    ) -> Posted:
         wait, longest = REPLY_WAIT_S
+        workflow_id = DBOS.workflow_id or ""
         for _ in range(REPLY_TRIES):
             try:
-                posted = await _step(f"reply {place}", steps.reply, investigation_id, place)
+                posted = await _step(name, step, *about)
             # The edge of a reply: a case store may be away, as a place may.
             except Exception as error:  # noqa: BLE001
                 posted = {"again": True, "why": f"unexpected {type(error).__name__}"}
             if not posted["again"]:
-                return str(posted["why"])
-            steps.awaiting_retry.add(DBOS.workflow_id or "")
+                return posted
+            steps.awaiting_retry.add(workflow_id)
             await rest(wait)
-            steps.awaiting_retry.discard(DBOS.workflow_id or "")
+            steps.awaiting_retry.discard(workflow_id)
             wait = min(2 * wait, longest)
-        return f"given up: {posted['why']}"
+        return {"again": False, "why": f"given up: {posted['why']}"}
 
     @DBOS.workflow(name=WORKFLOW_INVESTIGATE)
     async def investigate(investigation_id: str) -> str:

@@ -18,7 +18,8 @@ from bot.operating.inspection import Inspection, inspected
 from bot.operating.place_checks import place_checks
 from bot.operating.reply_checks import reply_checks
 from bot.operating.settings_checks import settings_checks
-from bot.operating.spool_checks import spool_checks, watchdog_checks
+from bot.operating.size_checks import size_checks
+from bot.operating.spool_checks import hanging_checks, spool_checks, watchdog_checks
 from bot.operating.story import story
 from bot.operating.work_checks import question_checks, work_checks
 from bot.settings import Settings
@@ -51,6 +52,8 @@ def whole(inspection: Inspection) -> Sequence[CheckResult]:
     """Everything that is looked at. A check that fails is a finding, and the others continue."""
     parts: tuple[tuple[str, Checks], ...] = (
         ("database", place_checks),
+        ("sizes", size_checks),
+        ("database", hanging_checks),
         ("spool", lambda one: spool_checks(one.settings, one.now)),
         ("watchdog", watchdog_checks),
         ("workers", work_checks),

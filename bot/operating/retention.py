@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from sqlalchemy import text
 
 from bot.operating.engine_rows import EngineRows
+from bot.operating.free_pages import give_back
 from bot.operating.sweep import Sweep
 from bot.queue.engine import ENGINE_ERRORS, system_engine
 from bot.runtime.background_loop import BackgroundLoop
@@ -68,7 +69,10 @@ class Retention(BackgroundLoop):
             try:
                 rows, now = EngineRows(engine), datetime.now(UTC)
                 sweep = Sweep(self._settings, store, self._cases, rows, now, self.stopping.is_set)
-                return dict(sweep.run())
+                deleted = dict(sweep.run())
+                for one in (store.engine, engine):
+                    give_back(one, self.stopping.is_set)
+                return deleted
             finally:
                 store.engine.dispose()
                 engine.dispose()

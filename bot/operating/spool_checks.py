@@ -7,13 +7,17 @@ from datetime import datetime, timedelta
 
 from analysis.wording.phrases import counted
 from bot.intake.intake_health import NOT_STORED_S
+from bot.intake.moving import PROBE_EVERY_S
 from bot.intake.spool import REFUSED, figures_of
 from bot.intake.watchdog import missing_after
 from bot.operating.check_results import CheckResult, lasting
 from bot.operating.inspection import Inspection
 from bot.settings import Settings
-from bot.store.last_times import WATCHDOG, last_time
+from bot.store.last_times import HANGING, WATCHDOG, last_time
 from bot.store.opening import spool_directory
+
+HUNG_LATELY = timedelta(seconds=3 * PROBE_EVERY_S)
+"""A web process notes it each time that it writes a sign of life."""
 
 
 def spool_checks(settings: Settings, now: datetime) -> Iterator[CheckResult]:
@@ -43,6 +47,19 @@ def spool_checks(settings: Settings, now: datetime) -> Iterator[CheckResult]:
         said = f"the database refused {counted(figures.refused, 'alert')}: {directory / REFUSED}"
         todo = "each line is one alert; look at what it says, then delete the file"
         yield CheckResult("wrong", "spool", said, todo)
+
+
+def hanging_checks(inspection: Inspection) -> Iterator[CheckResult]:
+    """Threads of web processes that wait for the database though it answers others."""
+    hung = last_time(inspection.store, HANGING)
+    if hung is None or inspection.now - hung > HUNG_LATELY:
+        return
+    said = "calls of the database hang in a web process, though it answers others"
+    todo = (
+        "look at the locks of the database and the network to it; restart the web process where "
+        "faultline_store_threads_hanging does not fall"
+    )
+    yield CheckResult("wrong", "database", said, todo)
 
 
 def watchdog_checks(inspection: Inspection) -> Iterator[CheckResult]:

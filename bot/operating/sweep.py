@@ -21,8 +21,15 @@ from bot.store.call_tables import LearnedCallRow
 from bot.store.case_store import CaseStore
 from bot.store.change_tables import ReportedChangeRow
 from bot.store.conversation_rows import QuestionRow, QuietThreadRow
+from bot.store.executor_tables import ExecutorRow
+from bot.store.last_times import KEPT as TIMES_KEPT
+from bot.store.last_times import LastTimeRow
 from bot.store.message_updates import ENDED
+from bot.store.model_spending import KEPT as SPENDING_KEPT
 from bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
+from bot.store.people_tables import PersonActRow, SlackChannelRow
+from bot.store.person_acts import KEPT as ACTS_KEPT
+from bot.store.spending_tables import ModelSpendingRow
 from bot.store.store import Store
 from bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
 from bot.store.suppressed_alerts import KEPT
@@ -30,6 +37,9 @@ from bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
 
 BATCH = 200
 LINES_AT_ONCE = 1_000
+SHORTEST_DAYS = 1.0
+SILENT_WORKERS_KEPT = timedelta(days=7)
+"""`bot.queue.engine.FORGET_BEATS`."""
 INVESTIGATIONS_AT_ONCE = 20
 NAMED_BY_TIME = re.compile(r"(\d{8})-(\d{6})-[0-9a-f]{6}")
 """`bot.store.admitting.new_investigation_id`."""
@@ -66,6 +76,7 @@ class Sweep:
             ("calls", kept.calls_days, self.learned_calls),
             ("audit", self.settings.login.audit_days, self.audit),
             ("records", kept.investigations_days, self.records),
+            ("short-lived", SHORTEST_DAYS, self.short_lived),
         )
         for name, days, delete_before in parts:
             if days > 0 and not self.stop():
@@ -103,7 +114,7 @@ class Sweep:
     def case_folders(self, before: datetime) -> int:
         """Folders of investigations that ended, and of those that the store does not know."""
         due = [
-            name for name in self.cases.ids() if (at := _named_at(name)) is not None and at < before
+            name for name in self.cases.ids() if (at := named_at(name)) is not None and at < before
         ]
         count = 0
         for first in range(0, len(due), BATCH):
@@ -193,15 +204,33 @@ class Sweep:
         return count
 
     def records(self, before: datetime) -> int:
-        """Captures, mutes that are over, threads that asked for silence; alerts held back are kept
-        for a month."""
+        """Captures, mutes that are over, threads that asked for silence, channels that no
+        investigation is left of."""
+        row, channel = InvestigationRow, SlackChannelRow
+        used = select(row.id).where(row.slack_channel == channel.channel)
         with Session(self.store.engine) as session, session.begin():
             session.execute(delete(CaptureRow).where(CaptureRow.asked_at < before))
             session.execute(delete(MuteRow).where(MuteRow.until < before))
             session.execute(delete(QuietThreadRow).where(QuietThreadRow.at < before))
-            session.execute(
-                delete(SuppressedAlertRow).where(SuppressedAlertRow.last_at < self.now - KEPT)
-            )
+            # Who reads a private channel is needed as long as anything of it is kept.
+            session.execute(delete(channel).where(channel.at < before, ~used.exists()))
+        return 0
+
+    def short_lived(self, _before: datetime) -> int:
+        """What is kept for days, where nobody writes any more who would delete it."""
+        now = self.now
+        with Session(self.store.engine) as session, session.begin():
+            silent = ExecutorRow.beat_at < now - SILENT_WORKERS_KEPT
+            session.execute(delete(ExecutorRow).where(silent))
+            session.execute(delete(LastTimeRow).where(LastTimeRow.at < now - TIMES_KEPT))
+            session.execute(delete(PersonActRow).where(PersonActRow.at < now - ACTS_KEPT))
+            day = f"{now - SPENDING_KEPT:%Y-%m-%d}"
+            session.execute(delete(ModelSpendingRow).where(ModelSpendingRow.day < day))
+        row = SuppressedAlertRow
+        over = select(row.key).where(row.last_at < now - KEPT).limit(BATCH)
+        self._in_batches(
+            lambda s: s.scalars(over).all(), lambda keys: delete(row).where(row.key.in_(keys))
+        )
         return 0
 
     def _over(self, session: Session, before: datetime, after: str) -> list[str]:
@@ -263,7 +292,7 @@ class Sweep:
         return count
 
 
-def _named_at(name: str) -> datetime | None:
+def named_at(name: str) -> datetime | None:
     """When a folder was begun, by its name; None for a name that is none of ours."""
     timed, asked = NAMED_BY_TIME.fullmatch(name), TRACE_REPORT.fullmatch(name)
     try:

@@ -73,6 +73,20 @@ def masked_alert(alert: Alert) -> Alert:
 
 
 _IDENTITIES = ("fingerprint", "incident_key")
+_clean: dict[int, Alert] = {}
+"""Alerts that were masked, by their identity. On its way into the store an alert is in several
+arrivals, each of which sees to it."""
+MOST_CLEAN = 256
+
+
+def _masked_once(alert: Alert) -> Alert:
+    if _clean.get(id(alert)) is alert:
+        return alert
+    clean = masked_alert(alert)
+    if len(_clean) >= MOST_CLEAN:
+        _clean.clear()
+    _clean[id(clean)] = clean
+    return clean
 
 
 def _identity(value: str) -> str:
@@ -97,7 +111,7 @@ class Arrival:
 
     def __post_init__(self) -> None:
         """Nothing of an alert is stored before the secrets in it are masked."""
-        object.__setattr__(self, "alert", masked_alert(self.alert))
+        object.__setattr__(self, "alert", _masked_once(self.alert))
         if self.question is not None:
             object.__setattr__(self, "question", masked(self.question))
 

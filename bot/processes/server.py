@@ -6,9 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import socket
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -19,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Mount
 
-from analysis.errors import FaultlineError, SettingsError
-from bot.conversation.on_page import PageAnswers
+from analysis.errors import SettingsError
 from bot.intake.accepting import IntakeLimits, store_accept, store_first_time
 from bot.intake.alert_sources import alert_sources, labels_by_path
 from bot.intake.intake_health import IntakeHealth
@@ -29,15 +27,12 @@ from bot.intake.moving import SpoolMover
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.reported_changes import reported_change_routes, store_keep
 from bot.intake.routes import intake_routes
-from bot.intake.slack_events import Register
-from bot.intake.slack_socket import SlackSocket, socket_mode_tokens, start_socket_mode
 from bot.intake.spool import Spool
 from bot.intake.spooling import SpoolingAccept
 from bot.intake.watchdog import Watchdog
 from bot.operating.credentials import Credentials, checks_beside
 from bot.operating.telemetry.intake_figures import IntakeFigures
 from bot.operating.telemetry.observing import Telemetry, observe_web
-from bot.operating.telemetry.ping import Ping
 from bot.operating.telemetry.readiness import DrainingServer, Readiness
 from bot.processes.first_contact import FirstContact
 from bot.processes.http_limits import (
@@ -47,28 +42,28 @@ from bot.processes.http_limits import (
     limited_connections,
     raise_descriptor_limit,
 )
-from bot.processes.supervisor import Supervisor
-from bot.processes.worker_process import ForkedWorker
 from bot.runtime.arrivals import ArrivalWatch
 from bot.runtime.components import STOP_DEADLINE_S, Component, Components
-from bot.runtime.logs import configure_logging
-from bot.runtime.nursery import close_nursery, open_nursery
-from bot.runtime.scratch import Scratch
 from bot.runtime.threads import in_thread
 from bot.settings import Settings
 from bot.store.abandoned import another_store
 from bot.store.case_store import CaseStore
+from bot.store.checkpoints import Checkpoints
 from bot.store.conversations import Conversations
 from bot.store.opening import engine_url, open_cases, spool_directory
 from bot.store.reported_changes import ReportedChanges
 from bot.store.store import Store
-from bot.web.pages import page_routes
-from bot.web.rendering import CasePath
-from connectors.registry import build_connectors
+from bot.web.headers import SecurityHeaders
+from bot.web.lazy_pages import LazyPages
+from bot.web.probes import probe_routes
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
+    from bot.conversation.slack.listeners import SlackFace
+    from bot.intake.slack_events import Register
+    from bot.intake.slack_socket import SlackSocket
+    from bot.web.rendering import CasePath
     from connectors.base import Check
 
 
@@ -101,14 +96,18 @@ def build_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        beside: list[Component] = [mover, *more]
+        beside: list[Component] = [mover, Checkpoints(store.engine), *more]
         if holds_vendor_keys:
-            beside.insert(1, credentials)
+            beside.insert(2, credentials)
         if settings.heartbeat.ping_url is not None:
+            from bot.operating.telemetry.ping import Ping
+
             url = settings.heartbeat.ping_url.get_secret_value()
             beside.append(Ping(url, lambda: health.not_storing() or watchdog.missing()))
         for one in settings.each("slack"):
             if one.slack.app_token is not None:
+                from bot.intake.slack_socket import start_socket_mode
+
                 connect = partial(
                     start_socket_mode, one, accept, more=listeners, message_router=message_router
                 )
@@ -131,15 +130,27 @@ def build_app(
         first_time=store_first_time(store),
         watchdog=watchdog,
     )
-    pages = page_routes(
-        settings, store, case_path, readiness, credentials, sources, PageAnswers(settings)
-    )
+
+    def pages() -> Sequence[BaseRoute]:
+        from bot.conversation.on_page import PageAnswers
+        from bot.web.pages import page_routes
+
+        return page_routes(
+            settings, store, case_path, readiness, credentials, sources, PageAnswers(settings)
+        )
+
+    https = settings.server.public_url.startswith("https://")
+    probes = probe_routes(readiness, [Middleware(SecurityHeaders, https=https)])
     keep = store_keep(ReportedChanges(store.engine))
     limits = IntakeLimits(max_body_bytes=settings.server.max_body_bytes)
     intake += reported_change_routes(settings, keep, limits)
     labels = labels_by_path(sources, settings)
     watch = Middleware(ArrivalWatch, labels=labels)
-    app = Starlette(routes=[*intake, *pages], lifespan=lifespan, middleware=[watch])
+    app = Starlette(
+        routes=[*intake, *probes, Mount("", LazyPages(pages))],
+        lifespan=lifespan,
+        middleware=[watch],
+    )
     app.state.readiness = readiness
     app.state.intake = IntakeFigures(health, mover, watchdog)
     app.state.request_labels = tuple(labels.values())
@@ -185,12 +196,13 @@ def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> l
     """What is heard from Slack beside messages, where there is a token to answer with."""
     if not any(one.slack.bot_token for one in settings.each("slack")):
         return []
-    from bot.conversation.slack.listeners import SlackFace
-
     # One for each workspace, whichever way its events come.
     faces: dict[str, SlackFace] = {}
 
     def register(app: AsyncApp, workspace: Settings) -> None:
+        # Where somebody asks, and not before: it needs the analysis.
+        from bot.conversation.slack.listeners import SlackFace
+
         name = workspace.instance_of("slack")
         if name not in faces:
             faces[name] = SlackFace(workspace, store, case_path, _all_checks)
@@ -206,34 +218,9 @@ async def _all_checks(settings: Settings) -> Sequence[Check]:
     return await all_checks(settings)
 
 
-def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
-    """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and
-    the like."""
-    configure_logging(settings.telemetry, "web")
-    _refuse_what_cannot_work(settings, with_worker=with_worker)
-    # Before anything here starts a thread.
-    fork = partial(ForkedWorker, open_nursery(), _work, settings)
-    supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=fork)
-    try:
-        with Scratch():
-            _serve(settings, [supervisor] if with_worker else [])
-    finally:
-        supervisor.stop()
-        close_nursery()
-
-
-def _work(settings: Settings, ready_fd: int) -> None:
-    """A worker's life, in a fork of the server's nursery."""
-    from bot.processes.worker import run_worker
-
-    try:
-        run_worker(settings, supervised_by=os.getppid(), ready_fd=ready_fd)
-    except FaultlineError as error:
-        sys.stderr.write(f"faultline: {error}\n")
-        raise SystemExit(1) from error
-
-
-def _serve(settings: Settings, beside: Sequence[Component]) -> None:
+def serve_web(settings: Settings, beside: Sequence[Component] = ()) -> None:
+    """Answer until told to stop, with these components beside. Raises SettingsError for an address
+    that cannot be listened on, and the like."""
     # A worker beside it makes the engine's tables, because the engine is loaded there and not here.
     contact = FirstContact(settings, _nothing if beside else partial(_make_engine, settings))
     store = contact.store
@@ -282,21 +269,6 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
         total=connections_within(raise_descriptor_limit()),
         proxies=settings.server.trusted_proxies,
     )
-
-
-def _refuse_what_cannot_work(settings: Settings, *, with_worker: bool) -> None:
-    """Ends the start where the worker beside it would fail again and again."""
-    for one in settings.each("slack"):
-        if one.slack.app_token is not None:
-            socket_mode_tokens(one)
-    if not with_worker:
-        # Vendors' keys are the workers', elsewhere: bot.settings.process_secrets.
-        return
-    build_connectors(settings)
-    if settings.recorded.case is not None:
-        from connectors.recorded.connector import RecordedConnector
-
-        RecordedConnector(settings.recorded.case).scope()
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

@@ -33,16 +33,15 @@ from bot.policy.reply_targets import (
     slowest_edits,
 )
 from bot.policy.teams import Teams
+from bot.queue.changes import LOOK_AT_LEAST_EVERY_S, STORE
 from bot.queue.dispatch import Dispatch, FairDispatch
 from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.components import Component, Components, FunctionComponent
 from bot.runtime.heartbeat import HEARTBEAT
 from bot.runtime.logs import configure_logging
-from bot.runtime.nursery import open_nursery
+from bot.runtime.nursery import load_in_nursery
 from bot.runtime.process_life import (
-    WORKER_NAME,
-    call_yourself,
-    die_with_parent,
     say_ready,
 )
 from bot.runtime.process_pool import ProcessPool
@@ -67,11 +66,7 @@ def run_worker(
 ) -> None:
     """Work until SIGTERM or SIGINT; then finish what ends soon and leave the rest to another. Ends
     the process."""
-    call_yourself(WORKER_NAME)
-    if supervised_by is not None:
-        die_with_parent(supervised_by)
-    os.nice(settings.worker.niceness)
-    open_nursery(analyzing.load)
+    load_in_nursery(analyzing.load)
     configure_logging(settings.telemetry, "worker")
     scratch = Scratch()
     store = open_store(settings, migrated=supervised_by is not None)
@@ -86,8 +81,7 @@ def run_worker(
     # Before the start: from the first investigation on, a signal must not end the process at once.
     stop = _stop_requested()
     components.start()
-    while not stop.wait(1.0):
-        pass
+    stop.wait()
     components.stop()
     logging.shutdown()
     # What still runs here must not go on beside the worker that takes it over.
@@ -107,38 +101,48 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
     traces = TraceReading(context.cases, settings.worker)
     context = replace(context, traces=traces)
     talks = any(one.slack.bot_token for one in settings.each("slack"))
-    every_s = settings.worker.polling_interval_s
-    components: list[Component] = [
+    # Woken when the store changes; and looking all the same, for what is due by the clock.
+    rest_s = settings.worker.polling_interval_s
+    # A loop that gives no sign of life for long counts as hung.
+    every_s = max(rest_s, min(LOOK_AT_LEAST_EVERY_S, settings.telemetry.wedged_after_s / 4))
+    dispatch = FairDispatch(
+        store,
+        engine,
+        Teams.of(settings),
+        concurrency=settings.worker.concurrency,
+        every_s=every_s,
+        rest_s=rest_s,
+    )
+    updates = MessageUpdates(
+        store,
+        context.reply_targets,
+        engine.enqueue_on,
+        every_s=every_s,
+        rest_s=rest_s,
+        edit_every=slowest_edits(settings),
+    )
+    loops: list[BackgroundLoop] = [dispatch, updates]
+    if any(target.announces for target in configured_targets(settings)):
+        at_once = fewest_channels_at_once(settings)
+        targets = context.reply_targets
+        loops.append(
+            Announce(store, targets, every_s=every_s, rest_s=rest_s, channels_at_once=at_once)
+        )
+    if talks:
+        asked = Conversations(store.engine)
+        enqueue = enqueue_questions(asked, engine)
+        loops.append(Dispatch(asked, enqueue, every_s=every_s, rest_s=rest_s))
+    for loop in loops:
+        engine.changes.on(STORE, loop.wake)
+    return [
         Telemetry("worker", partial(observe_worker, settings, store, engine.database)),
         FunctionComponent("analysis pool", on_stop=context.pool.close),
         FunctionComponent("trace reading", on_stop=traces.close),
         *_model_probe(settings),
         RunningEngine(engine, context, traces, talks=talks),
         Retention(settings, store, context.cases),
-        FairDispatch(
-            store,
-            engine,
-            Teams.of(settings),
-            concurrency=settings.worker.concurrency,
-            every_s=every_s,
-        ),
-        MessageUpdates(
-            store,
-            context.reply_targets,
-            engine.enqueue_on,
-            every_s=every_s,
-            edit_every=slowest_edits(settings),
-        ),
+        *loops,
     ]
-    if any(target.announces for target in configured_targets(settings)):
-        at_once = fewest_channels_at_once(settings)
-        components.append(
-            Announce(store, context.reply_targets, every_s=every_s, channels_at_once=at_once)
-        )
-    if talks:
-        asked = Conversations(store.engine)
-        components.append(Dispatch(asked, enqueue_questions(asked, engine), every_s=every_s))
-    return components
 
 
 class RunningEngine:

@@ -41,9 +41,19 @@ class Dispatch(BackgroundLoop):
 
     expected_errors = ENGINE_ERRORS
 
-    def __init__(self, store: Accepting, enqueue: Callable[[str], None], *, every_s: float) -> None:
+    def __init__(
+        self,
+        store: Accepting,
+        enqueue: Callable[[str], None],
+        *,
+        every_s: float,
+        rest_s: float = 0.0,
+    ) -> None:
         super().__init__(
-            "dispatch", every_s=every_s, part=f"dispatch of {type(store).__name__.lower()}"
+            "dispatch",
+            every_s=every_s,
+            rest_s=rest_s,
+            part=f"dispatch of {type(store).__name__.lower()}",
         )
         self._store = store
         self._enqueue = enqueue
@@ -92,18 +102,23 @@ class FairDispatch(Dispatch):
         *,
         concurrency: int,
         every_s: float,
+        rest_s: float = 0.0,
         cores: int | None = None,
     ) -> None:
-        super().__init__(store, engine.enqueue, every_s=every_s)
+        super().__init__(store, engine.enqueue, every_s=every_s, rest_s=rest_s)
         self._investigations = store
         self._engine = engine
         self._teams = teams
         self._concurrency = concurrency
         self._cores = cores or len(os.sched_getaffinity(0))
+        # A place that becomes free changes nothing in the store.
+        self._waiting_s, self._idle_s = rest_s or every_s, every_s
 
     def dispatch(self) -> int:
         """Queue what there is capacity for, the most urgent first; says how many that were."""
-        if not any_waiting(self._investigations.engine):
+        waiting = any_waiting(self._investigations.engine)
+        self.every_s = self._waiting_s if waiting else self._idle_s
+        if not waiting:
             return 0
         with self._engine.exclusive(self.LOCK) as mine:
             if not mine:

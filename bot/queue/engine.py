@@ -32,8 +32,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import FaultlineError
 from bot.queue.capacity import urgent_concurrency
+from bot.queue.changes import LOOK_AT_LEAST_EVERY_S, QUEUES, STORE, changes_in
+from bot.queue.pollers import SHORTEST_WAIT_S, Pollers, can_be_woken
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.measures import TAKEOVERS
+from bot.store.connect import WAL_KEPT_BYTES
 from bot.store.waits import Waits, bound, bounded_address
 
 INVESTIGATIONS = "investigations"
@@ -45,7 +48,7 @@ APPLICATION_VERSION = "1"
 """Pinned: DBOS's default is a hash of the source, which strands running work at every upgrade.
 Raise it only when a change to a workflow's steps makes half-done work of the older version
 unreadable."""
-TAKEOVER_INTERVAL_S = 1.0
+TAKEOVER_INTERVAL_S = 2.0
 LOCK_SPACE = 0x6661756C
 """First key of our PostgreSQL advisory locks, apart from those of other users of the database."""
 DUTY_SPACE = LOCK_SPACE + 1
@@ -92,6 +95,15 @@ WAITS = Waits(statement_s=40.0, lock_s=0.0, transaction_s=60.0, leave_after_s=20
 """A statement that our side left is one that DBOS makes again on another connection. One that the
 server ended would fail its workflow, so the server's limit only ends what nobody waits for."""
 
+WAITING = (
+    "SELECT DISTINCT queue_name FROM {}workflow_status WHERE status = 'ENQUEUED'"
+    " AND queue_name IS NOT NULL AND coalesce(application_version, :version) = :version"
+)
+OWNERS = (
+    "SELECT DISTINCT executor_id FROM {}workflow_status WHERE status = 'PENDING'"
+    " AND executor_id IS NOT NULL"
+)
+"""Columns as in https://docs.dbos.dev/explanations/system-tables."""
 ENGINE_ERRORS = (*BackgroundLoop.expected_errors, dbos_error.DBOSException)
 """The expected errors of a loop that speaks with the engine."""
 
@@ -118,7 +130,10 @@ def system_engine(url: str, waits: Waits = WAITS) -> Engine:
     def _wal(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = "IMMEDIATE"
         connection.execute("PRAGMA busy_timeout=30000")
+        if connection.execute("PRAGMA page_count").fetchone() == (0,):
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
 
@@ -347,6 +362,9 @@ class WorkerEngine:
         )
         self._concurrency = concurrency
         self._polling = polling_interval_s
+        self.changes = changes_in(self._engine, polling_s=polling_interval_s)
+        self._pollers: Pollers | None = None
+        self._watch: QueueWatch | None = None
         self._takeover: Takeover | None = None
         self._beats: Beats | None = None
         self._workers = (1, -WORKERS_COUNTED_EVERY_S)
@@ -357,9 +375,11 @@ class WorkerEngine:
             executor_id=self.executor_id,
             log_level="WARNING",
             max_executor_threads=16,
+            # Of messages and streams between workflows, which nothing here uses.
+            use_listen_notify=False,
             notification_listener_polling_interval_sec=1.0,
         )
-        DBOS(config=config)
+        self._instance = DBOS(config=config)
 
     def launch(
         self,
@@ -380,15 +400,27 @@ class WorkerEngine:
         }
         queues |= {reply_queue(p): 4 * self._concurrency for p in places}
         queues |= more_queues or {}
-        DBOS.listen_queues(list(queues))
+        wakeable = can_be_woken(self._instance)
+        DBOS.listen_queues([] if wakeable else list(queues))
         DBOS.launch()
-        for queue, concurrency in queues.items():
+        registered = [
             DBOS.register_queue(
                 queue,
                 worker_concurrency=concurrency,
                 polling_interval_sec=self._polling,
                 on_conflict="always_update",
             )
+            for queue, concurrency in queues.items()
+        ]
+        if wakeable:
+            self._pollers = Pollers(self._instance, registered)
+            self._pollers.start()
+            self._watch = QueueWatch(self._engine, self._pollers.wake, every_s=self._polling)
+            self._watch.start()
+            self.changes.on(QUEUES, self._watch.wake)
+        if store is not None:
+            self.changes.see(STORE, store)
+        self.changes.start()
         self._takeover = Takeover(self, on_lock_lost)
         self._takeover.start()
         self._beats = Beats(self._locks, on_lock_lost)
@@ -409,6 +441,7 @@ class WorkerEngine:
             },
             *arguments,
         )
+        self._wake(queue)
 
     def exclusive(self, lock: str) -> AbstractContextManager[bool]:
         """Yields whether no other worker does this duty just now; none does inside the block."""
@@ -437,7 +470,7 @@ class WorkerEngine:
     def take_no_more(self, within_s: float) -> None:
         """Stop taking work off the queues, and over from others. What runs goes on for `within_s`
         at most."""
-        self._stop_takeover()
+        self._stop_looking()
         ending = {"workflow_completion_timeout_sec": math.ceil(within_s)}
         threading.Thread(
             target=DBOS.destroy, kwargs=ending, name="engine-ending", daemon=True
@@ -445,7 +478,7 @@ class WorkerEngine:
 
     def stop(self) -> None:
         """Stop at once: what runs is taken over by the next worker."""
-        self._stop_takeover()
+        self._stop_looking()
         if self._beats is not None:
             self._beats.stop_soon()
         DBOS.destroy(workflow_completion_timeout_sec=0)
@@ -458,8 +491,17 @@ class WorkerEngine:
         """Whether this executor's lock is gone: another worker may already do its work."""
         return self._locks.lost()
 
-    def _stop_takeover(self) -> None:
-        # Without waiting for its turn: one that hangs in the database must not delay the stop.
+    def _wake(self, queue: str) -> None:
+        if self._pollers is not None:
+            self._pollers.wake(queue)
+
+    def _stop_looking(self) -> None:
+        # Without waiting for a turn: one that hangs in the database must not delay the stop.
+        self.changes.stop_soon()
+        if self._watch is not None:
+            self._watch.stop_soon()
+        if self._pollers is not None:
+            self._pollers.stop()
         if self._takeover is not None:
             self._takeover.stop_soon()
             self._takeover = None
@@ -467,9 +509,10 @@ class WorkerEngine:
     def take_over(self) -> int:
         """Put the pending work of dead executors back on its queue; says how many workflows that
         were."""
-        owners = {status.executor_id for status in self._pending()} - {self.executor_id, None}
+        with self._engine.connect() as session:
+            owners = set(session.scalars(text(OWNERS.format(_tables(self._engine)))))
         resumed = 0
-        for owner in sorted(filter(None, owners)):
+        for owner in sorted(owners - {self.executor_id}):
             with self._locks.take_if_dead(owner) as dead:
                 resumed += self._resume_work_of(owner) if dead else 0
         return resumed
@@ -481,6 +524,7 @@ class WorkerEngine:
             by_queue[status.queue_name or INVESTIGATIONS].append(status.workflow_id)
         for queue, ids in by_queue.items():
             DBOS.resume_workflows(ids, queue_name=queue)
+            self._wake(queue)
         return sum(len(ids) for ids in by_queue.values())
 
     @staticmethod
@@ -488,6 +532,36 @@ class WorkerEngine:
         return DBOS.list_workflows(
             status="PENDING", executor_id=owner, load_input=False, load_output=False
         )
+
+
+class QueueWatch(BackgroundLoop):
+    """Looks which queues have work, and wakes their pollers: at once when told, a polling interval
+    later while there is work left, and now and then in case that nobody told."""
+
+    expected_errors = ENGINE_ERRORS
+
+    def __init__(self, engine: Engine, wake: Callable[[str], bool], *, every_s: float) -> None:
+        """`wake` says whether this worker takes from that queue."""
+        super().__init__("queue watch", every_s=every_s, rest_s=SHORTEST_WAIT_S)
+        self._engine = engine
+        self._wake_queue = wake
+        self._busy_s, self._idle_s = every_s, max(every_s, LOOK_AT_LEAST_EVERY_S)
+
+    def turn(self) -> bool:
+        """Look once."""
+        # A look that fails is tried again soon.
+        self.every_s = self._busy_s
+        with self._engine.connect() as session:
+            query = text(WAITING.format(_tables(self._engine)))
+            queues = set(session.scalars(query, {"version": APPLICATION_VERSION}))
+        ours = [queue for queue in queues if self._wake_queue(queue)]
+        self.every_s = self._busy_s if ours else self._idle_s
+        return False
+
+
+def _tables(engine: Engine) -> str:
+    """What stands before the names of the engine's tables."""
+    return "" if engine.dialect.name == "sqlite" else "dbos."
 
 
 class Takeover(BackgroundLoop):
@@ -540,4 +614,9 @@ def migrate_engine(url: str) -> None:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         parsed = bounded_address(parsed)
+    else:
+        # DBOS would make the file so that it never shrinks.
+        first = system_engine(url)
+        first.connect().close()
+        first.dispose()
     DBOS.migrate(parsed.render_as_string(hide_password=False))

@@ -4,6 +4,7 @@ next."""
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -23,9 +24,10 @@ class BackgroundLoop(ABC):
     """A component that takes a turn every `every_s` seconds, and at once when woken.
 
     What a turn raises is logged once, and the next turn comes all the same. With `every_s` None
-    there is one turn after `first_after_s`, and further turns only when woken. `part` is the name
-    under which each turn is reported to the heartbeat; it is None for loops whose turns are rare or
-    long, because their silence says nothing.
+    there is one turn after `first_after_s`, and further turns only when woken. Woken again and
+    again it rests for `rest_s` after each turn, and so it does before it tries again what failed.
+    `part` is the name under which each turn is reported to the heartbeat; None for loops whose
+    turns are rare or long, because their silence says nothing.
     """
 
     expected_errors: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, FaultlineError)
@@ -37,6 +39,7 @@ class BackgroundLoop(ABC):
         *,
         every_s: float | None,
         first_after_s: float = 0.0,
+        rest_s: float = 0.0,
         part: str | None = None,
         stop_deadline_s: float = STOP_DEADLINE_S,
     ) -> None:
@@ -45,6 +48,8 @@ class BackgroundLoop(ABC):
         self.stop_deadline_s = stop_deadline_s
         self.stopping = threading.Event()
         self._first_after_s = first_after_s
+        self._rest_s = rest_s
+        self._ended_at = -math.inf
         self._part = part
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -76,6 +81,9 @@ class BackgroundLoop(ABC):
     def idle(self, seconds: float | None) -> None:
         """Wait for the next turn: `seconds`, or until woken. None waits only for that."""
         self._woken.wait(seconds)
+        rest_s = self._ended_at + self._rest_s - time.monotonic()
+        if rest_s > 0 and seconds != 0:
+            self.stopping.wait(rest_s)
         self._woken.clear()
 
     def ended(self) -> None:  # noqa: B027  most loops have nothing to release
@@ -99,15 +107,19 @@ class BackgroundLoop(ABC):
         try:
             more_to_do = self.turn()
         except self.expected_errors as error:
-            self._failures.expected(error, self.every_s)
+            self._failures.expected(error, self._retry_s())
+            return self._retry_s()
         # The edge of the thread: it must outlive what nobody thought of.
         except Exception as error:  # noqa: BLE001
-            self._failures.unexpected(error, self.every_s)
-        else:
-            self._failures.none()
-            if more_to_do:
-                return 0.0
-        return self.every_s
+            self._failures.unexpected(error, self._retry_s())
+            return self._retry_s()
+        finally:
+            self._ended_at = time.monotonic()
+        self._failures.none()
+        return 0.0 if more_to_do else self.every_s
+
+    def _retry_s(self) -> float | None:
+        return self._rest_s or self.every_s
 
 
 class _Failures:

@@ -2,7 +2,9 @@
 
 A program spends seconds of processor time on its imports, and a fork of a process with threads may
 deadlock. So a process forks a nursery while it has one thread, and asks it for the others: what
-they need is loaded once and lies in memory once.
+they need is loaded once and lies in memory once. What only some of them need is loaded in a second
+nursery, which the first one forks when it is asked to, and which ends when nothing that it forked
+is left.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from bot.runtime.process_life import call_yourself, die_with_parent
 
 NAME = "nursery"
 LONGEST_PID = 16
+LOOK_EVERY_S = 1.0
+"""How soon a nursery that nobody needs sees it."""
 
 
 class ForkedChild:
@@ -60,22 +64,19 @@ class Nursery:
     one of them.
     """
 
-    def __init__(self, load: Callable[[], None] | None = None) -> None:
-        """`load` imports what its forks need and this process does not; it is called in the
-        nursery, before the first fork."""
+    def __init__(self) -> None:
+        """Forks it."""
         parent = os.getpid()
-        self._asking = threading.Lock()
-        self._socket, theirs = socket.socketpair()
-        self._line = Connection(os.dup(self._socket.fileno()))
+        ours, theirs = socket.socketpair()
         # Or the fork would write what waits in them once more.
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            self._line.close()
-            self._socket.close()
-            _keep(theirs, parent, load)
+            ours.close()
+            _keep(theirs, parent, None)
         theirs.close()
+        self._line = Line(ours)
 
     def start(
         self, life: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()
@@ -86,6 +87,66 @@ class Nursery:
         Both must be importable, or packable, as for a process of `multiprocessing`. Raises OSError
         when the nursery has ended.
         """
+        return self._line.ask(life, arguments, descriptors)
+
+    def close(self) -> None:
+        """End it, and all that it forked."""
+        self._line.close(lambda: os.waitpid(self.pid, 0))
+
+
+class LoadedNursery:
+    """As a nursery, for processes that need what `load` imports.
+
+    The first one that is asked for begins with the imports. They are gone when nothing that was
+    forked is left, and are made again for the next one.
+    """
+
+    def __init__(self, within: Nursery, load: Callable[[], None]) -> None:
+        """`load` must be importable by name."""
+        self._within = within
+        self._load = load
+        self._changing = threading.Lock()
+        self._line: Line | None = None
+
+    def start(
+        self, life: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()
+    ) -> ForkedChild:
+        """As `Nursery.start`; raises OSError also where the imports fail."""
+        with self._changing:
+            if self._line is not None:
+                # It ends by itself when it was not needed for a while.
+                with contextlib.suppress(OSError):
+                    return self._line.ask(life, arguments, descriptors)
+                self._line.close()
+            self._line = self._begun()
+            return self._line.ask(life, arguments, descriptors)
+
+    def close(self) -> None:
+        """End it, and all that it forked."""
+        with self._changing:
+            if self._line is not None:
+                self._line.close()
+                self._line = None
+
+    def _begun(self) -> Line:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._within.start(_keep_for_a_while, self._load, descriptors=[theirs.fileno()])
+        return Line(ours)
+
+
+class Line:
+    """What a process asks its nursery by."""
+
+    def __init__(self, ours: socket.socket) -> None:
+        self._asking = threading.Lock()
+        self._socket = ours
+        self._line = Connection(os.dup(ours.fileno()))
+
+    def ask(
+        self, life: Callable[..., None], arguments: Sequence[Any], descriptors: Sequence[int]
+    ) -> ForkedChild:
+        """For a process; raises OSError when the nursery has ended."""
         with self._asking:
             self._line.send((life, arguments, len(descriptors)))
             socket.send_fds(self._socket, [b" "], descriptors)
@@ -94,37 +155,48 @@ class Nursery:
             raise ConnectionResetError("the nursery has ended")
         return ForkedChild(int(pid), received[0])
 
-    def close(self) -> None:
-        """End it, and all that it forked."""
+    def close(self, then: Callable[[], object] = lambda: None) -> None:
+        """Let the nursery end; `then` is called before it can be asked again."""
         with self._asking:
             # Also where a later fork of this process holds a copy of it.
-            self._socket.shutdown(socket.SHUT_RDWR)
-            os.waitpid(self.pid, 0)
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            then()
             self._line.close()
             self._socket.close()
 
 
 _own: Nursery | None = None
+_loaded: LoadedNursery | None = None
 
 
-def open_nursery(load: Callable[[], None] | None = None) -> Nursery:
+def open_nursery() -> Nursery:
     """From now on this process has one; call it before anything starts a thread."""
-    global _own  # noqa: PLW0603
-    _own = Nursery(load)
+    global _own, _loaded
+    _own, _loaded = Nursery(), None
     return _own
+
+
+def load_in_nursery(load: Callable[[], None]) -> None:
+    """From now on what is asked of this process' nursery has loaded that as well."""
+    global _loaded  # noqa: PLW0603
+    if _own is not None:
+        _loaded = LoadedNursery(_own, load)
 
 
 def close_nursery() -> None:
     """End the nursery of this process, and all that it forked."""
-    global _own
-    ended, _own = _own, None
+    global _own, _loaded
+    loaded, ended, _own, _loaded = _loaded, _own, None, None
+    if loaded is not None:
+        loaded.close()
     if ended is not None:
         ended.close()
 
 
-def own_nursery() -> Nursery | None:
+def own_nursery() -> Nursery | LoadedNursery | None:
     """The nursery of this process; one that was itself forked has none until it opens its own."""
-    return _own
+    return _loaded or _own
 
 
 def _keep(asked: socket.socket, parent: int, load: Callable[[], None] | None) -> NoReturn:
@@ -146,17 +218,36 @@ def _keep(asked: socket.socket, parent: int, load: Callable[[], None] | None) ->
         os._exit(0)
 
 
+def _keep_for_a_while(load: Callable[[], None], asked: int) -> None:
+    _keep(socket.socket(fileno=asked), os.getppid(), load)
+
+
 def _fork_all(asked: socket.socket, load: Callable[[], None] | None) -> None:
     line = Connection(os.dup(asked.fileno()))
-    request = line.recv()
     if load is not None:
         with garbage.loading():
             load()
-    while True:
-        life, arguments, count = request
+    while _asked_again(line, for_good=load is None):
+        life, arguments, count = line.recv()
         _, descriptors, _, _ = socket.recv_fds(asked, 1, max(count, 1))
         _fork(asked, line, life, arguments, descriptors)
-        request = line.recv()
+
+
+def _asked_again(line: Connection, *, for_good: bool) -> bool:
+    """Wait for the next request; no where it is not `for_good`, and nothing that was forked is
+    left."""
+    while not line.poll(None if for_good else LOOK_EVERY_S):
+        if not _has_children():
+            return False
+    return True
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _fork(

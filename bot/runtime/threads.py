@@ -14,10 +14,11 @@ import functools
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import ParamSpec, TypeVar
 
 from bot.runtime import measures
+from bot.runtime.replaced_threads import ReplacedThreads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,12 +29,20 @@ only wait for a connection."""
 STORE_DEADLINE_S = 120.0
 """Longer than the database's own limits: a connection is waited for 30 s, SQLite's lock another
 30 s. What takes longer than both together hangs."""
+HANGS_S = 35.0
+"""A call that takes longer than the wait for SQLite's lock, or for a connection, gets no answer
+soon: its thread is replaced, so that other calls find one."""
 SLOW_S = 5.0
 """A call usually takes milliseconds; one that takes this long is worth a line in the log."""
 
 log = logging.getLogger("faultline.store")
 
-_store = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
+_store = ReplacedThreads(STORE_THREADS, hangs_after_s=HANGS_S, name="store")
+
+
+def hanging() -> int:
+    """Threads of this process in which a call of the database hangs."""
+    return _store.hanging()
 
 
 async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -42,6 +51,7 @@ async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
     A call that passes the deadline may still finish: its thread cannot be stopped.
     """
+    replacing = asyncio.get_running_loop().call_later(HANGS_S, _store.replace_hanging)
     began = time.monotonic()
     outcome = "failed"
     deadline = asyncio.timeout(STORE_DEADLINE_S)
@@ -54,6 +64,7 @@ async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
         outcome = "cancelled"
         raise
     finally:
+        replacing.cancel()
         if deadline.expired():
             outcome = "late"
         took = time.monotonic() - began

@@ -121,7 +121,8 @@ class WorkerSettings(Section):
     niceness: int = Field(default=10, ge=0, le=19)
     """Added to the worker's nice value, so that webhooks are answered first."""
     polling_interval_s: float = Field(default=0.25, gt=0, le=10)
-    """How often a worker looks for new work."""
+    """How often a worker looks for new work while there is some, or where nothing tells it of new
+    work."""
     grace_s: float = Field(default=20, ge=0, le=3600)
     """On SIGTERM a worker stops taking work and waits up to this many seconds for running work to
     finish. Another worker continues the rest at once. Orchestrators kill after 30 s by default,

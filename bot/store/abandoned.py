@@ -8,6 +8,7 @@ import os
 import queue
 import socket
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ class AbandonableStore:
         self._store: Store | None = None
         self._connections: list[Any] = []
         self._hanging: list[threading.Thread] = []
+        _stores.add(self)
 
     def hanging(self) -> int:
         """Threads that were left behind and have not ended."""
@@ -98,6 +100,14 @@ class AbandonableStore:
         self._store = None
         for connection in self._connections:
             _cut(connection)
+
+
+_stores: weakref.WeakSet[AbandonableStore] = weakref.WeakSet()
+
+
+def left_behind() -> int:
+    """Threads of this process that were left behind and have not ended."""
+    return sum(store.hanging() for store in list(_stores))
 
 
 def _track(engine: Engine, connections: list[Any]) -> None:

@@ -101,7 +101,7 @@ class Admission:
         if member is not None:
             member.open_fingerprint = None
             member.resolved_at = now
-            _changed(session, member.investigation_id)
+            _locked(session, known, member.investigation_id).revision += 1
         return Accepted("resolved", member.investigation_id if member else None)
 
     def _muted(
@@ -134,7 +134,7 @@ class Admission:
             return Accepted("joined", row.id)
         if member is not None and now - member.at <= self._join_for:
             member.repeats += 1
-            of = _locked(session, member.investigation_id)
+            of = _locked(session, known, member.investigation_id)
             _more_urgent(of, arrival)
             self._break_through(of, arrival.alert, now)
             return Accepted("joined", of.id)
@@ -279,6 +279,12 @@ def _held(
     """Where the open alert is: as the first of an investigation, or as one that joined."""
     if fingerprint not in known.open:
         return None, None
+    row, member = known.first.get(fingerprint), known.joined.get(fingerprint)
+    if row is not None and row.open_fingerprint == fingerprint:
+        return row, None
+    if member is not None and member.open_fingerprint == fingerprint:
+        return None, member
+    # Opened, or closed and opened again, by this transaction.
     first = (
         select(InvestigationRow)
         .where(InvestigationRow.open_fingerprint == fingerprint)
@@ -295,13 +301,12 @@ def _held(
     return None, session.scalar(joined)
 
 
-def _changed(session: Session, investigation_id: str) -> None:
-    _locked(session, investigation_id).revision += 1
-
-
-def _locked(session: Session, investigation_id: str) -> InvestigationRow:
+def _locked(session: Session, known: Known, investigation_id: str) -> InvestigationRow:
     """The row as it stands, with what this transaction changed: reading it again would undo what is
     not written yet."""
+    row = known.locked.get(investigation_id)
+    if row is not None:
+        return row
     session.flush()
     return session.get_one(InvestigationRow, investigation_id, with_for_update=True)
 

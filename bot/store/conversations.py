@@ -12,10 +12,11 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Engine, Select, bindparam, func, or_, select, update
+from sqlalchemy import Engine, Select, bindparam, delete, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
+from analysis.secrets.redaction import masked
 from bot.store.conversation_rows import QuestionPostRow, QuestionRow, QuietThreadRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, PostRow
@@ -132,7 +133,7 @@ class Conversations:
                         event_id=storable(new.event_id, MAX_ID),
                         kind=new.kind,
                         surface=new.surface,
-                        text=storable(new.text, MAX_TEXT),
+                        text=storable(masked(new.text), MAX_TEXT),
                         who=storable(new.who, MAX_ID),
                         channel=new.channel,
                         thread=new.thread,
@@ -148,7 +149,7 @@ class Conversations:
 
     def edit(self, question_id: str, text: str) -> bool:
         """The message was edited before it was answered; whether that changed anything."""
-        return self._change(question_id, text=storable(text, MAX_TEXT))
+        return self._change(question_id, text=storable(masked(text), MAX_TEXT))
 
     def withdraw(self, question_id: str) -> bool:
         """The message was deleted before it was answered: then it is not answered."""
@@ -280,6 +281,14 @@ class Conversations:
         """Slack has it, under `ref`."""
         with self._write() as session:
             session.get_one(QuestionPostRow, key).ref = ref
+
+    def release_post(self, key: str, *, owner: str) -> None:
+        """Forget the owner's attempt, which certainly posted nothing."""
+        row = QuestionPostRow
+        with self._write() as session:
+            session.execute(
+                delete(row).where(row.key == key, row.owner == owner, row.ref.is_(None))
+            )
 
     def in_channel(self, channel: str, limit: int) -> Sequence[str]:
         """The newest investigations that are answered in this channel, the newest first."""

@@ -7,8 +7,9 @@ adds to it meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any, TypeVar
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
@@ -20,6 +21,8 @@ from bot.store.models import DeliveryRow, InvestigationRow
 from bot.store.mutes import holding
 from bot.store.replays import keys_of
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
+
+R = TypeVar("R", InvestigationRow, GroupedAlertRow)
 
 
 class Known:
@@ -43,13 +46,23 @@ class Known:
                 holding(now, MuteRow.fingerprint).where(MuteRow.fingerprint.in_(prints))
             )
         )
-        self.open: set[str | None] = set()
-        for row in (InvestigationRow, GroupedAlertRow):
-            self.open |= set(
-                session.scalars(
-                    select(row.open_fingerprint).where(row.open_fingerprint.in_(prints))
-                )
-            )
+        rows = self._locked(InvestigationRow, InvestigationRow.open_fingerprint, prints)
+        self.first = {row.open_fingerprint: row for row in rows}
+        """Of these alerts those that an open investigation began with, by fingerprint; locked."""
+        members = self._locked(GroupedAlertRow, GroupedAlertRow.open_fingerprint, prints)
+        self.joined = {row.open_fingerprint: row for row in members}
+        """Those that are open and joined one; locked, as their investigations are."""
+        ids = {row.investigation_id for row in members} - {row.id for row in rows}
+        of = self._locked(InvestigationRow, InvestigationRow.id, ids)
+        self.locked = {row.id: row for row in (*rows, *of)}
+        self.open: set[str | None] = {*self.first, *self.joined}
+
+    def _locked(self, row: type[R], column: Any, values: Collection[str]) -> Sequence[R]:
+        """Rows with these values, locked in an order that is the same for everybody."""
+        if not values:
+            return ()
+        query = select(row).where(column.in_(values)).order_by(column).with_for_update()
+        return self._session.scalars(query).all()
 
     def delivery(self, source: str, key: str) -> DeliveryRow | None:
         """The row under that key."""

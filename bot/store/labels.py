@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Engine, Select, func, select
 from sqlalchemy.orm import Session
 
 from analysis.case.earlier import RecordLevel, level_of
+from analysis.secrets.redaction import masked
 from bot.policy.people import without_mentions
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, LabelRow
@@ -73,7 +74,7 @@ class Labels:
         given = AnswerLabel(
             investigation_id,
             right,
-            storable(without_mentions(cause).strip(), MAX_CAUSE),
+            storable(masked(without_mentions(cause).strip()), MAX_CAUSE),
             storable(who.strip(), MAX_WHO),
             now or datetime.now(UTC),
         )

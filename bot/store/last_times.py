@@ -16,6 +16,8 @@ WRITES = "writes "
 """Before the name of a web process: when it last wrote only to see whether that works."""
 WATCHDOG = "watchdog "
 """Before the name of a web process: when it last received the alert that always fires."""
+HANGING = "hanging "
+"""Before the name of a web process: when calls of the database last hung in it."""
 KEPT = timedelta(days=30)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import CompoundSelect, Engine, Select, or_, select, union
 from sqlalchemy.orm import Session
 
+from analysis.secrets.redaction import masked
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
@@ -80,8 +81,8 @@ class Mutes:
             row.until_resolved = until_resolved
             row.covers_critical = covers_critical
             row.who = storable(by.strip(), MAX_TEXT)
-            row.reason = storable(reason.strip(), MAX_TEXT)
-            row.title = storable(title.strip(), MAX_TEXT) or row.title
+            row.reason = storable(masked(reason.strip()), MAX_TEXT)
+            row.title = storable(masked(title.strip()), MAX_TEXT) or row.title
             session.flush()
             return _mute(row)
 

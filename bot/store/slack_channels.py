@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from bot.store.models import InvestigationRow
 from bot.store.people_tables import SlackChannelRow
-from connectors.named_ids import bare_id
+from connectors.named_ids import bare_id, instance_in
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,23 @@ class SlackChannelFacts:
         with Session(self._engine) as session, session.begin():
             session.merge(row)
 
-    def not_private(self, own: str | None) -> frozenset[str]:
+    def told_in(self, own: str | None, askable: Collection[str] | None = None) -> frozenset[str]:
         """The channels whose investigations may be mentioned in one that came from `own`: that one,
-        and all that are not known to be private."""
-        return frozenset(
-            channel
-            for channel, readers in self.read().items()
-            if channel == own or (readers.members is None if readers else may_be_public(channel))
-        )
+        and all that are known to be public.
+
+        Of a channel that Slack was never asked about nothing is known, unless its workspace is none
+        of the `askable` ones (unset: all are), so that there is nobody to ask.
+        """
+        found = set()
+        for channel, readers in self.read().items():
+            if readers is not None:
+                is_public = readers.members is None
+            else:
+                nobody_to_ask = askable is not None and instance_in(channel) not in askable
+                is_public = nobody_to_ask and may_be_public(channel)
+            if is_public or channel == own:
+                found.add(channel)
+        return frozenset(found)
 
 
 def may_be_public(channel: str) -> bool:

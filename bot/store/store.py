@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, delete, func, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
@@ -305,6 +305,12 @@ class Store:
             row = session.get_one(PostRow, key)
             row.ref = ref
             row.posted_at = row.posted_at or datetime.now(UTC)
+
+    def release_post(self, key: str, *, owner: str) -> None:
+        """Forget the owner's attempt, which certainly posted nothing."""
+        own = (PostRow.key == key, PostRow.owner == owner, PostRow.ref.is_(None))
+        with self._write() as session:
+            session.execute(delete(PostRow).where(*own))
 
     def posts(self, investigation_id: str) -> dict[str, str]:
         """Key to ref of what was posted for one investigation."""

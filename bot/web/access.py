@@ -126,6 +126,11 @@ class AccessControl:
         channels = None if all_channels else await self.channels.read_by_address(visitor.email)
         return Visibility(visitor.teams if apart else None, channels)
 
+    async def person(self, visitor: Visitor) -> str:
+        """By what name a visitor's acts are counted: that of their Slack account, where the address
+        that the provider vouches for has one, so that one person has one rate."""
+        return await self.channels.account_of(visitor.email) or visitor.who
+
     async def record(self, entry: AuditEntry, *, once: bool = False) -> None:
         """Write a line of the audit; with `once`, not again for the same within a minute."""
         what = (

@@ -19,6 +19,7 @@ from bot.runtime.threads import in_store, in_thread
 from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.person_acts import PersonActs
 from bot.store.store import StoredInvestigation
+from bot.web.access import AccessControl
 from bot.web.heavy_work import HeavyWork
 from bot.web.rendering import Site
 from bot.web.replaying import Fresh, analyse_again, compare
@@ -52,8 +53,9 @@ class Newest(OrderedDict[str, V]):
 class AgainPages:
     """The handlers."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, access: AccessControl) -> None:
         self.site = site
+        self.access = access
         self.work = HeavyWork()
         self.follow_ups = FollowUps(site.store.engine)
         self.acts = PersonActs(site.store.engine)
@@ -77,7 +79,8 @@ class AgainPages:
         people = self.site.settings.people
         if visitor is not None and visitor.named:
             most = people.investigations_per_hour
-            if not await in_store(self.acts.count, visitor.who, "investigate", key, most, HOUR):
+            person = await self.access.person(visitor)
+            if not await in_store(self.acts.count, person, "investigate", key, most, HOUR):
                 said = too_many_investigations(people)
                 return self.site.problem(request, 429, "Not started", said)
         fresh, _ = await in_store(

@@ -46,6 +46,7 @@ from bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
 from bot.web.labelled_cases import add_labelled
 from bot.web.list_page import ListPage
 from bot.web.login import login_routes
+from bot.web.probes import probe_routes
 from bot.web.question_page import AnswerQuestion, QuestionPage
 from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
@@ -74,7 +75,7 @@ def page_routes(
     guarded = access.open_to("read")
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record = RecordPages(pages.site, credentials, pages.readiness)
-    again = AgainPages(pages.site)
+    again = AgainPages(pages.site, access)
     one = "/investigations/{id}"
     asking = []
     if answer is not None:
@@ -83,8 +84,7 @@ def page_routes(
         rules = access.open_to("read", "asked")
         asking.append(Route(one + "/question", ask, methods=["POST"], middleware=rules))
     return [
-        Route("/healthz", pages.healthz, middleware=everyone),
-        Route("/readyz", pages.readyz, middleware=everyone),
+        *probe_routes(pages.readiness, everyone),
         Mount("/static", Assets(directory=STATIC), name="static", middleware=everyone),
         *login_routes(access, pages.site),
         *audit_routes(access, pages.site),
@@ -158,20 +158,6 @@ class Pages:
         self.settings = settings
         self.store = store
         self.labels, self.follow_ups = Labels(store.engine), FollowUps(store.engine)
-
-    async def healthz(self, _request: Request) -> Response:
-        """The process works, or a restart might help it."""
-        problem = await self.readiness.hung()
-        return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ok\n")
-
-    async def readyz(self, request: Request) -> Response:
-        """Requests may be sent here: what comes is stored, and the process is not about to stop.
-        With `for=alerts`: alerts may be sent here, as they are at least kept."""
-        if request.query_params.get("for") == "alerts":
-            problem = await self.readiness.problem_for_alerts()
-        else:
-            problem = await self.readiness.problem()
-        return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ready\n")
 
     async def investigation(self, request: Request) -> Response:
         """One investigation."""

@@ -197,6 +197,13 @@ class JaegerConnector:
             collection.missing.append(Missing("spans", "services", reason))
         return collection.collected()
 
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """All that Jaeger knows; it does not say of when."""
+        del window
+        async with self._http.open() as session:
+            ask = await _Ask.of(session, self._names)
+        return tuple(self._names.ours(name) for name in ask.known)
+
     async def check(self) -> Check:
         """Reachable and allowed? Jaeger's query service has no call that writes."""
         try:

@@ -106,6 +106,7 @@ class KubeContext(msgspec.Struct):
 
     cluster: str = ""
     user: str = ""
+    namespace: str = "default"
 
 
 class _NamedCluster(msgspec.Struct):
@@ -147,6 +148,40 @@ class _Given:
 
     status: _ExecStatus
     until: datetime
+
+
+@dataclass(frozen=True)
+class FoundContext:
+    """A context of a person's own kubeconfig."""
+
+    file: Path
+    name: str
+    namespace: str
+
+
+def current_context(environ: Mapping[str, str], name: str | None = None) -> FoundContext | None:
+    """The named or current context of the kubeconfig that `kubectl` reads: the first file of
+    KUBECONFIG that exists, or ~/.kube/config. None where there is none, or nothing usable in it.
+
+    Raises SettingsError where a name is given and that context cannot be used.
+    """
+    given = environ.get("KUBECONFIG", "").split(os.pathsep)
+    places = [Path(one) for one in given if one] or [Path("~/.kube/config").expanduser()]
+    file = next((one for one in places if one.is_file()), None)
+    if file is None:
+        if name is None:
+            return None
+        raise SettingsError("kubernetes.context", f"there is no kubeconfig with {name!r}")
+    try:
+        read_kubeconfig(file, name)
+        config = _read(file)
+    except SettingsError:
+        if name is None:
+            return None
+        raise
+    wanted = name or config.current_context
+    found = next(one.context for one in config.contexts if one.name == wanted)
+    return FoundContext(file, wanted, found.namespace)
 
 
 def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:

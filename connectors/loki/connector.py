@@ -180,6 +180,20 @@ class LokiConnector:
         link = self._link(query.text, query.window)
         return await asyncio.to_thread(answer_of, answer, query, self._labels, link)
 
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """Values of the labels that may name a service. Of a job as `namespace/service` the
+        service."""
+        between = _between(window)
+        found: dict[str, None] = {}
+        async with self._http.open() as session:
+            labels = await session.get("/loki/api/v1/labels", between, type=LokiNamesAnswer)
+            for label in (one for one in self._labels if one in (labels.data or ())):
+                path = f"/loki/api/v1/label/{label}/values"
+                answer = await session.get(path, between, type=LokiNamesAnswer)
+                tails = (value.rpartition("/")[2] for value in answer.data or [])
+                found |= dict.fromkeys(self._names.ours(tail) for tail in tails)
+        return tuple(found)
+
     async def check(self) -> Check:
         """Reachable and allowed? Loki itself has no permissions, so what others may do is the
         gateway's matter."""

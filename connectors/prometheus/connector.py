@@ -255,6 +255,15 @@ class PrometheusConnector:
         )
         return fact_rows(troubles, services, running)
 
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """Values of the labels that may name a service, the configured label's first."""
+        async with self._http.open() as session:
+            api, found = PrometheusApi(session), dict[str, None]()
+            # One after the other: a server that is away is asked once, not six times.
+            for label in dict.fromkeys((self._choice.service_label, *promql.SERVICE_LABELS)):
+                found |= dict.fromkeys(await api.values_of(label, [window]))
+        return tuple(found)
+
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert, by its name. Raises ConnectorError."""
         name = alert.labels.get(NAME_LABEL)

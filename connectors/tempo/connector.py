@@ -188,6 +188,12 @@ class TempoConnector:
             )
         return collection.collected()
 
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """Those with spans in that time."""
+        async with self._http.open() as session:
+            known = await self._known(session, window)
+        return tuple(self._names.ours(name) for name in known)
+
     async def check(self) -> Check:
         """Reachable and allowed? Tempo itself has no permissions, so what others may do is the
         gateway's matter."""

@@ -40,7 +40,8 @@ def routes_of(folder: Path) -> set[tuple[str, str]]:
     finally:
         store.engine.dispose()
     found = set()
-    for route in routes:
+    pages = [route for mounted in routes[-1:] for route in mounted.routes]
+    for route in [*routes[:-1], *pages]:
         path, methods = getattr(route, "path", ""), getattr(route, "methods", None)
         if methods is None:
             found.add((f"{path}/{{file}}", "get"))

@@ -17,7 +17,7 @@ import httpx
 from analysis.errors import ConnectorError
 from bot.answer.outcome import Outcome
 from bot.answer.targets.plain_message import answer_text, digest_text, first_text
-from bot.answer.targets.posting import LEASE, post_once
+from bot.answer.targets.posting import LEASE, NOT_DONE, post_once
 from bot.policy.reply_targets import ReplyTargetDeclaration
 from bot.policy.service_catalogue import catalogue_name
 from bot.settings import Settings
@@ -30,6 +30,8 @@ NOT_UNDERSTOOD = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 """How reading an answer of another shape fails."""
 SEARCH_BACK = timedelta(minutes=10)
 """A post is looked for from this long before its reason: the vendor's clock and ours differ."""
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+"""How a request fails for which no connection was made."""
 WORTH_ANOTHER = (408, 425, 429)
 """Statuses below 500 after which the same request may be accepted later (RFC 9110, RFC 6585)."""
 
@@ -197,10 +199,18 @@ class OneMessage(ABC):
             status = error.response.status_code
             again = status >= 500 or status in WORTH_ANOTHER
             said = "the request was refused"
-            raise ConnectorError(self.name, call, said, status=status, retryable=again) from error
+            raise ConnectorError(
+                self.name,
+                call,
+                said,
+                status=status,
+                retryable=again,
+                unchanged=status in NOT_DONE,
+            ) from error
         except (httpx.TransportError, TimeoutError) as error:
             said = "cannot be reached, or gave no answer in time"
-            raise ConnectorError(self.name, call, said, retryable=True) from error
+            unsent = isinstance(error, NEVER_SENT)
+            raise ConnectorError(self.name, call, said, retryable=True, unchanged=unsent) from error
         except NOT_UNDERSTOOD as error:
             said = f"unexpected response ({type(error).__name__})"
             raise ConnectorError(self.name, call, said, retryable=True) from error

@@ -7,6 +7,9 @@ can no longer be under way, looks for the post at the vendor, and sends only whe
 vendor may apply a request long after its sender left it, so the post is looked for three times, a
 lease apart. A live holder keeps renewing its claim, so that a second live worker waits for it
 however long the vendor makes it wait.
+
+Where the vendor certainly posted nothing (it refused, or was never reached), the claim is given
+back, and the next attempt waits for nothing and looks for nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from analysis.errors import ConnectorError
 from bot.runtime.threads import in_store
 from bot.store.store import PostClaim
 
@@ -39,12 +44,19 @@ it."""
 POLL_S = 0.25
 """How often a second worker looks whether the first has posted."""
 
+NOT_DONE = frozenset({*range(400, 500), 503}) - {408}
+"""Statuses with which a vendor says that it did not do what it was asked (RFC 9110, 15.5 and
+15.6.4). After another 5xx it may have begun, or a gateway may have given up on it."""
+
 Find = Callable[[], Awaitable[str | None]]
 Send = Callable[[], Awaitable[str]]
 
 
 class Claims(Protocol):
     """Where claims are kept: the store's posts, or those of the conversation."""
+
+    def release_post(self, key: str, /, *, owner: str) -> None:
+        """Forget the owner's attempt, which certainly posted nothing."""
 
     def claim_post(
         self, key: str, investigation_id: str, /, *, owner: str, lease: timedelta
@@ -66,7 +78,7 @@ async def post_once(
     lease: timedelta = LEASE,
 ) -> str:
     """The ref of the one post under `key`, sent now or by anybody before. `find` and `send` may
-    raise; call again then.
+    raise; call again then. `send` says by `ConnectorError.unchanged` that nothing was posted.
 
     Each call is a separate owner, so that a retry in the same process does not overtake its
     predecessor's request.
@@ -85,7 +97,13 @@ async def post_once(
             await asyncio.sleep(min(POLL_S, lease.total_seconds() / 4))
             continue
         post = _find_or_send(store, key, granted.attempted_before, find, send, claim, lease)
-        ref = await _while_held(post, claim, claimed_from, lease)
+        try:
+            ref = await _while_held(post, claim, claimed_from, lease)
+        except _Refused as refused:
+            # Whoever comes next waits where this fails, and that is all.
+            with contextlib.suppress(SQLAlchemyError, TimeoutError):
+                await in_store(partial(store.release_post, key, owner=me))
+            raise refused.error from refused.error.__cause__
         if ref is not None:
             return ref
 
@@ -107,9 +125,22 @@ async def _find_or_send(
         if ref is None and not (await in_store(claim)).mine:
             return None
     if ref is None:
-        ref = await send()
+        try:
+            ref = await send()
+        except ConnectorError as error:
+            if error.unchanged:
+                raise _Refused(error) from error
+            raise
     await in_store(store.record_post, key, ref)
     return ref
+
+
+class _Refused(Exception):
+    """The vendor certainly posted nothing. What `find` raises says nothing about that."""
+
+    def __init__(self, error: ConnectorError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 async def _find_settled(find: Find, attempted: datetime, lease: timedelta) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from analysis.vocabulary import Window
 from bot.intake.questions.words import listed, words
@@ -81,14 +81,15 @@ def days_ago(text: str, time: datetime) -> int:
     return max(1, (time.date() - meant.date()).days) if meant else 1
 
 
-def window_of(span: AskedSpan, incident: Window, now: datetime) -> Window:
+def window_of(span: AskedSpan, incident: Window, now: datetime, zone: tzinfo = UTC) -> Window:
     """The window that a span means: it ends now, or, of an incident long past, where its window
-    ended."""
+    ended. Times of day are of the `zone`."""
     now = now.astimezone(UTC)
     end = now if now - incident.end <= LONGEST else incident.end
     if span.since is not None:
         hour, minute = span.since
-        start = end.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        local = end.astimezone(zone)
+        start = local.replace(hour=hour, minute=minute, second=0, microsecond=0)
         start -= timedelta(days=1) if start >= end else timedelta(0)
     elif span.length is not None:
         start = end - span.length

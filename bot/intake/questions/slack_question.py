@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator
+
+from analysis.secrets.redaction import masked
 from analysis.vocabulary import Frozen
 
 Surface = Literal["thread", "mention", "dm", "pane"]
@@ -63,26 +66,30 @@ Ask = Callable[[SlackQuestion], Awaitable[Taken]]
 shall send again."""
 
 
+MaskedText = Annotated[str, AfterValidator(masked)]
+"""What an answer says, with the secrets in it masked, whoever worded it."""
+
+
 class AnswerLine(Frozen):
     """One line of an answer, the findings it rests on, and links under which a reader can check
     it."""
 
-    text: str
+    text: MaskedText
     findings: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     """(title, url)."""
-    bold: str = ""
+    bold: MaskedText = ""
     """A label in front."""
 
 
 class AnswerText(Frozen):
     """An answer before any layout: a first sentence, lines, and what the reader may ask next."""
 
-    lead: str
+    lead: MaskedText
     lines: tuple[AnswerLine, ...] = ()
-    more: tuple[str, ...] = ()
+    more: tuple[MaskedText, ...] = ()
     """Last lines in small print: what it does not say, what could be asked."""
-    code: tuple[str, ...] = ()
+    code: tuple[MaskedText, ...] = ()
     """Log lines and the like, shown as they are."""
     investigation_id: str | None = None
     chart: str | None = None

@@ -6,14 +6,14 @@ Mode, and what people ask goes to the conversation.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,11 +23,14 @@ from bot.intake.payload_fields import form_payload, json_object
 from bot.intake.request_body import read_body
 from bot.intake.responses import Handler, ignored_response, not_configured
 from bot.intake.signatures import verify_slack
-from bot.intake.slack_events import MISSHAPEN, SlackEvents
 from bot.policy.values import Delivery
+from bot.runtime.threads import in_thread
 from bot.settings import Settings, secret_variable
 from connectors.named_ids import named_id
 from connectors.slack.settings import SlackSettings
+
+if TYPE_CHECKING:
+    from bot.intake.slack_events import SlackEvents
 
 EVENTS_PATH = "/slack/events"
 CLICKS_PATH = "/slack/interactivity"
@@ -95,13 +98,7 @@ class SlackSource(AlertSource):
         missing = self._missing_in(settings)
         if missing is not None:
             return dict.fromkeys(_paths(workspace), not_configured(missing))
-        events = SlackEvents(
-            settings,
-            intake.accept,
-            intake.limits,
-            intake.slack_listeners,
-            intake.message_router,
-        )
+        events = LateEvents(settings, intake)
 
         async def verified(request: Request) -> bytes:
             body = await read_body(request, intake.limits)
@@ -115,7 +112,7 @@ class SlackSource(AlertSource):
             payload = json_object(body)
             if payload is None or not isinstance(payload.get("event", {}), dict):
                 return _ignored("the body is not an event")
-            return await _dispatched(events, request, body, payload)
+            return await _dispatched(await events.loaded(), request, body, payload)
 
         async def handle_click(request: Request) -> Response:
             body = await verified(request)
@@ -124,9 +121,39 @@ class SlackSource(AlertSource):
                 return _ignored("the body is no form with a payload")
             if not await _is_first(intake.first_time, body, workspace):
                 return _ignored("the same click came before")
-            return await _dispatched(events, request, body, payload)
+            return await _dispatched(await events.loaded(), request, body, payload)
 
         return dict(zip(_paths(workspace), (handle_event, handle_click), strict=True))
+
+
+class LateEvents:
+    """Bolt's app of a workspace, and all that listens to it: loaded with the first genuine event,
+    so that a bot without questions does not hold it in memory."""
+
+    def __init__(self, settings: Settings, intake: Intake) -> None:
+        self._settings = settings
+        self._intake = intake
+        self._loading = asyncio.Lock()
+        self._events: SlackEvents | None = None
+
+    async def loaded(self) -> SlackEvents:
+        """The same each time. No other request waits for it."""
+        async with self._loading:
+            if self._events is None:
+                self._events = await in_thread(self._load)
+        return self._events
+
+    def _load(self) -> SlackEvents:
+        from bot.intake.slack_events import SlackEvents
+
+        intake = self._intake
+        return SlackEvents(
+            self._settings,
+            intake.accept,
+            intake.limits,
+            intake.slack_listeners,
+            intake.message_router,
+        )
 
 
 def _paths(workspace: str) -> Mapping[str, str]:
@@ -152,6 +179,13 @@ async def _dispatched(
     events: SlackEvents, request: Request, body: bytes, payload: Mapping[str, Any]
 ) -> Response:
     """What Bolt and our listeners answer."""
+    from slack_bolt.adapter.starlette.async_handler import (
+        to_async_bolt_request,
+        to_starlette_response,
+    )
+
+    from bot.intake.slack_events import MISSHAPEN
+
     if payload.get("type") == "app_rate_limited":
         log.warning(
             "slack is dropping events: more than 30,000 in an hour for this app and workspace"

@@ -53,11 +53,6 @@ class IntakeFigures(Collector):
                 health.silent_s(),
             ),
             (
-                "faultline_store_threads_hanging",
-                "Threads that wait for a database that does not answer, and were given up.",
-                self.mover.hanging(),
-            ),
-            (
                 "faultline_watchdog_seconds_ago",
                 "Seconds since the alert that always fires arrived; 0 until it first does.",
                 self.watchdog.silent_s() or 0.0,

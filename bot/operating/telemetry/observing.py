@@ -19,7 +19,7 @@ from sqlalchemy.engine import ExceptionContext
 from analysis.errors import SettingsError
 from bot.operating.telemetry.cloudwatch import CloudWatchLines
 from bot.operating.telemetry.listener import Listener, Page, Pages
-from bot.operating.telemetry.process_figures import Circuits, Pool, vendor_asked
+from bot.operating.telemetry.process_figures import Circuits, HangingThreads, Pool, vendor_asked
 from bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
 from bot.policy.reply_targets import declared_targets
 from bot.runtime import measures, tracing
@@ -195,7 +195,8 @@ def _observe(
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     measures.BUILD.labels(program_version(), process).set(1)
     watch(vendor_asked)
-    for collector in (ProcessCollector(registry=None), Circuits(), Pool(engines)):
+    own = (ProcessCollector(registry=None), Circuits(), Pool(engines), HangingThreads())
+    for collector in own:
         observing.collect(collector)
     for engine in engines:
         if not event.contains(engine, "handle_error", _database_error):

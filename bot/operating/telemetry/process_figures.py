@@ -12,6 +12,8 @@ from sqlalchemy import Engine, QueuePool
 
 from bot.runtime import measures
 from bot.runtime.measures import word
+from bot.runtime.threads import hanging
+from bot.store.abandoned import left_behind
 from connectors.rate_limiter import open_circuits
 from connectors.watching import VendorRequest
 
@@ -44,6 +46,23 @@ class Circuits(Collector):
         )
         for vendor, count in sorted(open_circuits().items()):
             metric.add_metric([word("vendor", vendor)], count)
+        yield metric
+
+
+class HangingThreads(Collector):
+    """Threads of this process that wait for a database that does not answer."""
+
+    def describe(self) -> Iterable[Metric]:
+        """The name, so that nothing else takes it."""
+        return [GaugeMetricFamily("faultline_store_threads_hanging", "")]
+
+    def collect(self) -> Iterable[Metric]:
+        """How many there are now."""
+        metric = GaugeMetricFamily(
+            "faultline_store_threads_hanging",
+            "Threads that wait for a database that does not answer, and were replaced.",
+        )
+        metric.add_metric([], hanging() + left_behind())
         yield metric
 
 

@@ -31,6 +31,7 @@ from bot.store.abandoned import AbandonableStore, StoreHangsError, another_store
 from bot.store.labels import Labels
 from bot.store.models import InvestigationRow as Row
 from bot.store.models import PostRow
+from bot.store.sizes import database_bytes
 from bot.store.store import Store
 
 log = logging.getLogger("faultline.telemetry")
@@ -71,6 +72,7 @@ class StoreSnapshot:
     record: tuple[RecordLevel, ...] = ()
     failed_lately: int = 0
     """Investigations that ended without an answer within the last hour."""
+    database_bytes: int = 0
 
     @property
     def waiting(self) -> int:
@@ -108,7 +110,14 @@ def read_figures(
         lately = select(func.count()).where(Row.status == "failed", Row.finished_at >= now - LATELY)
         failed = session.scalar(lately) or 0
     by_status = {status: count for status, count in counted if status in STATUSES}
-    return StoreSnapshot(True, tuple(parts), by_status, Labels(store.engine).record(), failed)
+    return StoreSnapshot(
+        True,
+        tuple(parts),
+        by_status,
+        Labels(store.engine).record(),
+        failed,
+        database_bytes(store.engine),
+    )
 
 
 def posted_since(store: Store, investigation_id: str, place: str, moment: datetime) -> bool:
@@ -169,6 +178,8 @@ class StoreFigures(Collector):
         if figures.up:
             yield from _queue(figures)
             yield from _record(figures.record)
+            said = "The room that the database takes, the engine's tables included."
+            yield _gauge("faultline_database_bytes", said, figures.database_bytes)
 
 
 def _queue(figures: StoreSnapshot) -> Iterable[Metric]:

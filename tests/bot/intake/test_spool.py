@@ -100,6 +100,14 @@ def test_only_its_owner_may_read_it_and_files_go_when_all_is_moved(tmp_path: Pat
     assert kept(spool.append([alert("d")])) == [True]
 
 
+def test_what_waits_in_it_is_masked_as_in_the_database(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.append([alert("a", labels={"note": "db_password=Zq99kT7vWm4x"})])
+    (file,) = files(spool.directory)
+    assert b"Zq99kT7vWm4x" not in file.read_bytes()
+    assert b"[SECRET]" in file.read_bytes()
+
+
 def test_it_is_bounded_in_number_and_bytes(tmp_path: Path) -> None:
     few = Spool(tmp_path / "few", max_alerts=2)
     assert kept(few.append([alert("a"), alert("b"), alert("c")])) == [True, True, False]

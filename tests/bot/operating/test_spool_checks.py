@@ -11,7 +11,7 @@ from bot.intake.spool import Spool
 from bot.intake.spool_records import TakenAlert
 from bot.operating.doctor import CANNOT_LOOK, run_doctor
 from bot.settings import load_settings
-from bot.store.last_times import WATCHDOG, note_times
+from bot.store.last_times import HANGING, WATCHDOG, note_times
 from tests.bot.intake.test_spool import alert
 from tests.bot.operating.installation import NOW, Installation
 
@@ -39,6 +39,15 @@ def test_a_watchdog_that_went_missing_points_at_the_monitoring(installation: Ins
     note_times(installation.store.engine, {WATCHDOG + "a": NOW - timedelta(minutes=40)})
     assert "has not arrived from Alertmanager for 40 min" in installation.wrong()["watchdog"]
     assert "look at Prometheus" in installation.wrong()["watchdog"]
+
+
+def test_calls_that_hang_in_a_web_process_are_told_while_they_do(
+    installation: Installation,
+) -> None:
+    note_times(installation.store.engine, {HANGING + "a": NOW - timedelta(minutes=5)})
+    assert "database" not in installation.wrong()
+    note_times(installation.store.engine, {HANGING + "a": NOW - timedelta(seconds=5)})
+    assert "hang in a web process" in installation.wrong()["database"]
 
 
 def test_without_the_database_the_spool_is_looked_at_all_the_same(

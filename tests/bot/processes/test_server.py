@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import FaultlineError, SettingsError
-from bot.processes.server import listen, serve
+from bot.processes.launch import serve
+from bot.processes.server import listen
 from bot.settings import Settings, load_settings
 from loopback.bot_process import free_port
 from loopback.preloaded import run_preloaded

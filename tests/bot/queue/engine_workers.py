@@ -10,11 +10,14 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from dbos import DBOS
+import pytest
+from dbos import DBOS, DBOSClient
 from sqlalchemy.exc import OperationalError
 
 from bot.queue import engine as queue_engine
 from bot.queue.engine import (
+    APPLICATION_VERSION,
+    INVESTIGATIONS,
     WORKFLOW_INVESTIGATE,
     AdvisoryLocks,
     ExecutorLocks,
@@ -83,3 +86,42 @@ def work(ready: Connection, url: str, directory: Path, names: tuple[str, ...]) -
         engine.enqueue(name)
     ready.send("ready")
     time.sleep(LIVES_S)
+
+
+def note_begin(ready: Connection, url: str, directory: Path, how: str) -> None:
+    """A worker whose workflow notes when it began. New work wakes it and it never looks; or nothing
+    wakes it; or its DBOS is a release that nothing can wake."""
+    patched = pytest.MonkeyPatch()
+    if how == "unheard":
+        patched.setattr("bot.queue.engine.LOOK_AT_LEAST_EVERY_S", 1.0)
+    if how == "polling":
+        patched.setattr("bot.queue.engine.can_be_woken", lambda _: False)
+    polling_s = 600.0 if how == "woken" else 0.5
+    engine = WorkerEngine(url, directory, concurrency=4, polling_interval_s=polling_s)
+
+    @DBOS.workflow(name=WORKFLOW_INVESTIGATE)
+    async def note(_name: str) -> None:
+        (directory / "began.txt").write_text(f"{time.time()}\n")
+
+    engine.launch(on_lock_lost=lambda: os._exit(70))
+    if how == "unheard":
+        engine.changes.stop_soon()
+    ready.send("ready")
+    time.sleep(LIVES_S)
+
+
+def enqueue_from_outside(url: str) -> float:
+    """Queue a workflow as another worker does; says when that was."""
+    client = DBOSClient(system_database_url=url)
+    sent_at = time.time()
+    client.enqueue(
+        {
+            "workflow_name": WORKFLOW_INVESTIGATE,
+            "queue_name": INVESTIGATIONS,
+            "workflow_id": "from-outside",
+            "app_version": APPLICATION_VERSION,
+        },
+        "name",
+    )
+    client.destroy()
+    return sent_at

@@ -227,3 +227,22 @@ def test_workers_are_counted_by_the_locks_they_hold(new_locks: Callable[[], Exec
     assert counting.live_executors() == 1
     with counting.take_if_dead("worker-a") as dead, counting.take_if_dead("worker-b") as alive:
         assert (dead, alive) == (True, False)
+
+
+def test_it_looks_often_only_while_something_waits_for_a_place(
+    filled: Store, locks: ExecutorLocks
+) -> None:
+    dispatch = FairDispatch(
+        filled,
+        Queued(locks),
+        Teams.of(SETTINGS),
+        concurrency=8,
+        every_s=600,
+        rest_s=0.05,
+        cores=8,
+    )
+    dispatch.turn()
+    assert dispatch.every_s == 0.05
+    filled.mark_dispatched(filled.undispatched(1000))
+    dispatch.turn()
+    assert dispatch.every_s == 600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -106,3 +107,26 @@ def test_a_loop_without_a_period_takes_further_turns_when_woken() -> None:
     assert loop.taken.acquire(timeout=30)
     loop.stop()
     assert loop.turns == [0, 1]
+
+
+class Woken(BackgroundLoop):
+    """Rests between its turns, however often it is woken."""
+
+    def __init__(self) -> None:
+        super().__init__("woken", every_s=600, rest_s=0.2)
+        self.turns = 0
+
+    def turn(self) -> bool:
+        self.turns += 1
+        return False
+
+
+def test_one_that_is_woken_all_the_time_rests_between_its_turns() -> None:
+    loop = Woken()
+    loop.start()
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        loop.wake()
+        time.sleep(0.002)
+    loop.stop()
+    assert 2 <= loop.turns <= 7

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bot.runtime import nursery as nurseries
-from bot.runtime.nursery import Nursery
+from bot.runtime.nursery import LoadedNursery, Nursery
 from bot.runtime.process_pool import ProcessPool
 
 PATIENT_S = 60.0
@@ -126,19 +126,38 @@ def tell_loaded(answer: int) -> None:
 
 
 def test_what_its_forks_need_is_loaded_in_the_nursery_once() -> None:
-    one = Nursery(load)
+    one = Nursery()
+    loaded = LoadedNursery(one, load)
     ours, theirs = Pipe()
+    asleep = loaded.start(sleep, descriptors=[theirs.fileno()])
+    _, _, second = ours.recv()
     for _ in range(2):
-        one.start(tell_loaded, descriptors=[theirs.fileno()])
-        assert ours.recv() == [one.pid]
+        loaded.start(tell_loaded, descriptors=[theirs.fileno()])
+        assert ours.recv() == [second]
+    asleep.kill()
+    wait_for_end_of(second)
+    loaded.start(tell_loaded, descriptors=[theirs.fileno()])
+    ((third,),) = [ours.recv()]
+    assert third not in (second, one.pid)
+    loaded.close()
     one.close()
+    wait_for_end_of(third)
     assert LOADED == []
 
 
+def wait_for_end_of(pid: int) -> None:
+    ends = time.monotonic() + PATIENT_S
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
 def test_one_that_cannot_load_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
-    one = Nursery(broken)
+    one = Nursery()
+    loaded = LoadedNursery(one, broken)
     with pytest.raises(OSError):
-        one.start(time.sleep, 600)
+        loaded.start(time.sleep, 600)
+    loaded.close()
     one.close()
     said, until = "", time.monotonic() + PATIENT_S
     while "cannot be imported" not in said:

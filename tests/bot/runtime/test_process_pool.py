@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
+from analysis.secrets.redaction import masked, use_rules
+from analysis.secrets.rules import Rule
 from bot.policy.priority import LOW, URGENT, USUAL
 from bot.runtime import process_pool
 from bot.runtime.process_pool import PrioritySlots, ProcessPool
@@ -82,6 +84,8 @@ def test_waiting_behind_other_cases_is_no_fault(tmp_path: Path) -> None:
 
 CLOSED = """
 import asyncio, os, sys, time
+from analysis.secrets.redaction import masked, use_rules
+from analysis.secrets.rules import Rule
 from bot.policy.priority import LOW, URGENT, USUAL
 from bot.runtime.process_pool import PrioritySlots, ProcessPool
 
@@ -200,6 +204,41 @@ def test_a_process_is_replaced_after_many_tasks(
     assert found[0] == found[1] != found[2] == found[3]
 
 
+def test_a_process_without_work_ends_and_comes_back_with_work(tmp_path: Path) -> None:
+    pool = ProcessPool(workers=2, idle_s=0.2)
+
+    async def story() -> tuple[list[object], object]:
+        first = await _gather(pool, tmp_path, process_id, usual)
+        await _until_gone(first[0])
+        # A task takes longer than a process may be idle, and is not disturbed.
+        return first, await pool.run(usual, tmp_path)
+
+    (first, told), later = asyncio.run(story())
+    pool.close()
+    assert isinstance(first, int)
+    assert told == later == "analysed"
+
+
+async def _until_gone(pid: object) -> None:
+    async with asyncio.timeout(60):
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.01)
+
+
+def test_work_that_comes_while_a_process_is_ended_is_done(tmp_path: Path) -> None:
+    pool = ProcessPool(workers=1, idle_s=0.0)
+
+    async def story() -> list[str]:
+        found = []
+        for _ in range(5):
+            found.append(await pool.run(str, tmp_path))
+            await asyncio.sleep(0)
+        return found
+
+    assert asyncio.run(story()) == [str(tmp_path)] * 5
+    pool.close()
+
+
 def test_a_caller_that_is_cancelled_ends_its_task(tmp_path: Path) -> None:
     pool = ProcessPool(workers=1)
 
@@ -240,3 +279,14 @@ def test_the_most_urgent_gets_the_next_process() -> None:
 
     asyncio.run(storm())
     assert order == ["first", "urgent", "usual", "late", "free again"]
+
+
+def test_the_operators_rules_hold_in_its_processes_too() -> None:
+    use_rules([Rule(r"customer-\d+")])
+    try:
+        pool = ProcessPool(workers=1)
+    finally:
+        use_rules(())
+    shown = asyncio.run(pool.run(masked, "order of customer-4711 failed"))
+    pool.close()
+    assert shown == "order of [CUSTOM] failed"

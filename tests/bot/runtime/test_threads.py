@@ -6,11 +6,13 @@ import asyncio
 import contextvars
 import logging
 import threading
+import time
 
 import pytest
 
-from bot.runtime import threads
+from bot.runtime import replaced_threads, threads
 from bot.runtime.measures import REGISTRY
+from bot.runtime.replaced_threads import ReplacedThreads
 from bot.runtime.threads import STORE_THREADS, in_store, in_thread
 from bot.store.connect import POOL
 
@@ -65,6 +67,76 @@ def test_a_call_that_hangs_is_given_up_at_the_deadline_and_counted(
         asyncio.run(story())
     assert counted("late") == before + 1
     assert "Event.wait: late after" in caplog.text
+
+
+def test_a_thread_that_hangs_is_counted_and_replaced_and_ends_after_its_call() -> None:
+    pool, release = ReplacedThreads(2, hangs_after_s=0.05, name="t"), threading.Event()
+    hanging = [pool.submit(release.wait, PATIENT_S) for _ in range(2)]
+    waiting = pool.submit(threading.current_thread)
+    with pytest.raises(TimeoutError):
+        waiting.result(0.1)
+    assert pool.hanging() == 2
+    pool.replace_hanging()
+    assert waiting.result(PATIENT_S).name == "t"
+    release.set()
+    assert [one.result(PATIENT_S) for one in hanging] == [True, True]
+    # Of the four threads two are left.
+    names = {pool.submit(_named).result(PATIENT_S) for _ in range(20)}
+    assert len(names) <= 2
+    assert pool.hanging() == 0
+
+
+def _named() -> int:
+    return threading.get_ident()
+
+
+def test_at_most_so_many_threads_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaced_threads, "MOST_REPLACED", 3)
+    pool, release = ReplacedThreads(1, hangs_after_s=0.0, name="t"), threading.Event()
+    calls = [pool.submit(release.wait, PATIENT_S) for _ in range(10)]
+    until = time.monotonic() + PATIENT_S / 2
+    while pool.hanging() < 4 and time.monotonic() < until:
+        pool.replace_hanging()
+        time.sleep(0.01)
+    for _ in range(10):
+        pool.replace_hanging()
+        time.sleep(0.01)
+    assert pool.hanging() == 4
+    release.set()
+    assert all(one.result(PATIENT_S) for one in calls)
+
+
+def test_a_call_that_was_cancelled_before_its_turn_is_not_made() -> None:
+    pool, release = ReplacedThreads(1, hangs_after_s=60, name="t"), threading.Event()
+    made: list[int] = []
+    first, second = pool.submit(release.wait, PATIENT_S), pool.submit(made.append, 1)
+    assert second.cancel()
+    release.set()
+    assert first.result(PATIENT_S)
+    assert pool.submit(len, made).result(PATIENT_S) == 0
+
+
+def test_calls_of_a_store_whose_threads_all_hang_go_on_in_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(threads, "HANGS_S", 0.1)
+    pool = ReplacedThreads(STORE_THREADS, hangs_after_s=0.1, name="store")
+    monkeypatch.setattr(threads, "_store", pool)
+
+    async def story() -> str:
+        hung = [
+            asyncio.create_task(in_store(release.wait, PATIENT_S)) for _ in range(STORE_THREADS)
+        ]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENT_S / 2):
+            answer = await in_store(str, "an answer")
+        assert threads.hanging()
+        release.set()
+        await asyncio.gather(*hung)
+        return answer
+
+    assert asyncio.run(story()) == "an answer"
 
 
 def test_what_a_call_raises_is_raised_and_counted_as_failed() -> None:

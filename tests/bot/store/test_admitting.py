@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
@@ -93,6 +93,26 @@ def test_a_repeat_of_an_alert_that_joined_is_counted_on_it(opened: Opened) -> No
     assert taken(store, alert("checkout", minutes=1), now=NOW + 9 * MINUTE) == ("joined", first)
     [joined] = the_one(store).related
     assert joined.repeats == 1
+
+
+def test_repeats_of_open_alerts_cost_few_statements_however_many_come_together(
+    opened: Opened,
+) -> None:
+    store = opened()
+    alerts = [alert("payments", f"symptom {n}", id=f"a{n}") for n in range(32)]
+    store.accept_all([Arrival(one, Delivery("test", f"{one.id}:0")) for one in alerts], now=NOW)
+    statements: list[str] = []
+
+    @event.listens_for(store.engine, "before_cursor_execute")
+    def _count(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    repeats = [Arrival(one, Delivery("test", f"{one.id}:1")) for one in alerts]
+    taken_now = store.accept_all(repeats, now=NOW)
+    assert {one.outcome for one in taken_now} == {"joined"}
+    assert len(statements) <= 12, statements
+    of = the_one(store)
+    assert (of.repeats, {one.repeats for one in of.related}) == (1, {1})
 
 
 def test_an_unrelated_alert_has_an_investigation_of_its_own(opened: Opened) -> None:

@@ -4,6 +4,7 @@ it there; to all others it looks exactly like what does not exist."""
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +20,11 @@ from pydantic import SecretStr
 from analysis.case.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
 from bot.investigation.remembering import recall
+from bot.policy.person_limits import HOUR
 from bot.settings import Settings
 from bot.store.labels import Labels
 from bot.store.memory import Memory
+from bot.store.person_acts import PersonActs
 from bot.store.slack_channels import SlackChannelFacts
 from bot.store.store import ReplyTo
 from bot.store.visitors import Logins, ProviderIdentity, new_secret
@@ -223,6 +226,44 @@ def test_membership_that_was_not_confirmed_for_a_day_counts_no_more(town: Town) 
         facts = SlackChannelFacts(town.site.store.engine)
         facts.keep(PRIVATE, {"U0BOB"}, datetime.now(UTC) - timedelta(hours=25))
         assert town.seen(bob) == {"", PUBLIC}
+
+
+def test_one_person_has_one_rate_in_slack_and_on_the_pages(server: Server, tmp_path: Path) -> None:
+    with built(server, tmp_path, investigations_per_hour=2) as town:
+        acts, again = PersonActs(town.site.store.engine), f"/investigations/{town.of['']}/again"
+
+        def clicked(who: str) -> int:
+            with town.client(who) as client:
+                page = client.get(f"/investigations/{town.of['']}").text
+                csrf = re.search(r'name="csrf" value="([^"]+)"', page)
+                assert csrf is not None
+                given = {"kind": "again", "csrf": csrf[1]}
+                return client.post(again, data=given, headers={"origin": town.site.url}).status_code
+
+        for asked in ("first", "second"):
+            assert acts.count("U0BOB", "investigate", asked, 2, HOUR)
+        assert clicked("bob") == 429
+        assert clicked("ann") == 303
+        assert acts.count("U0ANN", "investigate", "in Slack", 2, HOUR)
+        assert not acts.count("U0ANN", "investigate", "in Slack again", 2, HOUR)
+
+
+def test_what_slack_never_said_anything_of_is_not_remembered_elsewhere(town: Town) -> None:
+    store = town.site.store
+    earlier = town.remember(PUBLIC)
+    later = town.investigate("")
+
+    def recalled(workspaces: frozenset[str]) -> list[str]:
+        found = store.get(later)
+        assert found is not None
+        seen = recall(store.engine, found, found.alert, days=30, askable=workspaces).recalled
+        return [one.investigation.id for one in seen]
+
+    assert recalled(frozenset({""})) == []
+    # Without a token there is nobody to ask.
+    assert recalled(frozenset()) == [earlier]
+    SlackChannelFacts(store.engine).keep(PUBLIC, None)
+    assert recalled(frozenset({""})) == [earlier]
 
 
 def test_a_private_one_is_remembered_in_its_own_channel_alone(town: Town) -> None:

@@ -43,7 +43,11 @@ def read_incident(answer: Any, asked: str) -> IncidentState:
     ConnectorError."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("status"), str):
         raise ConnectorError(
-            VENDOR, "get incident", "the answer was not understood", retryable=True
+            VENDOR,
+            "get incident",
+            "the answer was not understood",
+            retryable=True,
+            unchanged=True,
         )
     if answer["status"] != "resolved":
         return IncidentState(asked, resolved=False)

@@ -1,62 +1,38 @@
-"""PagerDuty as a reply target: one note per investigation, written once, amended in place.
-
-The only file that knows pdpyras for writing; it blocks, so every call runs in a thread.
-"""
+"""PagerDuty as a reply target: one note per investigation, written once, amended in place, and a
+short note on each incident whose alert joined."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+import logging
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from analysis.errors import ConnectorError
-from bot.answer.targets.pagerduty.incident import (
-    INCIDENT_ID,
-    VENDOR,
-    IncidentState,
-    field_values,
-    read_incident,
-)
+from bot.answer.targets.pagerduty.calls import PagerDutyCalls
+from bot.answer.targets.pagerduty.incident import INCIDENT_ID, VENDOR, field_values
 from bot.answer.targets.pagerduty.note import (
-    bears_marker,
     closing_note_text,
     failed_note_text,
     joined_note_text,
     note_text,
 )
+from bot.answer.targets.pagerduty.pace import pace_of
 from bot.answer.targets.pagerduty.target import TARGET
-from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
-from bot.runtime.threads import in_store, in_thread
+from bot.answer.targets.posting import LEASE, post_once
+from bot.runtime.threads import in_store
 from bot.settings import Settings
-from bot.store.store import GroupedAlert, Store, StoredInvestigation
-from connectors.environment_trust import ca_file_of_environment
+from bot.store.store import NO_POST, GroupedAlert, Store, StoredInvestigation
 from connectors.named_ids import bare_id
 from connectors.pagerduty import ACCOUNT_LABEL
-from connectors.pagerduty.session import auth_type_of
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)
-    import pdpyras
 
 if TYPE_CHECKING:
     from bot.answer.outcome import Outcome
 
-T = TypeVar("T")
+FAILURES_IN_A_ROW = 3
+"""Of notes on incidents that joined. After more it is PagerDuty that fails, not an incident."""
+KEY_REFUSED = (401, 402, 403)
 
-NOT_UNDERSTOOD = (AttributeError, KeyError, TypeError, ValueError)
-"""How pdpyras fails on JSON of another type than it expects; what breaks off midway reaches us as
-an OSError."""
-RETRIES = {429: 3}
-"""pdpyras would retry 429 for ever."""
-FIRST_WAIT_S = 0.5
-"""pdpyras doubles it before each wait: 1, 2 and 4 s."""
-MAX_MERGES = 3
-"""Incidents that were merged one into the next, followed at most."""
-MAX_JOINED = 20
-"""Incidents whose alerts joined that get a note; each is a few requests of the 960 a minute that
-PagerDuty allows."""
+log = logging.getLogger("faultline.pagerduty")
 
 
 class PagerDutyReplies:
@@ -71,6 +47,8 @@ class PagerDutyReplies:
         self._owner = owner
         self._lease = lease
         self._target = TARGET.seen_in(settings)
+        self._pace = pace_of(self._target.own_name, settings.pagerduty.api_url)
+        self._calls = PagerDutyCalls(settings.pagerduty, self._pace)
 
     @property
     def name(self) -> str:
@@ -78,13 +56,10 @@ class PagerDutyReplies:
         return self._target.own_name
 
     def wanted(self, investigation: StoredInvestigation) -> bool:
-        """Whether there is a key, and the alert has an incident; of several accounts, too, where an
-        incident of this one joined the investigation of another's."""
+        """Whether there is a key, and the alert has an incident, or one of this account joined."""
         if not self._target.configured(self._settings):
             return False
-        if self._noted_incident(investigation):
-            return True
-        return bool(self._target.account and self._joined(investigation))
+        return bool(self._noted_incident(investigation) or self._joined(investigation))
 
     async def announce(self, investigation: StoredInvestigation) -> None:
         """Nothing: a note that says nothing yet would only be noise in the incident."""
@@ -93,25 +68,22 @@ class PagerDutyReplies:
         """Nothing: the note is written once, with the final answer."""
 
     async def answer(self, outcome: Outcome) -> None:
-        """Write the note, or amend the one that is there; then the custom fields, and notes on
-        incidents that joined.
+        """Write the note, or amend the one that is there; then the custom fields. Nothing where
+        only incidents that joined are of this account.
 
         The incident's state is asked right before: of one that was resolved meanwhile there is only
         a short note to close with, and of one that was merged into another that other gets the
         note.
         """
         investigation = outcome.investigation
-        if self._target.account and not self._noted_incident(investigation):
-            await self._point_from_joined(outcome, "", but=set())
+        if not self._noted_incident(investigation) and self._joined(investigation):
             return
-        own = self._own_incident(investigation)
-        incident = await in_thread(self._standing, own)
+        incident = await self._calls.asked(self._calls.standing, self._own_incident(investigation))
         if incident.resolved:
             await self._close(outcome, incident.id)
         else:
             await self.write(investigation, self._text(outcome), incident=incident.id)
             await self._fill_fields(outcome, incident.id)
-        await self._point_from_joined(outcome, own, but={own, incident.id})
 
     async def write(
         self,
@@ -129,10 +101,10 @@ class PagerDutyReplies:
         written: list[str] = []
 
         async def find() -> str | None:
-            return await in_thread(self._find, path, investigation.id)
+            return await self._calls.asked(self._calls.find, path, investigation.id)
 
         async def send() -> str:
-            written.append(await in_thread(self._create, path, text))
+            written.append(await self._calls.asked(self._calls.create, path, text))
             return written[-1]
 
         key = self._key(investigation, incident, own)
@@ -146,7 +118,7 @@ class PagerDutyReplies:
             lease=self._lease,
         )
         if amend and note_id not in written:
-            await in_thread(self._amend, path, note_id, text)
+            await self._calls.asked(self._calls.amend, path, note_id, text)
         return note_id
 
     def _key(self, investigation: StoredInvestigation, incident: str, own: str) -> str:
@@ -184,30 +156,71 @@ class PagerDutyReplies:
         }
         if body["custom_fields"]:
             path = f"/incidents/{incident}/custom_fields/values"
-            await in_thread(
-                self._call, "set custom fields", lambda session: _json(session.put(path, json=body))
-            )
+            await self._calls.asked(self._calls.put, "set custom fields", path, body)
 
-    async def _point_from_joined(self, outcome: Outcome, own: str, *, but: set[str]) -> None:
-        """On open incidents whose alerts joined: why, and where the answer is. Written once, never
-        amended."""
+    def has_joined(self, investigation: StoredInvestigation) -> bool:
+        """Whether an open incident of this account joined."""
+        own = self._noted_incident(investigation)
+        return any(
+            one.alert.id != own and not one.resolved_at for one in self._joined(investigation)
+        )
+
+    async def point_from_joined(self, outcome: Outcome) -> None:
+        """On open incidents whose alerts joined: why, and where the answer is. Each is written
+        once, at the account's pace, and never amended.
+
+        An incident that cannot be written to keeps no other waiting. Raises ConnectorError where
+        another try may succeed, or where PagerDuty takes no note at all.
+        """
         investigation = outcome.investigation
-        joined = self._joined(investigation)
-        posts = await in_store(self._store.posts, investigation.id) if joined else {}
-        for one in joined[:MAX_JOINED]:
-            if (
-                one.alert.id in but
-                or one.resolved_at
-                or self._key(investigation, one.alert.id, own) in posts
-            ):
+        own = self._noted_incident(investigation)
+        posts = await in_store(self._store.posts, investigation.id)
+        failed: ConnectorError | None = None
+        in_a_row = 0
+        for one in self._joined(investigation):
+            done = self._key(investigation, one.alert.id, own) in posts
+            if done or one.resolved_at or one.alert.id == own:
                 continue
-            standing = await in_thread(self._standing, one.alert.id)
-            if standing.id != one.alert.id or standing.resolved:
-                continue
-            text = joined_note_text(
-                investigation, one.why, investigation.headline or "", self._page(outcome)
-            )
-            await self.write(investigation, text, incident=one.alert.id, amend=False)
+            try:
+                await self._point_from(one, outcome)
+            except ConnectorError as error:
+                log.warning("the note on incident %s was not written: %s", one.alert.id, error)
+                in_a_row += 1
+                failed = error if error.retryable else failed
+                if error.status in KEY_REFUSED or in_a_row >= FAILURES_IN_A_ROW:
+                    raise
+            else:
+                in_a_row = 0
+        if failed is not None:
+            raise failed
+
+    async def _point_from(self, one: GroupedAlert, outcome: Outcome) -> None:
+        investigation, incident = outcome.investigation, one.alert.id
+        own = self._noted_incident(investigation)
+        headline, page = investigation.headline or "", self._page(outcome)
+        text = joined_note_text(investigation, one.why, headline, page)
+        path = f"/incidents/{incident}/notes"
+
+        async def find() -> str | None:
+            return await self._calls.asked(self._calls.find, path, investigation.id)
+
+        async def send() -> str:
+            await self._pace.joined()
+            standing = await self._calls.asked(self._calls.standing, incident)
+            # One that is over needs none, and one that was merged is noted by the other.
+            if standing.resolved or standing.id != incident:
+                return NO_POST
+            return await self._calls.asked(self._calls.create, path, text)
+
+        await post_once(
+            self._store,
+            self._key(investigation, incident, own),
+            investigation.id,
+            owner=self._owner,
+            find=find,
+            send=send,
+            lease=self._lease,
+        )
 
     def _joined(self, investigation: StoredInvestigation) -> list[GroupedAlert]:
         """The alerts of this account that joined."""
@@ -219,50 +232,8 @@ class PagerDutyReplies:
                 found.append(one)
         return found
 
-    def _standing(self, incident: str) -> IncidentState:
-        """The incident as it is now, or the one into which it was merged."""
-        for _ in range(MAX_MERGES):
-            state = read_incident(
-                self._call("get incident", partial(_incident, incident)), incident
-            )
-            if state.merged_into is None:
-                return state
-            incident = state.merged_into
-        return IncidentState(incident, resolved=True)
-
     def _page(self, outcome: Outcome) -> str:
         return f"{self._settings.server.public_url}/investigations/{outcome.investigation.id}"
-
-    def _find(self, path: str, investigation_id: str) -> str | None:
-        notes = self._call("list notes", lambda session: session.rget(path))
-        if not isinstance(notes, list) or not all(isinstance(note, dict) for note in notes):
-            raise ConnectorError(
-                VENDOR, "list notes", "the answer was not understood", retryable=True
-            )
-        found = (
-            note for note in notes if bears_marker(str(note.get("content", "")), investigation_id)
-        )
-        return next((str(note["id"]) for note in found if note.get("id")), None)
-
-    def _create(self, path: str, text: str) -> str:
-        answer = self._call(
-            "create note", lambda session: _json(session.post(path, json=_body(text)))
-        )
-        note = answer.get("note") if isinstance(answer, dict) else None
-        created = note.get("id") if isinstance(note, dict) else None
-        if (
-            not isinstance(created, str) or not created
-        ):  # whether it stands is looked for at the next try
-            raise ConnectorError(VENDOR, "create note", "the answer names no note", retryable=True)
-        return created
-
-    def _amend(self, path: str, note_id: str, text: str) -> None:
-        if not INCIDENT_ID.fullmatch(note_id):
-            raise ConnectorError(VENDOR, "update note", "the note's id is not one")
-        self._put("update note", f"{path}/{note_id}", _body(text))
-
-    def _put(self, call: str, path: str, body: dict[str, Any]) -> None:
-        self._call(call, lambda session: _json(session.put(path, json=body)))
 
     def _noted_incident(self, investigation: StoredInvestigation) -> str:
         """The incident of this account that gets the note; "" where there is none."""
@@ -275,86 +246,6 @@ class PagerDutyReplies:
             raise ConnectorError(VENDOR, "create note", "the alert names no incident")
         return incident
 
-    def _session(self) -> Any:
-        settings = self._settings.pagerduty
-        if settings.api_token is None or not settings.from_email:
-            missing = (
-                "pagerduty.api_token" if settings.api_token is None else "pagerduty.from_email"
-            )
-            raise ConnectorError(VENDOR, "create note", f"{missing} is not set")
-        token = settings.api_token.get_secret_value()
-        session = pdpyras.APISession(
-            token, default_from=settings.from_email, auth_type=auth_type_of(token)
-        )
-        session.verify = ca_file_of_environment() or True
-        session.url = settings.api_url
-        session.timeout = REQUEST_TIMEOUT_S
-        session.retry = dict(RETRIES)
-        session.sleep_timer = FIRST_WAIT_S
-        session.max_network_attempts = 0
-        return session
-
-    def _call(self, call: str, use: Callable[[Any], T]) -> T:
-        """One session per call, because requests' sessions do not belong in two threads."""
-        session = self._session()
-        try:
-            return use(session)
-        except pdpyras.PDHTTPError as error:
-            raise _refused(call, error.response) from error
-        except pdpyras.PDClientError as error:
-            if error.response is not None:
-                raise _refused(call, error.response) from error
-            raise ConnectorError(
-                VENDOR, call, "cannot be reached, or gave no answer in time", retryable=True
-            ) from error
-        except (*NOT_UNDERSTOOD, OSError) as error:
-            said = f"the answer was not understood ({type(error).__name__})"
-            raise ConnectorError(VENDOR, call, said, retryable=True) from error
-        finally:
-            session.close()
-
-
-def _incident(incident: str, session: Any) -> Any:
-    return session.rget(f"/incidents/{incident}")
-
 
 def _reason(investigation: StoredInvestigation) -> str:
     return (investigation.headline or "").removeprefix("The investigation failed: ")
-
-
-def _body(text: str) -> dict[str, Any]:
-    return {"note": {"content": text}}
-
-
-def _json(response: Any) -> Any:
-    return pdpyras.try_decoding(pdpyras.successful_response(response))
-
-
-def _refused(call: str, response: Any) -> ConnectorError:
-    """PagerDuty's error message, with what the operator can do about the usual ones."""
-    status = int(response.status_code)
-    meaning = {
-        401: "the REST API key is not valid",
-        402: "the account's plan does not have it",
-        403: "the REST API key may not do that",
-        404: "there is no such incident, note or field",
-        429: "PagerDuty asks to wait",
-    }.get(status, "")
-    return ConnectorError(
-        VENDOR,
-        call,
-        meaning or _message(response),
-        status=status,
-        retryable=status == 429
-        or status >= 500
-        or status < 400,  # below 400: a success that is not understood
-    )
-
-
-def _message(response: Any) -> str:
-    try:
-        error = response.json()["error"]
-        parts = [str(error["message"]), *(str(e) for e in error.get("errors") or [])]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return "the answer was not understood"
-    return "; ".join(parts)[:200]

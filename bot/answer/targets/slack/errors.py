@@ -10,6 +10,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 
 from analysis.errors import ConnectorError
+from bot.answer.targets.posting import NOT_DONE
 
 VENDOR = "slack"
 
@@ -27,6 +28,10 @@ RETRYABLE = frozenset(
     }
 )
 """https://docs.slack.dev/reference/methods/chat.postMessage#errors"""
+
+MAY_BE_DONE = frozenset({"internal_error", "fatal_error", "request_timeout"})
+"""After these some of the operation may have succeeded (same page); every other code is a
+refusal."""
 
 MEANINGS: Mapping[str, str] = {
     "channel_not_found": "there is no channel {channel}, or it is private and the bot is not in it",
@@ -56,15 +61,26 @@ def said_by_slack(call: str, error: Exception, channel: str = "") -> ConnectorEr
         return _without_answer(call, error)
     status = _status(error)
     answer = error.response.data if hasattr(error.response, "data") else None
+    refused = status in NOT_DONE
     if not isinstance(answer, Mapping) or not answer.get("error"):
         return ConnectorError(
-            VENDOR, call, "the answer was not understood", status=status, retryable=status != 404
+            VENDOR,
+            call,
+            "the answer was not understood",
+            status=status,
+            retryable=status != 404,
+            unchanged=refused,
         )
     code = str(answer["error"])
     retryable = code in RETRYABLE or (status or 0) >= 500 or status == 429
     shown = status if status is not None and status >= 400 else None
     return ConnectorError(
-        VENDOR, call, _meaning(code, answer, channel), status=shown, retryable=retryable
+        VENDOR,
+        call,
+        _meaning(code, answer, channel),
+        status=shown,
+        retryable=retryable,
+        unchanged=refused or (shown is None and code not in MAY_BE_DONE),
     )
 
 
@@ -88,7 +104,8 @@ def _without_answer(call: str, error: Exception) -> ConnectorError:
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return ConnectorError(VENDOR, call, "no answer in time", retryable=True)
     if isinstance(error, aiohttp.ClientConnectionError):
-        return ConnectorError(VENDOR, call, "cannot be reached", retryable=True)
+        unsent = isinstance(error, aiohttp.ClientConnectorError)
+        return ConnectorError(VENDOR, call, "cannot be reached", retryable=True, unchanged=unsent)
     if isinstance(error, (aiohttp.ClientError, SlackClientError, *NOT_UNDERSTOOD)):
         return ConnectorError(
             VENDOR, call, f"the answer was not understood ({type(error).__name__})", retryable=True

@@ -10,6 +10,8 @@ import pytest
 
 from analysis.errors import ConnectorError
 from bot.answer.outcome import Answer, Outcome
+from bot.answer.targets.pagerduty.calls import PagerDutyCalls
+from bot.answer.targets.pagerduty.pace import Pace
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.targets.slack.replies import SlackReplies
 from bot.store.store import ReplyTo, Store
@@ -93,12 +95,12 @@ def test_pagerduty_is_asked_again(nonsense: LocalServer, store: Store) -> None:
     assert store.posts(outcome.investigation.id) == {}
 
 
-@pytest.mark.parametrize("call", ["_find", "_create"])
+@pytest.mark.parametrize("call", ["find", "create"])
 def test_a_note_is_neither_missed_nor_believed(
     nonsense: LocalServer, store: Store, call: str
 ) -> None:
     given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": nonsense.url}
-    place = PagerDutyReplies(settings(pagerduty=given), store, owner="w")
+    calls = PagerDutyCalls(settings(pagerduty=given).pagerduty, Pace())
     with pytest.raises(ConnectorError) as raised:
-        getattr(place, call)("/incidents/PINC1/notes", "text")
+        getattr(calls, call)("/incidents/PINC1/notes", "text")
     assert raised.value.retryable, raised.value

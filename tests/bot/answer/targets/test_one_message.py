@@ -186,7 +186,7 @@ def test_its_channel_has_quiet_hours_and_one_digest(store: Store) -> None:
     updates.look(NIGHT)
     assert pigeons.carried == {}
     morning = NIGHT + timedelta(hours=5)
-    pigeons.fault = httpx.ConnectError("away")
+    pigeons.fault = httpx.ReadError("away")
     updates.look(morning)
     updates.look(morning + timedelta(minutes=2))
     updates.look(morning + timedelta(minutes=4))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from analysis.errors import ConnectorError
 from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
 from bot.store.store import PostClaim, ReplyTo, Store
 from tests.bot.answer.targets.answers import a_store, accepted
@@ -176,7 +177,7 @@ def test_a_holder_that_stood_still_while_it_looked_leaves_the_post_to_its_succes
     class StandsStill(Vendor):
         async def find(self) -> str | None:
             await super().find()
-            if self.finds == 3:
+            if self.finds == 1:
                 store.claim_post("key", "", owner="successor", lease=timedelta(0))
                 store.record_post("key", "theirs")
             return None
@@ -202,6 +203,78 @@ def test_a_failure_of_the_vendor_is_raised_and_the_next_call_looks_before_it_sen
         post(store, vendor, "a")
     assert post(store, vendor, "a") == "m1"
     assert vendor.stored == ["m1"]
+
+
+LONG = timedelta(seconds=60)
+
+
+def refusal(*, unchanged: bool) -> ConnectorError:
+    return ConnectorError("vendor", "post", "asks to wait", retryable=True, unchanged=unchanged)
+
+
+def test_a_refused_post_is_sent_again_at_once_and_looked_for_never(store: Store) -> None:
+    class Refusing(Vendor):
+        refusals = 2
+
+        async def send(self) -> str:
+            if self.refusals:
+                self.refusals -= 1
+                raise refusal(unchanged=True)
+            return await super().send()
+
+    vendor, began = Refusing(), datetime.now(UTC)
+    for owner in ("a", "b"):
+        with pytest.raises(ConnectorError, match="asks to wait"):
+            post(store, vendor, owner, lease=LONG)
+    assert post(store, vendor, "c", lease=LONG) == "m1"
+    assert datetime.now(UTC) - began < LONG / 2
+    assert vendor.finds == 0
+
+
+def test_a_post_with_an_unknown_outcome_is_looked_for_also_where_a_refusal_follows(
+    store: Store,
+) -> None:
+    class Unsure(Vendor):
+        tries = 0
+
+        async def send(self) -> str:
+            self.tries += 1
+            if self.tries == 1:
+                await super().send()
+                raise refusal(unchanged=False)
+            raise refusal(unchanged=True)
+
+    vendor = Unsure()
+    with pytest.raises(ConnectorError):
+        post(store, vendor, "a")
+    assert post(store, vendor, "b") == "m1"
+    assert vendor.tries == 1
+
+
+def test_a_refusal_stays_one_where_the_database_is_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing(Vendor):
+        async def send(self) -> str:
+            raise refusal(unchanged=True)
+
+    def away(key: str, *, owner: str) -> None:
+        raise OperationalError("DELETE FROM posts", {}, OSError("the server is gone"))
+
+    monkeypatch.setattr(store, "release_post", away)
+    with pytest.raises(ConnectorError, match="asks to wait"):
+        post(store, Refusing(), "a")
+
+
+def test_nobody_gives_back_the_claim_of_another_or_a_post_that_stands(store: Store) -> None:
+    accepted(store, ReplyTo())
+    investigation = store.latest(1)[0].id
+    store.claim_post("key", investigation, owner="a", lease=LONG)
+    store.release_post("key", owner="b")
+    assert not store.claim_post("key", investigation, owner="b", lease=LONG).mine
+    store.record_post("key", "m1")
+    store.release_post("key", owner="a")
+    assert store.posts(investigation) == {"key": "m1"}
 
 
 @pytest.mark.parametrize("takes_s", [0.05, 1.2])

@@ -4,6 +4,7 @@ a loopback."""
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert
 from bot.answer.outcome import Answer, Outcome
+from bot.answer.targets.pagerduty import pace
 from bot.answer.targets.pagerduty.incident import read_incident
 from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
@@ -55,6 +57,17 @@ def answered(
 ) -> None:
     answer = Answer(a_diagnosis(), a_report(headline=headline), some_evidence(), [a_gap()], None)
     asyncio.run(replies(at, store, **pagerduty).answer(Outcome(investigation, answer)))
+
+
+def pointed(at: PagerDutyAt, store: Store, investigation: StoredInvestigation) -> None:
+    asyncio.run(replies(at, store).point_from_joined(Outcome(investigation, None)))
+
+
+def a_storm(store: Store, count: int) -> StoredInvestigation:
+    members = tuple(joined(f"P{n}", n) for n in range(1, count))
+    return replace(
+        accepted(store, ReplyTo(pagerduty_incident="P0")), related=members, headline="payments v2"
+    )
 
 
 def joined(incident: str, number: int = 1) -> GroupedAlert:
@@ -182,12 +195,76 @@ def test_incidents_whose_alerts_joined_are_told_once_where_the_answer_is(
         headline="payments v2 breaks checkout",
     )
     answered(pagerduty_at, store, investigation)
-    answered(pagerduty_at, store, investigation)
+    assert second.notes == [], "the answer itself waits for no other note"
+    pointed(pagerduty_at, store, investigation)
+    asked = pagerduty_at.pagerduty.traffic.calls["incident"]
+    pointed(pagerduty_at, store, investigation)
+    assert pagerduty_at.pagerduty.traffic.calls["incident"] == asked
     [note] = second.notes
     assert len(note.versions) == 1
     assert "checkout calls payments, 2 min apart" in note.content
     assert "Found: payments v2 breaks checkout" in note.content
     assert over.notes == []
+
+
+def test_all_incidents_of_a_storm_get_their_note_whatever_crashes_and_one_pace_holds_for_all(
+    pagerduty_at: PagerDutyAt, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 incidents, two workers, of which one is cut off in the middle."""
+    monkeypatch.setattr(pace, "JOINED_PER_S", 150.0)
+    incidents = [opened(pagerduty_at, f"P{n}") for n in range(300)]
+    investigation = a_storm(store, 300)
+    began = time.monotonic()
+
+    async def story() -> None:
+        first, second = (replies(pagerduty_at, store) for _ in range(2))
+        outcome = Outcome(investigation, None)
+        cut_off = asyncio.create_task(first.point_from_joined(outcome))
+        beside = asyncio.create_task(second.point_from_joined(outcome))
+        while sum(len(one.notes) for one in incidents) < 100:
+            await asyncio.sleep(0.01)
+        cut_off.cancel()
+        await beside
+
+    asyncio.run(story())
+    assert [len(one.notes) for one in incidents] == [0] + [1] * 299
+    assert pagerduty_at.pagerduty.traffic.calls["create note"] == 299
+    assert time.monotonic() - began >= (299 - pace.JOINED_AT_ONCE) / 150
+
+
+def test_an_incident_that_takes_no_note_keeps_no_other_waiting(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    incidents = [opened(pagerduty_at, f"P{n}") for n in range(5) if n != 1]  # P1 was deleted
+    investigation = a_storm(store, 5)
+    pagerduty_at.pagerduty.traffic.fail_next(1, 500, call="create note")
+    with pytest.raises(ConnectorError) as raised:
+        pointed(pagerduty_at, store, investigation)
+    assert raised.value.status == 500
+    pointed(pagerduty_at, store, investigation)
+    assert [len(one.notes) for one in incidents] == [0, 1, 1, 1]
+
+
+def test_a_key_that_may_not_write_is_not_tried_for_every_incident(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    investigation = a_storm(store, 30)
+    target = replies(pagerduty_at, store, api_token="wrong")
+    with pytest.raises(ConnectorError) as raised:
+        asyncio.run(target.point_from_joined(Outcome(investigation, None)))
+    assert not raised.value.retryable
+    assert pagerduty_at.pagerduty.traffic.calls["incident"] == 1
+
+
+def test_an_incident_that_joined_an_alert_of_another_vendor_is_told_too(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    incident = opened(pagerduty_at, "P2")
+    investigation = replace(accepted(store, ReplyTo()), related=(joined("P2"),))
+    assert replies(pagerduty_at, store).wanted(investigation)
+    answered(pagerduty_at, store, investigation)
+    pointed(pagerduty_at, store, investigation)
+    assert len(incident.notes) == 1
 
 
 def test_an_incident_of_another_account_that_joined_is_told_there(
@@ -217,6 +294,7 @@ def test_an_incident_of_another_account_that_joined_is_told_there(
     answer = Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], None)
     for _ in range(2):
         asyncio.run(us.answer(Outcome(investigation, answer)))
+        asyncio.run(us.point_from_joined(Outcome(investigation, answer)))
     [note] = ours.notes
     assert "Investigated together with" in note.content
     assert f"{investigation.id}:pagerduty us:P1" in store.posts(investigation.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Claim
 from bot.answer.outcome import Answer, Outcome
+from bot.answer.targets.pagerduty.calls import TRIES
 from bot.answer.targets.pagerduty.note import MAX_NOTE, bears_marker, note_text
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.view import answer_view
@@ -37,10 +39,10 @@ LEASE = timedelta(seconds=0.3)
 
 
 def replies(
-    at: PagerDutyAt, store: Store, *, owner: str = "w1", **pagerduty: Any
+    at: PagerDutyAt, store: Store, *, owner: str = "w1", lease: timedelta = LEASE, **pagerduty: Any
 ) -> PagerDutyReplies:
     given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": at.url, **pagerduty}
-    return PagerDutyReplies(settings(pagerduty=given), store, owner=owner, lease=LEASE)
+    return PagerDutyReplies(settings(pagerduty=given), store, owner=owner, lease=lease)
 
 
 def an_incident(at: PagerDutyAt, store: Store) -> StoredInvestigation:
@@ -164,6 +166,48 @@ def test_a_rate_limit_is_waited_out(pagerduty_at: PagerDutyAt, store: Store) -> 
     asyncio.run(replies(pagerduty_at, store).answer(Outcome(investigation, an_answer())))
     assert pagerduty_at.pagerduty.traffic.calls["create note"] == 2
     assert len(pagerduty_at.pagerduty.notes) == 1
+
+
+def test_the_wait_that_pagerduty_asks_for_holds_for_every_reply_of_the_process(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    investigation = an_incident(pagerduty_at, store)
+    traffic = pagerduty_at.pagerduty.traffic
+    traffic.fail_next(1, 429, call="incident", headers={"ratelimit-reset": "2"})
+    began = time.monotonic()
+
+    async def both() -> None:
+        one, other = (replies(pagerduty_at, store, owner=owner) for owner in ("w1", "w2"))
+        first = asyncio.create_task(one.answer(Outcome(investigation, an_answer())))
+        await asyncio.sleep(1)
+        await other.answer(Outcome(investigation, an_answer()))
+        assert time.monotonic() - began >= 2
+        await first
+
+    asyncio.run(both())
+    assert traffic.calls["incident"] == 3
+    assert len(pagerduty_at.pagerduty.notes) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503, None])
+def test_a_note_that_was_refused_is_written_at_the_next_try_without_a_wait(
+    pagerduty_at: PagerDutyAt, store: Store, status: int | None
+) -> None:
+    """The lease is a minute, as is the wait for what PagerDuty might have taken."""
+    investigation = an_incident(pagerduty_at, store)
+    traffic = pagerduty_at.pagerduty.traffic
+    url = "http://127.0.0.1:9" if status is None else pagerduty_at.url
+    if status is not None:
+        traffic.fail_next(TRIES if status == 429 else 1, status, call="create note")
+    began = time.monotonic()
+    lease = timedelta(minutes=1)
+    refused = replies(pagerduty_at, store, lease=lease, api_url=url)
+    with pytest.raises(ConnectorError):
+        asyncio.run(refused.write(investigation, "the text"))
+    asyncio.run(replies(pagerduty_at, store, lease=lease).write(investigation, "the text"))
+    assert time.monotonic() - began < 30
+    assert len(pagerduty_at.pagerduty.notes) == 1
+    assert traffic.calls["list notes"] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,219 @@
+"""Calls of PagerDuty's REST API for notes and fields of incidents.
+
+The only file that knows pdpyras for writing; it blocks, so every call runs in a thread. Every
+failure is one ConnectorError that says whether to try again, and whether anything was changed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+import requests
+from urllib3.exceptions import ConnectTimeoutError
+
+from analysis.errors import ConnectorError
+from bot.answer.targets.pagerduty.incident import (
+    INCIDENT_ID,
+    VENDOR,
+    IncidentState,
+    read_incident,
+)
+from bot.answer.targets.pagerduty.note import bears_marker
+from bot.answer.targets.pagerduty.pace import Pace
+from bot.answer.targets.posting import NOT_DONE, REQUEST_TIMEOUT_S
+from bot.runtime.threads import in_thread
+from connectors.environment_trust import ca_file_of_environment
+from connectors.pagerduty.session import auth_type_of
+from connectors.pagerduty.settings import PagerDutySettings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)
+    import pdpyras
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NOT_UNDERSTOOD = (AttributeError, KeyError, TypeError, ValueError)
+"""How pdpyras fails on JSON of another type than it expects; what breaks off midway reaches us as
+an OSError."""
+TRIES = 4
+"""Of one call that PagerDuty answers with 429, each when PagerDuty takes requests again."""
+TOO_MANY = 429
+MAX_MERGES = 3
+"""Incidents that were merged one into the next, followed at most."""
+
+
+class _Session(pdpyras.APISession):  # type: ignore[misc]
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send one request. pdpyras would repeat one that is answered with 429 for ever, however
+        long PagerDuty asks to wait."""
+        response: requests.Response = super().send(request, **options)
+        if response.status_code == TOO_MANY:
+            raise _RateLimited(response)
+        return response
+
+
+class _RateLimited(Exception):
+    def __init__(self, response: requests.Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+class PagerDutyCalls:
+    """Of one account. Those that block are passed to `asked`."""
+
+    def __init__(self, settings: PagerDutySettings, pace: Pace) -> None:
+        self._settings = settings
+        self._pace = pace
+
+    async def asked(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """One call, once PagerDuty takes requests. Raises ConnectorError."""
+        for tries_left in range(TRIES - 1, -1, -1):
+            await self._pace.open()
+            try:
+                return await in_thread(call, *args, **kwargs)
+            except ConnectorError as error:
+                if error.status != TOO_MANY or not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _session(self) -> Any:
+        settings = self._settings
+        if settings.api_token is None or not settings.from_email:
+            missing = (
+                "pagerduty.api_token" if settings.api_token is None else "pagerduty.from_email"
+            )
+            raise ConnectorError(VENDOR, "create note", f"{missing} is not set", unchanged=True)
+        token = settings.api_token.get_secret_value()
+        session = _Session(token, default_from=settings.from_email, auth_type=auth_type_of(token))
+        session.verify = ca_file_of_environment() or True
+        session.url = settings.api_url
+        session.timeout = REQUEST_TIMEOUT_S
+        session.max_network_attempts = 0
+        return session
+
+    def _call(self, call: str, use: Callable[[Any], T], *, reads: bool = False) -> T:
+        """One session per call, because requests' sessions do not belong in two threads."""
+        session = self._session()
+        try:
+            return use(session)
+        except _RateLimited as error:
+            self._pace.refused(error.response.headers)
+            raise _refused(call, error.response) from error
+        except pdpyras.PDHTTPError as error:
+            raise _refused(call, error.response, reads=reads) from error
+        except pdpyras.PDClientError as error:
+            if error.response is not None:
+                raise _refused(call, error.response, reads=reads) from error
+            unsent = _never_connected(error.__cause__)
+            raise ConnectorError(
+                VENDOR,
+                call,
+                "cannot be reached, or gave no answer in time",
+                retryable=True,
+                unchanged=reads or unsent,
+            ) from error
+        except (*NOT_UNDERSTOOD, OSError) as error:
+            said = f"the answer was not understood ({type(error).__name__})"
+            raise ConnectorError(VENDOR, call, said, retryable=True, unchanged=reads) from error
+        finally:
+            session.close()
+
+    def standing(self, incident: str) -> IncidentState:
+        """The incident as it is now, or the one into which it was merged."""
+        for _ in range(MAX_MERGES):
+            state = read_incident(
+                self._call("get incident", partial(_incident, incident), reads=True), incident
+            )
+            if state.merged_into is None:
+                return state
+            incident = state.merged_into
+        return IncidentState(incident, resolved=True)
+
+    def find(self, path: str, investigation_id: str) -> str | None:
+        """The id of the note at `path` that bears the investigation's marker."""
+        notes = self._call("list notes", lambda session: session.rget(path), reads=True)
+        if not isinstance(notes, list) or not all(isinstance(note, dict) for note in notes):
+            raise ConnectorError(
+                VENDOR, "list notes", "the answer was not understood", retryable=True
+            )
+        found = (
+            note for note in notes if bears_marker(str(note.get("content", "")), investigation_id)
+        )
+        return next((str(note["id"]) for note in found if note.get("id")), None)
+
+    def create(self, path: str, text: str) -> str:
+        """Write a note, and give its id."""
+        answer = self._call(
+            "create note", lambda session: _json(session.post(path, json=_body(text)))
+        )
+        note = answer.get("note") if isinstance(answer, dict) else None
+        created = note.get("id") if isinstance(note, dict) else None
+        if (
+            not isinstance(created, str) or not created
+        ):  # whether it stands is looked for at the next try
+            raise ConnectorError(VENDOR, "create note", "the answer names no note", retryable=True)
+        return created
+
+    def amend(self, path: str, note_id: str, text: str) -> None:
+        """Replace a note's text."""
+        if not INCIDENT_ID.fullmatch(note_id):
+            raise ConnectorError(VENDOR, "update note", "the note's id is not one")
+        self.put("update note", f"{path}/{note_id}", _body(text))
+
+    def put(self, call: str, path: str, body: dict[str, Any]) -> None:
+        """Set what lies at `path`."""
+        self._call(call, lambda session: _json(session.put(path, json=body)))
+
+
+def _never_connected(error: BaseException | None) -> bool:
+    """Whether no connection was made, so that no request was sent."""
+    if not isinstance(error, requests.ConnectionError) or not error.args:
+        return False
+    return isinstance(getattr(error.args[0], "reason", None), ConnectTimeoutError)
+
+
+def _incident(incident: str, session: Any) -> Any:
+    return session.rget(f"/incidents/{incident}")
+
+
+def _body(text: str) -> dict[str, Any]:
+    return {"note": {"content": text}}
+
+
+def _json(response: Any) -> Any:
+    return pdpyras.try_decoding(pdpyras.successful_response(response))
+
+
+def _refused(call: str, response: Any, *, reads: bool = False) -> ConnectorError:
+    """PagerDuty's error message, with what the operator can do about the usual ones."""
+    status = int(response.status_code)
+    meaning = {
+        401: "the REST API key is not valid",
+        402: "the account's plan does not have it",
+        403: "the REST API key may not do that",
+        404: "there is no such incident, note or field",
+        429: "PagerDuty asks to wait",
+    }.get(status, "")
+    return ConnectorError(
+        VENDOR,
+        call,
+        meaning or _message(response),
+        status=status,
+        retryable=status == 429
+        or status >= 500
+        or status < 400,  # below 400: a success that is not understood
+        unchanged=reads or status in NOT_DONE,
+    )
+
+
+def _message(response: Any) -> str:
+    try:
+        error = response.json()["error"]
+        parts = [str(error["message"]), *(str(e) for e in error.get("errors") or [])]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "the answer was not understood"
+    return "; ".join(parts)[:200]

@@ -1,0 +1,153 @@
+"""`faultline ask`: an investigation from a terminal, against the configured sources or against
+addresses given on the spot."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.errors import SettingsError
+from bot.answer.replay import as_json, print_report, replay
+from bot.cli.follow_up import answer_follow_ups
+from bot.cli.terminal_chart import print_chart
+from bot.intake.asked_incident import AskedIncident, arrival_of
+from bot.processes.local_bot import LocalBot, local_bot
+from bot.settings import Settings, load_settings
+from bot.settings.environment import ENV_PREFIX
+from bot.store.store import Progress, StoredInvestigation
+from connectors.kubernetes.kubeconfig import current_context
+from connectors.registry import build_connectors
+
+_LENGTH = re.compile(r"(?P<count>\d{1,4})(?P<unit>[mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+KUBERNETES = "kubernetes"
+NO_SOURCE = (
+    "no source is configured: give one, such as --prometheus http://localhost:9090, or write a "
+    "settings file (docs/configuration.md)"
+)
+FAILED = 1
+
+
+@dataclass(frozen=True)
+class AskOptions:
+    """The options of the command."""
+
+    service: str | None = None
+    since: str | None = None
+    urls: Mapping[str, str] = field(default_factory=dict)
+    """Addresses by connector."""
+    context: str | None = None
+    kubernetes: bool = True
+    """Whether the current context of a kubeconfig is asked."""
+    config: Path | None = None
+    as_json: bool = False
+    case: Path | None = None
+
+
+def ask(question: str, options: AskOptions) -> int:
+    """Investigate, print the answer, and answer questions about it. Returns the exit code."""
+    settings = settings_for(options, os.environ)
+    if not build_connectors(settings):
+        raise SettingsError("ask", NO_SOURCE)
+    now = datetime.now(UTC)
+    asked = AskedIncident(
+        text=question,
+        key=uuid.uuid4().hex,
+        door="terminal",
+        service=options.service,
+        since=since_of(options.since, now) if options.since else None,
+        zone=now.astimezone().tzinfo or UTC,
+    )
+    arrival = arrival_of(asked, settings, now)
+    console = Console(stderr=True, highlight=False)
+    with _scratch(options.case) as scratch, local_bot(settings, scratch) as bot:
+        found = bot.investigate(arrival, lambda line: _say(console, line))
+        return _answer(bot, found, scratch, options)
+
+
+def settings_for(options: AskOptions, environ: Mapping[str, str]) -> Settings:
+    """The configured settings with the sources that the options name. Raises SettingsError."""
+    given = {variable(name, "url"): url for name, url in options.urls.items()}
+    settings = load_settings(options.config, {**environ, **given})
+    own = getattr(settings, KUBERNETES)
+    if own.url is not None or own.kubeconfig is not None or not options.kubernetes:
+        return settings
+    found = current_context(environ, options.context)
+    if found is None:
+        return settings
+    given[variable(KUBERNETES, "kubeconfig")] = str(found.file)
+    given[variable(KUBERNETES, "context")] = found.name
+    given[variable(KUBERNETES, "namespaces")] = found.namespace
+    return load_settings(options.config, {**environ, **given})
+
+
+def variable(section: str, key: str) -> str:
+    """The variable that sets a key."""
+    return f"{ENV_PREFIX}{section}__{key}".upper()
+
+
+def since_of(text: str, now: datetime) -> datetime:
+    """`30m`, `2h`, `1d`, a time of day here, or an ISO time. Raises SettingsError."""
+    length = _LENGTH.fullmatch(text.strip())
+    if length is not None:
+        return now - timedelta(**{_UNITS[length["unit"]]: int(length["count"])})
+    here = now.astimezone()
+    try:
+        if re.fullmatch(r"\d{1,2}:\d\d", text.strip()):
+            hour, minute = map(int, text.strip().split(":"))
+            at = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            return at if at <= here else at - timedelta(days=1)
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise SettingsError("--since", "is neither 30m, 14:19 nor 2026-01-31T14:19Z") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=here.tzinfo)
+
+
+@contextmanager
+def _scratch(case: Path | None) -> Iterator[Path]:
+    """A folder for the bot's data. Raises SettingsError where the case could not be kept after
+    all."""
+    if case is not None and case.exists() and any(case.iterdir()):
+        raise SettingsError("--case", f"{case} is not empty")
+    with tempfile.TemporaryDirectory(prefix="faultline-ask-") as scratch:
+        yield Path(scratch)
+
+
+def _say(console: Console, line: Progress) -> None:
+    at = line.at.astimezone()
+    console.print(Text(f"{at:%H:%M:%S}  {line.text}", style="dim"))
+
+
+def _answer(bot: LocalBot, found: StoredInvestigation, scratch: Path, options: AskOptions) -> int:
+    folder = scratch / "cases" / found.id
+    if options.case is not None and folder.is_dir():
+        shutil.copytree(folder, options.case, dirs_exist_ok=True)
+        folder = options.case
+    if found.status == "failed":
+        sys.stderr.write(f"faultline: {found.headline}\n")
+        return FAILED
+    replayed = replay(folder)
+    if options.as_json:
+        answer = {"id": found.id, **as_json(replayed)}
+        sys.stdout.write(json.dumps(answer, indent=1, ensure_ascii=False) + "\n")
+        return 0
+    print_report(replayed)
+    print_chart(replayed.case, replayed.diagnosis, folder)
+    if options.case is not None:
+        sys.stdout.write(f"Kept as {options.case}: faultline investigate {options.case}\n")
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        answer_follow_ups(bot.settings, found, folder)
+    return 0

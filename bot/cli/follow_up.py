@@ -1,0 +1,48 @@
+"""Questions about an answer, in the same terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.errors import FaultlineError
+from bot.conversation.on_page import PageAnswers
+from bot.intake.questions.slack_question import AnswerText
+from bot.settings import Settings
+from bot.store.store import StoredInvestigation
+
+PROMPT = "\nAsk about it (why, what changed, show logs of ..., empty to end): "
+
+
+def answer_follow_ups(settings: Settings, found: StoredInvestigation, folder: Path) -> None:
+    """Answer until an empty line, or the end of input."""
+    console = Console(highlight=False)
+    answers = PageAnswers(settings)
+    while question := _asked():
+        try:
+            answer = asyncio.run(answers(found, folder, question))
+        except FaultlineError as error:
+            console.print(Text(str(error), style="red"))
+            continue
+        _print(console, answer)
+
+
+def _asked() -> str:
+    try:
+        return input(PROMPT).strip()
+    except (EOFError, KeyboardInterrupt):
+        return ""
+
+
+def _print(console: Console, answer: AnswerText) -> None:
+    console.print(Text(answer.lead, style="bold"))
+    for line in answer.lines:
+        bold = Text(f"{line.bold}  ", style="bold") if line.bold else Text("")
+        console.print(Text("  "), bold, Text(line.text), Text(" ".join(line.findings), "cyan"))
+    for code in answer.code:
+        console.print(Text(f"  {code}"))
+    for said in answer.more:
+        console.print(Text(f"  {said}", style="dim"))

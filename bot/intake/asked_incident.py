@@ -1,0 +1,64 @@
+"""What somebody asks to have investigated, through any door but Slack: a terminal, a page, the
+API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Literal
+
+from analysis.errors import SettingsError
+from analysis.vocabulary import Alert, Window
+from bot.intake.payload_fields import one_line, plain
+from bot.intake.questions.follow_up_scope import asked_span, window_of
+from bot.intake.service_names import catalogued, mentioned
+from bot.settings import Settings
+from bot.store.store import Arrival, Delivery
+
+Door = Literal["terminal", "page", "api", "mcp"]
+MOST_TEXT = 2_000
+SHORT = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class AskedIncident:
+    """One request. The same `key` through the same door is the same request."""
+
+    text: str
+    key: str
+    door: Door
+    service: str | None = None
+    since: datetime | None = None
+    """When it began; unset: what the text says ("since 14:19"), or else now."""
+    zone: tzinfo = UTC
+    """Of times of day in the text."""
+
+
+def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arrival:
+    """The request as the store takes it. Raises SettingsError where nothing is asked, or about the
+    future."""
+    text = plain(asked.text, MOST_TEXT)
+    title = one_line(text)
+    if not title:
+        raise SettingsError("question", "is empty: say what you see, such as: checkout is slow")
+    since = asked.since or _since(text, now, asked.zone) or now
+    if since > now + SHORT:
+        raise SettingsError("since", "lies in the future")
+    service = catalogued(settings, asked.service) if asked.service else mentioned(settings, text)
+    alert = Alert(
+        source=asked.door,
+        id=asked.key,
+        title=title,
+        started_at=since.astimezone(UTC),
+        service=service,
+        labels={"fingerprint": f"asked:{asked.door}:{asked.key}"},
+    )
+    delivery = Delivery(asked.door, asked.key)
+    return Arrival(alert=alert, delivery=delivery, question=text, by_person=True)
+
+
+def _since(text: str, now: datetime, zone: tzinfo) -> datetime | None:
+    span = asked_span(text)
+    if span is None or (span.since is None and span.length is None):
+        return None
+    return window_of(span, Window(start=now, end=now), now, zone).start

@@ -1,0 +1,158 @@
+"""How large everything stored is, since when it is kept, how fast it grows, and when the disk is
+full at that rate."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.engine import make_url
+
+from analysis.wording.phrases import counted
+from bot.operating.check_results import CheckResult
+from bot.operating.inspection import Inspection
+from bot.operating.sweep import named_at
+from bot.queue.engine import system_engine
+from bot.settings import Settings
+from bot.store.models import InvestigationRow
+from bot.store.opening import engine_url, store_url
+from bot.store.sizes import TableSize, database_bytes, table_sizes, unused_bytes
+
+LATELY = timedelta(days=7)
+"""Growth is that of the last week, which has every weekday."""
+SOON_DAYS = 30.0
+LARGEST = 4
+MUCH_UNUSED, UNUSED_SHARE = 256 * 2**20, 0.25
+MIB = 2**20
+
+
+def size_checks(inspection: Inspection) -> Iterator[CheckResult]:
+    """All of them."""
+    count, per_day, oldest = _investigations(inspection)
+    engine = system_engine(engine_url(inspection.settings)) if inspection.rows else None
+    try:
+        size = database_bytes(inspection.store)
+        tables = table_sizes(inspection.store)
+        unused = unused_bytes(inspection.store)
+        if engine is not None and inspection.embedded:
+            tables, unused = tables + table_sizes(engine), unused + unused_bytes(engine)
+    finally:
+        if engine is not None:
+            engine.dispose()
+    grows = (size - unused) / count * per_day if count else 0.0
+    since = f", oldest investigation {oldest:%Y-%m-%d}" if oldest else ""
+    said = f"{_mb(size)} with {counted(count, 'investigation')}{since}; about {_mb(grows)} a day"
+    yield CheckResult("ok", "database size", f"{said}. Largest: {_named(tables)}")
+    yield from _unused(inspection.store, size, unused)
+    cases = _local_cases(inspection.settings)
+    case_grows = 0.0
+    if cases is not None and cases.is_dir():
+        case_size, case_grows, first = _folders(cases, inspection.now)
+        since = f", oldest {first:%Y-%m-%d}" if first else ""
+        said = f"{_mb(case_size)}{since}; {_mb(case_grows)} a day came in the last week"
+        yield CheckResult("ok", "case store size", said)
+    yield from _full(inspection, grows, cases, case_grows)
+
+
+def _investigations(inspection: Inspection) -> tuple[int, float, datetime | None]:
+    """How many there are, how many came a day lately, and when the oldest did."""
+    row = InvestigationRow
+    with inspection.read() as session:
+        count, oldest = session.execute(select(func.count(), func.min(row.accepted_at))).one()
+        lately = select(func.count()).where(row.accepted_at >= inspection.now - LATELY)
+        recent = session.scalar(lately) or 0
+    # Of an installation that is younger than a week, by its age.
+    age = min(LATELY, inspection.now - oldest) if oldest else LATELY
+    return count, recent / max(1.0, age / timedelta(days=1)), oldest
+
+
+def _folders(cases: Path, now: datetime) -> tuple[int, float, datetime | None]:
+    """Bytes of all case folders, bytes a day of the last week's, and the time of the oldest."""
+    total, lately, first = 0, 0, None
+    for folder in os.scandir(cases):
+        at = named_at(folder.name)
+        size = _bytes_below(folder.path)
+        total += size
+        if at is not None:
+            first = at if first is None else min(first, at)
+            lately += size if at >= now - LATELY else 0
+    age = min(LATELY, now - first) if first else LATELY
+    return total, lately / max(1.0, age / timedelta(days=1)), first
+
+
+def _bytes_below(path: str) -> int:
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in files:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_size
+            except FileNotFoundError:  # retention, or the investigation itself, was faster
+                continue
+    return total
+
+
+def _unused(store: Engine, size: int, unused: int) -> Iterator[CheckResult]:
+    if unused < MUCH_UNUSED or unused < UNUSED_SHARE * size:
+        return
+    said = f"{_mb(unused)} of the files are unused; what comes next fills them before they grow"
+    todo = (
+        f"retention gives them back, if this release made the file; else stop the bot once and run"
+        f" `sqlite3 {store.url.database} 'PRAGMA auto_vacuum=2; VACUUM'`"
+    )
+    yield CheckResult("note", "database size", said, todo)
+
+
+def _full(
+    inspection: Inspection, grows: float, cases: Path | None, case_grows: float
+) -> Iterator[CheckResult]:
+    """When each disk of this machine is full; the database's and the cases' may be the same."""
+    growth: dict[int, tuple[Path, float]] = {}
+    places: list[tuple[Path, float]] = []
+    if inspection.embedded:
+        file = Path(make_url(store_url(inspection.settings)).database or "")
+        places.append((file.parent, grows))
+    if cases is not None and cases.is_dir():
+        places.append((cases, case_grows))
+    for place, more in places:
+        disk = place.stat().st_dev
+        growth[disk] = (place, growth.get(disk, (place, 0.0))[1] + more)
+    for place, more in growth.values():
+        if more <= 0:
+            continue
+        days = _free(place) / more
+        kept = inspection.settings.retention
+        longest = max(kept.investigations_days, kept.cases_days, kept.deliveries_days)
+        forever = 0 in (kept.investigations_days, kept.cases_days)
+        when = f"{days:.0f} days" if days < 3_650 else "more than ten years"
+        said = f"{place}: full in {when} at {_mb(more)} a day"
+        if not forever:
+            said += f"; retention stops the growth after {longest:.0f} days"
+        soon = days < SOON_DAYS
+        todo = "shorten retention.cases_days first, or enlarge the disk" if soon else ""
+        yield CheckResult("wrong" if soon else "ok", "disk", said, todo)
+
+
+def _free(place: Path) -> int:
+    return shutil.disk_usage(place).free
+
+
+def _local_cases(settings: Settings) -> Path | None:
+    cases = settings.store.cases or str(settings.store.directory / "cases")
+    return None if cases.startswith("s3://") else Path(cases).absolute()
+
+
+def _named(tables: list[TableSize]) -> str:
+    largest = sorted(tables, key=lambda one: (one.bytes or 0, one.rows), reverse=True)[:LARGEST]
+    said = [
+        f"{one.name} {one.rows:,} rows" + (f" ({_mb(one.bytes)})" if one.bytes else "")
+        for one in largest
+    ]
+    return ", ".join(said)
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

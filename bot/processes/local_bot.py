@@ -1,0 +1,89 @@
+"""A bot for one command: the store, the engine and the steps of `faultline worker`, in a folder
+apart and in this process, without reply targets and pages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from analysis.errors import FaultlineError
+from bot.investigation import analyzing
+from bot.investigation.reading_traces import TraceReading
+from bot.policy.teams import Teams
+from bot.processes.worker import RunningEngine, build_context
+from bot.queue.dispatch import FairDispatch
+from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.runtime.components import Components, FunctionComponent
+from bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
+from bot.settings import Settings
+from bot.settings.settings import StoreSettings
+from bot.store.opening import engine_url, open_store
+from bot.store.store import Arrival, Progress, Store, StoredInvestigation
+
+LOOK_EVERY_S = 0.1
+ANSWER_WITHIN_S = 900.0
+"""Connectors end after two minutes, a model's rounds after ten."""
+ENDED = ("done", "failed")
+
+
+@dataclass(frozen=True)
+class LocalBot:
+    """One that runs. `settings` are those with its own folder."""
+
+    settings: Settings
+    store: Store
+
+    def investigate(
+        self, arrival: Arrival, said: Callable[[Progress], None]
+    ) -> StoredInvestigation:
+        """Investigate, and tell each line of progress as it is written. Raises FaultlineError
+        where no answer comes in time."""
+        taken = self.store.accept_all([arrival])[0].investigation_id
+        assert taken is not None, "what a person asks for is always investigated"
+        deadline, after = time.monotonic() + ANSWER_WITHIN_S, 0
+        while time.monotonic() < deadline:
+            found = self.store.get(taken)
+            for line in self.store.progress(taken, after):
+                said(line)
+                after = line.seq
+            if found is not None and found.status in ENDED:
+                return found
+            time.sleep(LOOK_EVERY_S)
+        raise FaultlineError(f"no answer within {ANSWER_WITHIN_S / 60:.0f} minutes")
+
+
+@contextmanager
+def local_bot(settings: Settings, directory: Path) -> Iterator[LocalBot]:
+    """Start one whose data lies in `directory`; this process must have one thread yet."""
+    own = settings.model_copy(update={"store": StoreSettings(directory=directory)})
+    open_nursery()
+    load_in_nursery(analyzing.load)
+    store = open_store(own)
+    migrate_engine(engine_url(own))
+    engine = WorkerEngine(
+        engine_url(own),
+        directory,
+        concurrency=1,
+        polling_interval_s=LOOK_EVERY_S,
+    )
+    context = build_context(own, store, owner=engine.executor_id)
+    traces = TraceReading(context.cases, own.worker)
+    context = replace(context, reply_targets=(), traces=traces)
+    components = Components(
+        [
+            FunctionComponent("analysis pool", on_stop=context.pool.close),
+            FunctionComponent("trace reading", on_stop=traces.close),
+            RunningEngine(engine, context, traces, talks=False),
+            FairDispatch(store, engine, Teams.of(own), concurrency=1, every_s=LOOK_EVERY_S),
+        ]
+    )
+    components.start()
+    try:
+        yield LocalBot(own, store)
+    finally:
+        components.stop()
+        store.engine.dispose()
+        close_nursery()

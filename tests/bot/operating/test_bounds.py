@@ -1,0 +1,150 @@
+"""Everything that is stored has a bound, is shown, and gives its room back."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dbos._schemas.system_database import SystemSchema
+from sqlalchemy import func, insert, select
+from sqlalchemy.orm import Session
+
+from bot.intake import spool
+from bot.operating.bounds import BY_NATURE, FOLLOW, SWEPT
+from bot.operating.free_pages import give_back
+from bot.operating.inspection import inspected
+from bot.operating.size_checks import size_checks
+from bot.operating.sweep import Sweep
+from bot.queue.engine import migrate_engine, system_engine
+from bot.store.connect import connect, migrate
+from bot.store.executor_tables import ExecutorRow
+from bot.store.last_times import LastTimeRow
+from bot.store.models import Base
+from bot.store.people_tables import PersonActRow, SlackChannelRow
+from bot.store.sizes import database_bytes, table_sizes
+from bot.store.spending_tables import ModelSpendingRow
+from tests.bot.operating.installation import NOW, Installation, make_case
+
+OLD = NOW - timedelta(days=800)
+
+
+def test_every_table_has_a_bound() -> None:
+    store, engine = Base.metadata.tables, SystemSchema.metadata_obj.tables
+    written = {table.name for table in (*store.values(), *engine.values())}
+    assert written == {*SWEPT, *FOLLOW, *BY_NATURE}, "bot/operating/bounds.py says what bounds each"
+    assert set(FOLLOW.values()) <= written
+
+
+def test_rows_that_follow_are_deleted_by_the_database() -> None:
+    for table in Base.metadata.tables.values():
+        if table.name in FOLLOW:
+            cascades = {k.column.table.name for k in table.foreign_keys if k.ondelete == "CASCADE"}
+            assert FOLLOW[table.name] in cascades, table.name
+
+
+def test_what_nobody_writes_any_more_goes(installation: Installation) -> None:
+    name = installation.alert()
+    installation.change(name, slack_channel="T1/CUSED")
+    rows = (
+        ExecutorRow(id="w1", epoch=1, host="gone", role="worker", beat_at=OLD),
+        LastTimeRow(name="writes gone", at=OLD),
+        PersonActRow(key="k", who="U1", act="ask", at=OLD),
+        ModelSpendingRow(day=f"{OLD:%Y-%m-%d}", channel="C1", tokens=1, cost_usd=0.0),
+        SlackChannelRow(channel="T1/CGONE", members=["U1"], at=OLD),
+        SlackChannelRow(channel="T1/CUSED", members=["U1"], at=OLD),
+    )
+    with Session(installation.store.engine) as session, session.begin():
+        session.add_all(rows)
+    cases, engine = installation.cases, installation.rows
+    Sweep(installation.settings, installation.store, cases, engine, NOW).run()
+    with Session(installation.store.engine) as session:
+        kinds = (ExecutorRow, LastTimeRow, PersonActRow, ModelSpendingRow)
+        left = [session.scalar(select(func.count()).select_from(kind)) for kind in kinds]
+        channels = session.scalars(select(SlackChannelRow.channel)).all()
+    assert left == [0, 0, 0, 0]
+    assert channels == ["T1/CUSED"], "who reads it guards what is kept of it"
+
+
+@pytest.mark.parametrize("of_engine", [False, True], ids=["store", "engine"])
+def test_a_new_file_gives_freed_pages_back(tmp_path: Path, of_engine: bool) -> None:
+    file = tmp_path / "one.sqlite"
+    url = f"sqlite:///{file}"
+    if of_engine:
+        migrate_engine(url)
+    else:
+        migrate(connect(url))
+    fill_and_empty(file)
+    before = file.stat().st_size
+    engine = system_engine(url) if of_engine else connect(url)
+    given = give_back(engine)
+    engine.dispose()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert given > 5_000_000
+    assert file.stat().st_size < before - 5_000_000
+
+
+def test_a_file_of_an_older_release_keeps_its_pages(tmp_path: Path) -> None:
+    file = tmp_path / "old.sqlite"
+    fill_and_empty(file)
+    assert give_back(connect(f"sqlite:///{file}")) == 0
+
+
+def fill_and_empty(file: Path) -> None:
+    """8 MB that were written and deleted."""
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE filled (x BLOB)")
+        connection.executemany("INSERT INTO filled VALUES (?)", [(b"x" * 8_000,)] * 1_000)
+        connection.commit()
+        connection.execute("DELETE FROM filled")
+    connection.close()
+
+
+def test_sizes_and_growth_are_shown(installation: Installation) -> None:
+    for days in range(10):
+        name = installation.alert(f"alert {days}", ago=timedelta(days=days, minutes=1))
+        make_case(installation, name)
+    with inspected(installation.settings, NOW) as inspection:
+        said = {one.about: one.what for one in size_checks(inspection)}
+    assert "10 investigations, oldest investigation" in said["database size"]
+    assert "a day. Largest: " in said["database size"]
+    assert "a day came in the last week" in said["case store size"]
+    assert "retention stops the growth after 400 days" in said["disk"]
+
+
+def test_a_disk_that_is_full_soon_is_wrong(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_case(installation, installation.alert())
+    monkeypatch.setattr("bot.operating.size_checks._free", lambda _place: 10)
+    with inspected(installation.settings, NOW) as inspection:
+        disk = [one for one in size_checks(inspection) if one.about == "disk"]
+    assert [one.state for one in disk] == ["wrong"]
+
+
+def test_an_empty_installation_has_sizes(installation: Installation) -> None:
+    with inspected(installation.settings, NOW) as inspection:
+        assert {one.state for one in size_checks(inspection)} == {"ok"}
+    assert database_bytes(installation.store.engine) > 0
+
+
+def test_tables_are_counted(installation: Installation) -> None:
+    values = [{"name": f"n{n}", "at": NOW} for n in range(300)]
+    with installation.store.engine.begin() as connection:
+        connection.execute(insert(LastTimeRow), values)
+    if installation.store.engine.dialect.name == "postgresql":
+        with installation.store.engine.begin() as connection:
+            connection.exec_driver_sql("ANALYZE last_times")
+    rows = {one.name: one.rows for one in table_sizes(installation.store.engine)}
+    assert rows["last_times"] == 300
+    assert not any(name.startswith("remembered_search") for name in rows)
+
+
+def test_refused_alerts_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "REFUSED_BYTES", 10)
+    (tmp_path / spool.REFUSED).write_bytes(b"x" * 10)
+    assert spool.make_room_for_refused(tmp_path / spool.REFUSED)
+    assert not spool.make_room_for_refused(tmp_path / spool.REFUSED)
+    assert [one.name for one in tmp_path.iterdir()] == ["refused.older"]

@@ -1,0 +1,99 @@
+"""`faultline ask` in a real terminal (a pty), against a real Prometheus and no settings at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from analysis.case.folder import read_diagnosis
+from tests.connectors.conftest import ALERT_AT, RunningPrometheus, prometheus
+
+__all__ = ["prometheus"]
+
+PROGRAM = (sys.executable, "-m", "bot.cli.main", "ask")
+SINCE = ("--since", f"{ALERT_AT.isoformat()}")
+WITHIN_S = 120.0
+
+
+def environment(folder: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    home = {"HOME": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
+    return {**kept, **home, "COLUMNS": "110", "TERM": "xterm"}
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def test_an_answer_from_an_address_alone(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+    case = tmp_path / "kept"
+    asked = ["checkout is slow", *SINCE, "--prometheus", prometheus.url]
+    told = run(tmp_path, *asked, "--json", "--case", str(case))
+    assert told.returncode == 0, told.stderr
+    answer = json.loads(told.stdout)
+    assert answer["verdict"] == "cause_found"
+    assert answer["causes"][0]["subject"] == "checkout"
+    assert "asking prometheus" in told.stderr
+    assert read_diagnosis(case).first_cause is not None
+    again = run(tmp_path, *asked, "--case", str(case))
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "is not empty" in again.stderr
+    assert not list(tmp_path.glob(".faultline*")), "nothing is left behind"
+
+
+def test_questions_go_on_in_the_same_terminal(
+    prometheus: RunningPrometheus, tmp_path: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, "checkout is slow", *SINCE, "--prometheus", prometheus.url],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    try:
+        shown = _until(ours, "Ask about it")
+        assert "cause found" in shown
+        assert "⠒" in shown, "the chart"
+        os.write(ours, b"since when?\n")
+        assert "11:50" in _until(ours, "Ask about it")
+        os.write(ours, b"\n")
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_without_a_source_one_line_says_what_to_give(tmp_path: Path) -> None:
+    told = run(tmp_path, "checkout is slow")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.count("\n") == 1
+    assert "--prometheus http://localhost:9090" in told.stderr
+
+
+def _until(terminal: int, words: str) -> str:
+    shown, deadline = "", time.monotonic() + WITHIN_S
+    while words not in shown:
+        assert time.monotonic() < deadline, shown
+        if select.select([terminal], [], [], 1.0)[0]:
+            shown += os.read(terminal, 65536).decode(errors="replace")
+    return shown
