@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from benchmarks.turmoil.black_holes import LostWatch, black_holes
 from benchmarks.turmoil.databases import Fault
 from benchmarks.turmoil.faults import (
     Breakage,
@@ -48,8 +49,17 @@ from benchmarks.turmoil.faults import (
     jumping_clocks,
     sick_vendors,
 )
+from benchmarks.turmoil.lines import USUAL_SICKNESSES
 from benchmarks.turmoil.paths import measure_paths
-from benchmarks.turmoil.proof import everything, outside, prove, story, unsettled
+from benchmarks.turmoil.proof import (
+    Lives,
+    everything,
+    outside,
+    prove,
+    story,
+    titles,
+    unsettled,
+)
 from benchmarks.turmoil.report import Ran, path_lines, ran_lines
 from benchmarks.turmoil.senders import Senders, Shape
 from benchmarks.turmoil.world import ENGINES, STORMY, EngineName, World, running_world
@@ -84,6 +94,7 @@ class Plan:
     seed: int = 1
     alerts: int = 120
     kills: int = 100
+    black_holes: int = 20
     minutes: float = 8
     settle_s: float = SETTLE_S
     quiet_s: float = QUIET_S
@@ -114,10 +125,17 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
         ]
         if breakages:
             hands.append(threading.Thread(target=breaker.run, args=(stop,), daemon=True))
+        if plan.black_holes:
+            holes = Breaker(black_holes(world, happened), happened, f"{seed} black holes")
+            given = (stop, plan.black_holes)
+            hands.append(threading.Thread(target=holes.run, args=given, daemon=True))
+        watch = LostWatch(world)
+        hands.append(threading.Thread(target=watch.run, args=(stop,), daemon=True))
+        ends_by_itself = [hands[0], *hands[-2:-1]] if plan.black_holes else hands[:1]
         for hand in hands:
             hand.start()
         _stream(senders, plan, seed, began + last)
-        while hands[0].is_alive() and time.monotonic() < began + last:
+        while any(hand.is_alive() for hand in ends_by_itself) and time.monotonic() < began + last:
             time.sleep(0.2)
         stop.set()
         for hand in hands:
@@ -129,8 +147,14 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
         recovered = _settle(world, healed, plan)
         found = everything(world.store)
         books = prove(
-            senders.sent, found, outside(world.slack, world.pagerduty, [one.id for one in found])
+            senders.sent,
+            found,
+            outside(world.slack, world.pagerduty, [one.id for one in found]),
+            titles(world.store),
+            lives_of(world, watch),
         )
+        for left in spooled(world):
+            books.say("stuck", f"alerts are still in {left}")
         for one in books.concerned:
             books.concerned[one] = story(one, senders.sent, world.store, happened.story)
         unmet = [one.name for one in breakages if not happened.counts[one.name]]
@@ -147,10 +171,24 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
         )
 
 
+def lives_of(world: World, watch: LostWatch) -> Lives:
+    """Who posted when, where hosts have addresses of their own."""
+    if world.network.why_not:
+        return Lives()
+    posted = [one for line in world.lines.values() for one in line.posted]
+    processes = {one.address: list(one.lives) for one in world.fleet.members.values()}
+    return Lives(posted, processes, watch.lost_at)
+
+
+def spooled(world: World) -> list[str]:
+    """Files of the hosts' spools that were not moved to the database."""
+    return [str(one) for one in world.disk.directory.glob("spool-*/*.spool") if one.stat().st_size]
+
+
 def breakages_of(world: World, happened: Happened, seed: str) -> list[Breakage]:
     """All that can be broken on this machine; what cannot is noted with the reason."""
     dice = random.Random(f"{seed} clocks")
-    found = sick_vendors(list(world.lines.values()))
+    found = sick_vendors(list(world.lines.values()), USUAL_SICKNESSES)
     for name, fault in world.database.faults().items():
         found += [Breakage(name, _for_seconds(fault))] * 3
     happened.skipped |= world.database.why_not()
@@ -203,7 +241,7 @@ def _settle(world: World, healed: float, plan: Plan) -> float:
     while time.monotonic() < healed + plan.settle_s:
         with contextlib.suppress(SQLAlchemyError):
             found = everything(world.store)
-            if not unsettled(
+            if not world.late() and not unsettled(
                 found, outside(world.slack, world.pagerduty, [one.id for one in found])
             ):
                 break
@@ -224,6 +262,10 @@ def main() -> None:
         "--alerts", type=int, default=120, help="for each engine; a storm is several"
     )
     parser.add_argument("--kills", type=int, default=100, help="for each engine")
+    parser.add_argument("--black-holes", type=int, default=20, help="for each engine")
+    parser.add_argument(
+        "--fast", action="store_true", help="spare the bot's processes their imports"
+    )
     parser.add_argument("--minutes", type=float, default=8, help="of breaking, for each engine")
     parser.add_argument("--only", choices=["turmoil", "paths"])
     parser.add_argument(
@@ -240,7 +282,15 @@ def main() -> None:
         base: Path = options.keep or Path(scratch)
         for engine in engines:
             if options.only != "paths":
-                plan = Plan(engine, options.seed, options.alerts, options.kills, options.minutes)
+                plan = Plan(
+                    engine,
+                    options.seed,
+                    options.alerts,
+                    options.kills,
+                    options.black_holes,
+                    options.minutes,
+                    thrifty=options.fast,
+                )
                 ran = run_turmoil(plan, base / f"turmoil-{engine}")
                 lines += ran_lines(ran)
                 fine &= ran.fine

@@ -5,6 +5,7 @@ A program spends seconds of processor time on imports; a test run starts it a hu
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import runpy
@@ -19,6 +20,8 @@ from pathlib import Path
 from analysis.analyzers import MODULES
 
 COMMAND_LINE = "bot.cli.main"
+CLONE_NEWNET = 0x40000000
+"""setns(2)."""
 LOADED = (
     "bot.processes.server",
     "bot.processes.worker",
@@ -45,11 +48,13 @@ class PreloadedProgram:
         cwd: Path,
         out: Path | None = None,
         log: Path | None = None,
+        network: Path | None = None,
     ) -> None:
+        """`network` is the file of a network namespace (/proc/PID/ns/net) to live in."""
         self._arguments = [COMMAND_LINE, *arguments]
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(LOADED))
-        life = _Life(self._arguments, dict(env), cwd, out, log)
+        life = _Life(self._arguments, dict(env), cwd, out, log, network)
         self._process: ForkServerProcess = context.Process(target=life.live)
         self._process.start()
         assert self._process.pid is not None
@@ -124,9 +129,14 @@ class _Life:
     directory: Path
     out: Path | None
     log: Path | None
+    network: Path | None
 
     def live(self) -> None:
         """The life of the fork, as of `python -m bot.cli.main ARGUMENTS`."""
+        if self.network is not None:
+            with self.network.open() as namespace:
+                if ctypes.CDLL(None).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+                    raise OSError(f"{self.network} cannot be entered")
         os.environ.clear()
         os.environ.update(self.environ)
         os.chdir(self.directory)

@@ -19,7 +19,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Certificates:
-    """Contexts for servers on 127.0.0.1, and the file of the authority that clients are to
+    """Contexts for servers on this machine, and the file of the authority that clients are to
     trust."""
 
     authority: Path
@@ -27,8 +27,8 @@ class Certificates:
     expired: ssl.SSLContext
 
 
-def make_certificates(directory: Path) -> Certificates:
-    """Write them below `directory`."""
+def make_certificates(directory: Path, address: str = "127.0.0.1") -> Certificates:
+    """Write them below `directory`, for servers at that address."""
     directory.mkdir(parents=True, exist_ok=True)
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vendors on loopback")])
@@ -42,7 +42,13 @@ def make_certificates(directory: Path) -> Certificates:
     authority.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     issued = {
         word: _issued(
-            directory / f"{word}.pem", name, key, known, now - 300 * DAY, now + days * DAY
+            directory / f"{word}.pem",
+            address,
+            name,
+            key,
+            known,
+            now - 300 * DAY,
+            now + days * DAY,
         )
         for word, days in (("valid", 300), ("expired", -1))
     }
@@ -71,6 +77,7 @@ def _builder(
 
 def _issued(
     path: Path,
+    address: str,
     issuer: x509.Name,
     issuer_key: ec.EllipticCurvePrivateKey,
     known: x509.SubjectKeyIdentifier,
@@ -78,8 +85,8 @@ def _issued(
     ends: datetime,
 ) -> ssl.SSLContext:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    addresses = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
+    addresses = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
     builder = _builder(name, issuer, key, begins, ends).add_extension(addresses, critical=False)
     by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
     signed = builder.add_extension(by, critical=False).sign(issuer_key, hashes.SHA256())

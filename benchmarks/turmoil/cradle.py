@@ -76,12 +76,24 @@ class Cradle:
         self.start(["--help"], os.environ, Path.cwd(), nowhere).wait()
 
     def start(
-        self, arguments: list[str], environ: Mapping[str, str], directory: Path, log: Path
+        self,
+        arguments: list[str],
+        environ: Mapping[str, str],
+        directory: Path,
+        log: Path,
+        network: Path | None = None,
     ) -> CradledProgram:
-        """`faultline ARGUMENTS` in a separate process."""
+        """`faultline ARGUMENTS` in a separate process, in that network namespace."""
         program = self._manager.program  # type: ignore[attr-defined]
         return CradledProgram(
-            program(arguments, env=dict(environ), cwd=directory, out=log, log=log)
+            program(
+                arguments,
+                env=dict(environ),
+                cwd=directory,
+                out=log,
+                log=log,
+                network=network,
+            )
         )
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ everything else in turn."""
 from __future__ import annotations
 
 import logging
+import math
 import random
 import signal
 import threading
@@ -31,6 +32,8 @@ well."""
 JUMPS_S = (-3 * 3600, -1800, -420, -60, 60, 420, 1800, 3 * 3600)
 Point = tuple[str, str, Moment]
 """A vendor, a call, and whether it took effect already."""
+BLACK_HOLE, LOST_HOST = "black hole", "host lost"
+"""Kinds of faults begin with it and a colon."""
 KILL, TERM = signal.SIGKILL, signal.SIGTERM
 POSTING = {
     "slack": (
@@ -77,6 +80,12 @@ class Happened:
     def kills(self) -> int:
         """Processes that were ended."""
         return sum(n for kind, n in self.counts.items() if kind.startswith(("SIGKILL", "SIGTERM")))
+
+    @property
+    def black_holes(self) -> int:
+        """Peers that vanished."""
+        begins = (f"{BLACK_HOLE}:", f"{LOST_HOST}:")
+        return sum(n for kind, n in self.counts.items() if kind.startswith(begins))
 
 
 class Traps:
@@ -173,14 +182,17 @@ class Breaker:
         self._happened = happened
         self._dice = random.Random(f"{seed} faults")
 
-    def run(self, stop: threading.Event) -> None:
-        """Until told to stop; whatever is broken then is healed first."""
+    def run(self, stop: threading.Event, most: float = math.inf) -> None:
+        """Until told to stop, or until so many were broken; whatever is broken then is healed
+        first."""
+        broken = 0
         while not stop.is_set():
             turn = list(self._kinds)
             self._dice.shuffle(turn)
             for kind in turn:
-                if stop.is_set():
+                if stop.is_set() or broken >= most:
                     return
+                broken += 1
                 self._break(kind, self._dice.uniform(*kind.lasts_s or SICK_S), stop)
                 stop.wait(self._dice.uniform(*CALM_S))
 
@@ -203,20 +215,26 @@ class Breakage:
     lasts_s: tuple[float, float] | None = None
 
 
-def sick_vendors(lines: Sequence[Line]) -> list[Breakage]:
-    """Each vendor in each way."""
+def sick_vendors(
+    lines: Sequence[Line],
+    sicknesses: Sequence[Sickness],
+    prefix: str = "",
+    lasts_s: tuple[float, float] | None = None,
+) -> list[Breakage]:
+    """Each vendor in each of these ways."""
 
     def one(line: Line, sickness: Sickness) -> Breakage:
         def apply(seconds: float, stop: threading.Event) -> None:
-            line.fall_sick(sickness)
-            try:
-                stop.wait(seconds)
-            finally:
-                line.fall_sick(None)
+            with line.in_use:
+                line.fall_sick(sickness)
+                try:
+                    stop.wait(seconds)
+                finally:
+                    line.fall_sick(None)
 
-        return Breakage(f"{line.name} {sickness}", apply)
+        return Breakage(f"{prefix}{line.name} {sickness}", apply, lasts_s)
 
-    return [one(line, sickness) for line in lines for sickness in Sickness]
+    return [one(line, sickness) for line in lines for sickness in sicknesses]
 
 
 def jumping_clocks(clocks: Clocks, names: Sequence[str], dice: random.Random) -> list[Breakage]:

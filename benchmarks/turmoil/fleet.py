@@ -39,6 +39,9 @@ class Member:
     arguments: Sequence[str]
     environ: Mapping[str, str]
     port: int | None = None
+    address: str = "127.0.0.1"
+    network: Path | None = None
+    """The network namespace of its host."""
     process: subprocess.Popen[bytes] | CradledProgram | None = None
     starts_at: float = 0.0
     struck: bool = False
@@ -47,11 +50,13 @@ class Member:
     """Whether this web process was seen to answer since its start."""
     ended: Counter[str] = field(default_factory=Counter)
     """How it ended when nobody had struck it."""
+    lives: list[tuple[float, int]] = field(default_factory=list)
+    """When each of its processes was started, by the monotonic clock, and its id."""
 
     @property
     def url(self) -> str:
         """Where a web process listens."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     def pid(self) -> int | None:
         """The process, while it runs."""
@@ -84,11 +89,14 @@ class Fleet:
         arguments: Sequence[str],
         environ: Mapping[str, str],
         port: int | None = None,
+        address: str = "127.0.0.1",
+        network: Path | None = None,
     ) -> None:
         """One more, not started yet."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
-        own = {f"{ENV_PREFIX}SERVER__PORT": str(port)} if port else {}
-        self.members[name] = Member(name, arguments, {**inherited, **environ, **own}, port)
+        own = {f"{ENV_PREFIX}SERVER__PORT": str(port), f"{ENV_PREFIX}SERVER__HOST": address}
+        environ = {**inherited, **environ, **(own if port else {})}
+        self.members[name] = Member(name, arguments, environ, port, address, network)
 
     @property
     def servers(self) -> list[Member]:
@@ -125,6 +133,25 @@ class Fleet:
                 os.kill(pid, sign)
                 return True
         return False
+
+    def strike_all(self, name: str, sign: signal.Signals) -> None:
+        """Send the signal to a process (as for `strike`) and all its children, as what stops a
+        whole host does."""
+        for pid in self.pids(name):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+        if sign == signal.SIGKILL and ":" not in name:
+            self.members[name].struck = True
+
+    def pids(self, name: str) -> list[int]:
+        """A process and all its children."""
+        name, _, worker = name.partition(":")
+        pid = self.members[name].child() if worker else self.members[name].pid()
+        try:
+            children = psutil.Process(pid).children(recursive=True) if pid else []
+        except psutil.Error:
+            children = []
+        return [pid, *(child.pid for child in children)] if pid else []
 
     def lived_s(self, name: str) -> float:
         """How long a process has been there; 0 when it is not."""
@@ -189,16 +216,21 @@ class Fleet:
         path = self._directory / f"{member.name}.log"
         if self._cradle is not None:
             arguments = list(member.arguments)
-            member.process = self._cradle.start(arguments, member.environ, self._directory, path)
+            member.process = self._cradle.start(
+                arguments, member.environ, self._directory, path, member.network
+            )
+            member.lives.append((time.monotonic(), member.process.pid))
             return
+        enter = ["nsenter", f"--net={member.network}"] if member.network else []
         with path.open("ab") as log:
             member.process = subprocess.Popen(
-                [sys.executable, "-m", "bot.cli.main", *member.arguments],
+                [*enter, sys.executable, "-m", "bot.cli.main", *member.arguments],
                 env=dict(member.environ),
                 cwd=self._directory,
                 stdout=log,
                 stderr=log,
             )
+        member.lives.append((time.monotonic(), member.process.pid))
 
 
 def answers(member: Member) -> bool:

@@ -8,19 +8,28 @@ import contextlib
 import random
 import socket
 import threading
+import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.turmoil.certificates import Certificates
+from benchmarks.turmoil.networks import LOOPBACK
 
 PORTS = range(15_000, 30_000)
 """Below those that the kernel gives to outgoing connections (32768 on Linux), so that a vendor that
 was gone finds its port free when it comes back."""
 SLOW_S = 40.0
 """Beyond every time limit of the bot: 8 s for a post, 20 s for all that one source is asked."""
+LATE_S = (5.0, 25.0)
+"""A request is applied so long after its sender gave it up."""
+GIVEN_UP_S = 15.0
+"""By then a sender has given up that no longer can say so."""
+POSTS = (b"chat.postMessage", b"/notes")
+"""Calls that post something, in the first line of a request."""
 MAX_REQUEST = 16 * 1024 * 1024
 HTML = b"<!doctype html><html><body><h1>We'll be right back</h1></body></html>"
 TYPES = (
@@ -42,18 +51,40 @@ class Sickness(StrEnum):
     LIMITED = "rate-limited"
     GONE = "gone"
     TLS = "TLS broken"
+    LATE = "applies late"
+    SILENT = "silent"
+    STUCK = "stops reading"
+
+
+BLACK_HOLES = (Sickness.SILENT, Sickness.STUCK)
+"""Nothing is cut: connections that were open get no answer, and new ones none either."""
+USUAL_SICKNESSES = tuple(one for one in Sickness if one not in BLACK_HOLES)
+
+
+@dataclass(frozen=True)
+class Posted:
+    """One request that posts, as it came in whole. `at` is of the monotonic clock."""
+
+    at: float
+    sender: str
+    """Its address."""
+    body: bytes
 
 
 class Lines:
-    """The thread on which all lines run."""
+    """The thread on which all lines run, and the address where they listen."""
 
-    def __init__(self, certificates: Certificates, seed: str) -> None:
+    def __init__(self, certificates: Certificates, seed: str, address: str = LOOPBACK) -> None:
         self.certificates = certificates
+        self.address = address
+        self.late = 0
+        """Requests that are still to be applied."""
         self.dice = random.Random(f"{seed} lines")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lines", daemon=True)
         self._thread.start()
         self._all: list[Line] = []
+        self._waiting: set[asyncio.Task[None] | None] = set()
 
     def line(self, name: str, upstream: str) -> Line:
         """A line to the vendor that listens at the address `upstream`."""
@@ -65,6 +96,23 @@ class Lines:
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """On the lines' thread; wait for it."""
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def soon(self, work: Coroutine[Any, Any, None]) -> None:
+        """On the lines' thread, without waiting for it."""
+        asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def later(self, work: Callable[[], Coroutine[Any, Any, object]], seconds: float) -> None:
+        """Do the work after so long, whatever happens meanwhile; from the lines' thread."""
+
+        async def wait() -> None:
+            await asyncio.sleep(seconds)
+            with contextlib.suppress(OSError):
+                await work()
+            self.late -= 1
+            self._waiting.discard(asyncio.current_task())
+
+        self.late += 1
+        self._waiting.add(self._loop.create_task(wait()))
 
     def close(self) -> None:
         """End them all."""
@@ -81,7 +129,10 @@ class Line:
     def __init__(self, name: str, upstream: int, lines: Lines) -> None:
         self.name = name
         self.port = free_port(lines.dice)
-        self.url = f"https://127.0.0.1:{self.port}"
+        self.url = f"https://{lines.address}:{self.port}"
+        self.posted: list[Posted] = []
+        self.in_use = threading.Lock()
+        """Of whoever makes it sick, so that two do not heal each other's sickness."""
         self.sickness: Sickness | None = None
         self.made_sick: Counter[Sickness] = Counter()
         self._upstream = upstream
@@ -90,11 +141,14 @@ class Line:
         self._talks: set[asyncio.Task[None]] = set()
 
     def fall_sick(self, sickness: Sickness | None) -> None:
-        """From now on; None is well. What is under way is cut."""
+        """From now on; None is well. What is under way is cut, but by a black hole."""
         self._lines.run(self._change(sickness))
 
     async def _change(self, sickness: Sickness | None) -> None:
-        await self.hang_up()
+        if sickness in BLACK_HOLES:
+            self._shut()
+        else:
+            await self.hang_up()
         self.sickness = sickness
         if sickness is not Sickness.GONE:
             await self.listen()
@@ -103,10 +157,11 @@ class Line:
         """Open the port."""
         certificates = self._lines.certificates
         context = certificates.expired if self.sickness is Sickness.TLS else certificates.valid
+        tls = None if self.sickness is Sickness.SILENT else context
         for _ in range(100):
             with contextlib.suppress(OSError):
                 self._server = await asyncio.start_server(
-                    self._talk, "127.0.0.1", self.port, ssl=context, limit=MAX_REQUEST
+                    self._talk, self._lines.address, self.port, ssl=tls, limit=MAX_REQUEST
                 )
                 return
             await asyncio.sleep(0.1)
@@ -114,13 +169,16 @@ class Line:
 
     async def hang_up(self) -> None:
         """Close the port, and cut whatever is under way."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._shut()
         talks = list(self._talks)
         for task in talks:
             task.cancel()
         await asyncio.gather(*talks, return_exceptions=True)
+
+    def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -130,14 +188,44 @@ class Line:
             with contextlib.suppress(
                 OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError
             ):
+                if self.sickness in BLACK_HOLES:
+                    await self._swallow(reader, writer)
+                    return
                 request = await _request(reader)
+                self._note(request, writer)
                 answer = await self._answer(request, reader)
+                if self.sickness in BLACK_HOLES:
+                    await self._swallow(reader, writer)
+                    return
                 writer.write(answer)
                 await writer.drain()
         finally:
             self._talks.discard(task)
             with contextlib.suppress(OSError):
                 writer.close()
+
+    async def _swallow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until the other side gives up, or until all is well and the connection is cut."""
+        self.made_sick[self.sickness or Sickness.SILENT] += 1
+        if self.sickness is Sickness.STUCK:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await asyncio.Event().wait()
+        while await reader.read(MAX_REQUEST):
+            pass
+
+    def _note(self, request: bytes, writer: asyncio.StreamWriter) -> None:
+        start, _, _ = request.partition(b"\r\n")
+        if start.startswith(b"POST") and any(call in start for call in POSTS):
+            sender = writer.get_extra_info("peername")[0]
+            _, _, body = request.partition(b"\r\n\r\n")
+            self.posted.append(Posted(time.monotonic(), sender, body))
+
+    async def _apply_late(self, request: bytes, reader: asyncio.StreamReader) -> None:
+        try:
+            await asyncio.wait_for(reader.read(1), GIVEN_UP_S)
+        finally:
+            # Also where this is cut because all is well again.
+            self._lines.later(lambda: self._asked(request), self._lines.dice.uniform(*LATE_S))
 
     async def _answer(self, request: bytes, reader: asyncio.StreamReader) -> bytes:
         sickness, dice = self.sickness, self._lines.dice
@@ -150,6 +238,10 @@ class Line:
             answer = await self._ask(request)
             await asyncio.sleep(SLOW_S)
             return answer
+        if sickness is Sickness.LATE:
+            with contextlib.suppress(TimeoutError):
+                await self._apply_late(request, reader)
+            return b""
         if sickness is Sickness.SLOW:
             await asyncio.sleep(SLOW_S)
             return b"" if reader.at_eof() else await self._ask(request)
@@ -212,5 +304,5 @@ def free_port(dice: random.Random) -> int:
     while True:
         port = dice.choice(PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+            probe.bind(("", port))
             return port

@@ -3,25 +3,47 @@ show."""
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import unquote_plus
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from benchmarks.turmoil.lines import Posted
 from benchmarks.turmoil.senders import REFUSED, Sent, Shape
 from bot.answer.targets.pagerduty.note import bears_marker
 from bot.answer.targets.slack.replies import EVENT_TYPE
 from bot.store.models import InvestigationRow
 from bot.store.store import Store, StoredInvestigation
+from bot.store.storm_tables import GroupedAlertRow
 from loopback.pagerduty import LoopbackPagerDuty
 from loopback.slack import LoopbackSlack
 
 ENDED = ("done", "failed")
 STILL = "Investigating"
-STARTS = ("started", "joined", "grouped", "duplicate")
+STARTS = ("started", "joined", "grouped", "duplicate", "spooled")
+KINDS = (
+    "lost",
+    "doubled",
+    "stored twice",
+    "stuck",
+    "posted though lost",
+    "never taken",
+    "taken though refused",
+    "unexplained",
+)
+"""Of anomalies."""
+ON_ITS_WAY_S = 1.5
+"""A request of a worker that was declared lost just then may have been under way."""
+
+
+KEYS = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]+)*(?::\w+)?")
+"""Ids of investigations, and keys of posts that begin with one."""
 
 
 @dataclass
@@ -30,7 +52,7 @@ class Books:
 
     violations: list[str] = field(default_factory=list)
     broken: Counter[str] = field(default_factory=Counter)
-    """Lost, doubled, stuck, posted though refused, unexplained."""
+    """How many of each of `KINDS`."""
     outcomes: Counter[str] = field(default_factory=Counter)
     answered: int = 0
     explained: int = 0
@@ -55,6 +77,42 @@ class Outside:
     """By incident and investigation."""
     strangers: int
     """Posts that bear no key of an investigation."""
+
+
+@dataclass(frozen=True)
+class Lives:
+    """Who posted: requests that post as the vendors' lines saw them, the processes of each address
+    in their order (when they were started, and their ids), and when workers were declared lost.
+    Moments of the monotonic clock."""
+
+    posted: Sequence[Posted] = ()
+    processes: Mapping[str, Sequence[tuple[float, int]]] = field(default_factory=dict)
+    lost_at: Mapping[str, float] = field(default_factory=dict)
+
+    def posts_of_the_lost(self) -> list[str]:
+        """What workers posted after they were declared lost, and so after their successors
+        began."""
+        found = []
+        for executor, at in self.lost_at.items():
+            pid = int(executor.split("-")[1])
+            for address, lives in self.processes.items():
+                for nth, (_, life) in enumerate(lives):
+                    if life != pid:
+                        continue
+                    ends = lives[nth + 1][0] if nth + 1 < len(lives) else math.inf
+                    found += [
+                        f"{executor} ({address}) {one.at - at:.1f} s after it was declared lost: "
+                        f"{keys_in(one.body)}"
+                        for one in self.posted
+                        if one.sender == address and at + ON_ITS_WAY_S < one.at < ends
+                    ]
+        return found
+
+
+def keys_in(body: bytes) -> str:
+    """Which posts a request makes, as far as its body says."""
+    plain = unquote_plus(body.decode("utf-8", "replace"))
+    return " ".join(sorted(set(KEYS.findall(plain)))) or plain[:80]
 
 
 def outside(slack: LoopbackSlack, pagerduty: LoopbackPagerDuty, ids: Sequence[str]) -> Outside:
@@ -106,13 +164,38 @@ def _missing(one: StoredInvestigation, seen: Outside) -> str:
     return ""
 
 
-def prove(sent: Sequence[Sent], found: Sequence[StoredInvestigation], seen: Outside) -> Books:
-    """Compare them."""
+def titles(store: Store) -> dict[str, list[str]]:
+    """The investigations in which each alert is stored, by its title: as its first alert, or as one
+    that joined it."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for one in everything(store):
+        found[one.alert.title].append(one.id)
+    with Session(store.engine) as session:
+        rows = session.execute(select(GroupedAlertRow.alert, GroupedAlertRow.investigation_id))
+        for alert, investigation in rows:
+            found[alert["title"]].append(investigation)
+    return found
+
+
+def prove(
+    sent: Sequence[Sent],
+    found: Sequence[StoredInvestigation],
+    seen: Outside,
+    stored: Mapping[str, Sequence[str]],
+    lives: Lives | None = None,
+) -> Books:
+    """Compare them; `stored` as of `titles`."""
     books = Books()
     by_id = {one.id: one for one in found}
+    for alert in sent:
+        if "spooled" in alert.outcomes:  # its sender was not told in which
+            alert.investigations.update(stored.get(alert.title, ()))
     told = {i for one in sent for i in one.investigations}
     for alert in sent:
         _alert(books, alert, by_id)
+        _stored_once(books, alert, stored.get(alert.title, ()))
+    for said in (lives or Lives()).posts_of_the_lost():
+        books.say("posted though lost", said)
     for one in found:
         _investigation(books, one, seen)
         if one.id not in told and not any(s.gave_up for s in sent):
@@ -160,6 +243,15 @@ def _alert(books: Books, alert: Sent, by_id: Mapping[str, StoredInvestigation]) 
         )
     for identity in alert.investigations - by_id.keys():
         books.say("lost", f"{alert.title}: {identity} was acknowledged and is not in the store")
+
+
+def _stored_once(books: Books, alert: Sent, stored: Sequence[str]) -> None:
+    """An acknowledged alert is in the store exactly once, however often it was sent."""
+    if alert.shape in REFUSED or alert.gave_up or alert.shape is Shape.ENDED_FIRST:
+        return
+    if any(outcome in STARTS for outcome in alert.outcomes) and len(stored) != 1:
+        kind = "stored twice" if stored else "lost"
+        books.say(kind, f"{alert.title} ({alert.shape}, {alert.outcomes}) is in {list(stored)}")
 
 
 def _investigation(books: Books, one: StoredInvestigation, seen: Outside) -> None:

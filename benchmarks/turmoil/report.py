@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.turmoil.faults import Happened
-from benchmarks.turmoil.lines import Sickness
+from benchmarks.turmoil.lines import USUAL_SICKNESSES
 from benchmarks.turmoil.paths import Waited
-from benchmarks.turmoil.proof import Books
+from benchmarks.turmoil.proof import KINDS, Books
 from benchmarks.turmoil.senders import Sent
 from benchmarks.turmoil.world import VENDORS
 
@@ -45,31 +45,34 @@ def ran_lines(ran: Ran) -> list[str]:
     refused = sum(one.refused for one in ran.sent)
     lines = [f"## Turmoil on {ran.engine}", ""]
     lines += [
-        f"{len(ran.sent)} alerts, {happened.kills} processes killed, {ran.seconds / 60:.1f} "
-        f"minutes",
+        f"{len(ran.sent)} alerts, {happened.kills} processes killed, {happened.black_holes} black "
+        f"holes, {ran.seconds / 60:.1f} minutes",
         "",
     ]
     lines += ["| fault | times |", "|---|---|"]
-    of_vendors = {f"{vendor} {sickness}" for vendor in VENDORS for sickness in Sickness}
+    of_vendors = {f"{vendor} {sickness}" for vendor in VENDORS for sickness in USUAL_SICKNESSES}
     others = {kind: n for kind, n in happened.counts.items() if kind not in of_vendors}
     lines += [f"| {kind} | {count} |" for kind, count in sorted(others.items())]
     lines += [
         f"| {kind} | not possible here: {why} |" for kind, why in sorted(happened.skipped.items())
     ]
     lines += [f"| {kind} | no time left |" for kind in sorted(set(ran.unmet) - of_vendors)]
-    lines += ["", f"| vendor | {' | '.join(Sickness)} |", f"|---|{'---|' * len(Sickness)}"]
+    lines += [
+        "",
+        f"| vendor | {' | '.join(USUAL_SICKNESSES)} |",
+        f"|---|{'---|' * len(USUAL_SICKNESSES)}",
+    ]
     for vendor in VENDORS:
         lines.append(
             f"| {vendor} | "
-            f"{' | '.join(str(happened.counts[f'{vendor} {one}']) for one in Sickness)} |"
+            f"{' | '.join(str(happened.counts[f'{vendor} {one}']) for one in USUAL_SICKNESSES)} |"
         )
     lines += ["", "| deliveries were answered | times |", "|---|---|"]
     lines += [f"| {outcome} | {count} |" for outcome, count in sorted(books.outcomes.items())]
     lines += [f"| 5xx, or not at all, and sent again | {refused} |"]
     lines += ["", "| investigations | |", "|---|---|", f"| answered | {books.answered} |"]
     lines += [f"| ended with an explanation | {books.explained} |"]
-    kinds = ("lost", "doubled", "stuck", "never taken", "taken though refused", "unexplained")
-    lines += [f"| {kind} | {books.broken[kind]} |" for kind in kinds]
+    lines += [f"| {kind} | {books.broken[kind]} |" for kind in KINDS]
     lines += [
         f"| messages in Slack | {books.messages} |",
         f"| notes at PagerDuty | {books.notes} |",

@@ -120,7 +120,7 @@ class Senders:
     def __init__(self, urls: Sequence[str], pagerduty: LoopbackPagerDuty, seed: str) -> None:
         self.sent: list[Sent] = []
         self.stop = threading.Event()
-        self._urls = urls
+        self.urls = urls
         self._pagerduty = pagerduty
         self._dice = random.Random(f"{seed} senders")
         self._pool = ThreadPoolExecutor(16, thread_name_prefix="sender")
@@ -186,7 +186,7 @@ class Senders:
         wait, longest = AGAIN_S
         while not self.stop.is_set():
             one.tries += 1
-            url = self._urls[one.tries % len(self._urls)]
+            url = self.urls[one.tries % len(self.urls)]
             try:
                 answer = self._client.post(
                     url + delivery.path, content=delivery.body, headers=delivery.headers

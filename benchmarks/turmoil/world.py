@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from benchmarks.turmoil.databases import Database, Postgres, SqliteFiles
 from benchmarks.turmoil.disks import Disk
 from benchmarks.turmoil.fleet import Fleet
 from benchmarks.turmoil.lines import Line, Lines, free_port
+from benchmarks.turmoil.links import DatabaseLink
+from benchmarks.turmoil.networks import Network
 from benchmarks.turmoil.senders import SECRET
 from bot.store.connect import connect
 from bot.store.store import Store
@@ -31,12 +33,18 @@ from tests.scenarios.small_case import write_small_case
 
 EngineName = Literal["sqlite", "postgresql"]
 ENGINES: tuple[EngineName, ...] = ("sqlite", "postgresql")
+HOSTS: Mapping[EngineName, Sequence[str]] = {
+    "sqlite": ("web-1",),
+    "postgresql": ("web-1", "web-2", "worker-1", "worker-2"),
+}
+"""Each with one process, and a network namespace where that is permitted."""
 CHANNEL = "C0INCIDENTS"
 SOURCES = ("prometheus", "loki", "github")
 """Connectors that are asked beside the recorded case, which gives each investigation something to
 find; GitHub only about services that have a repository."""
 VENDORS = ("slack", "pagerduty", *SOURCES)
 STATE_MB = 512
+STATE = "FAULTLINE_STORE__DIRECTORY"
 STORMY = ("storm-front", "storm-middle", "storm-back")
 SHOPS = 24
 """Services with a repository: `shop-0`, `shop-1` ..."""
@@ -60,6 +68,11 @@ class World:
     pagerduty: LoopbackPagerDuty
     lines: Mapping[str, Line]
     store: Store
+    network: Network
+    links: Mapping[str, DatabaseLink]
+    """The hosts' links to the database, where that is on the network."""
+    late: Callable[[], int]
+    """Requests that a vendor is still to apply."""
 
     @property
     def urls(self) -> list[str]:
@@ -69,6 +82,9 @@ class World:
     def heal(self) -> None:
         """Everything is as it should be."""
         self.disk.free()
+        self.network.carry_all()
+        for link in self.links.values():
+            link.pass_again()
         for line in self.lines.values():
             if line.sickness is not None:
                 line.fall_sick(None)
@@ -86,7 +102,10 @@ def running_world(
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         slack, pagerduty = LoopbackSlack(channels={CHANNEL: "incidents"}), LoopbackPagerDuty()
-        lines = Lines(make_certificates(directory / "certificates"), seed)
+        network = Network(HOSTS[engine])
+        stack.callback(network.close)
+        certificates = make_certificates(directory / "certificates", network.address)
+        lines = Lines(certificates, seed, network.address)
         stack.callback(lines.close)
         named: dict[str, Line] = {}
         for name, app in (("slack", slack.app), ("pagerduty", pagerduty.app)):
@@ -110,14 +129,17 @@ def running_world(
         authority = str(lines.certificates.authority)
         trust = {"SSL_CERT_FILE": authority, "REQUESTS_CA_BUNDLE": authority}
         settings = {**_settings(directory, named, tables), **trust, **environ}
+        links: dict[str, DatabaseLink] = {}
         if database.setting:
-            settings["FAULTLINE_STORE__DATABASE"] = database.setting
+            links = {host: DatabaseLink(host, database.url, lines) for host in HOSTS[engine]}
+        for link in links.values():
+            stack.callback(link.close)
         cradle = None
         if thrifty:
             cradle = Cradle({**trust, **clocks.preload})
             stack.callback(cradle.close)
             settings["FAULTLINE_WORKER__POLLING_INTERVAL_S"] = "1"
-        fleet = _fleet(engine, directory, settings, clocks, lines, cradle)
+        fleet = _fleet(engine, directory, settings, clocks, lines, cradle, network, links)
         stack.callback(fleet.stop)
         fleet.start()
         connected = connect(database.url)
@@ -133,6 +155,9 @@ def running_world(
             pagerduty,
             named,
             Store(connected),
+            network,
+            links,
+            lambda: lines.late,
         )
 
 
@@ -143,19 +168,25 @@ def _fleet(
     clocks: Clocks,
     lines: Lines,
     cradle: Cradle | None,
+    network: Network,
+    links: Mapping[str, DatabaseLink],
 ) -> Fleet:
-    """On SQLite one web process with its own worker; on PostgreSQL two web processes and two
-    workers."""
+    """One process on each host. Alone on its host, a web process has its own worker."""
     logs = directory / "logs"
     logs.mkdir(exist_ok=True)
     fleet = Fleet(logs, cradle)
-    alone = engine == "sqlite"
-    for name in ("web-1",) if alone else ("web-1", "web-2"):
-        environ = {**settings, **clocks.environ(name)}
-        arguments = ["serve"] if alone else ["serve", "--no-worker"]
-        fleet.add(name, arguments, environ, free_port(lines.dice))
-    for name in () if alone else ("worker-1", "worker-2"):
-        fleet.add(name, ["worker"], {**settings, **clocks.environ(name)})
+    hosts = HOSTS[engine]
+    for host in hosts:
+        environ = {**settings, **clocks.environ(host)}
+        environ["FAULTLINE_SPOOL__DIRECTORY"] = f"{settings[STATE]}/spool-{host}"
+        if host in links:
+            environ["FAULTLINE_STORE__DATABASE"] = links[host].url
+        place = (network.address_of(host), network.namespace_of(host))
+        if host.startswith("worker"):
+            fleet.add(host, ["worker"], environ, None, *place)
+        else:
+            alone = [] if len(hosts) == 1 else ["--no-worker"]
+            fleet.add(host, ["serve", *alone], environ, free_port(lines.dice), *place)
     return fleet
 
 
@@ -179,7 +210,7 @@ def _settings(
         "FAULTLINE_SLACK__CHANNEL": CHANNEL,
         "FAULTLINE_SLACK__API_URL": f"{lines['slack'].url}/api",
         "FAULTLINE_RECORDED__CASE": str(case),
-        "FAULTLINE_STORE__DIRECTORY": str(directory / "state"),
+        STATE: str(directory / "state"),
         "FAULTLINE_WORKER__NICENESS": "0",  # what sends and what answers share the machine with it
         "FAULTLINE_PROMETHEUS__TOKEN": "t",
         "FAULTLINE_LOKI__TOKEN": "t",
