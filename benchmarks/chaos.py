@@ -172,7 +172,7 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
 
 
 def lives_of(world: World, watch: LostWatch) -> Lives:
-    """Who posted when, where hosts have addresses of their own."""
+    """Who posted when, where hosts have their own addresses."""
     if world.network.why_not:
         return Lives()
     posted = [one for line in world.lines.values() for one in line.posted]

@@ -10,7 +10,7 @@ own (a network namespace; a proxy that swallows bytes where those are not permit
   stored.
 - A web host is lost in mid-transaction: how long alerts wait at the other one.
 - A worker's host is lost while it investigates: its process stops and its packets are dropped, so
-  that nobody is told. How long until its work is answered, by the other worker.
+  that nobody hears of it. How long until its work is answered, by the other worker.
 
 Ends with 1 when a figure exceeds its target. Measure alone on the machine.
 """
@@ -81,7 +81,7 @@ class Measuring:
         self._number = 0
 
     def send(self) -> Sent:
-        """One alert about a service of its own."""
+        """One alert about a service no other alert names."""
         self._number += 1
         return self.senders.send(
             self._number, Shape.PLAIN, source="alertmanager", service=f"service-{self._number}"
@@ -182,7 +182,7 @@ def unanswered(measuring: Measuring) -> list[str]:
 
 @contextmanager
 def database_away(world: World) -> Iterator[None]:
-    """No host reaches the database, and nobody is told."""
+    """No host reaches the database, and nobody hears of it."""
     for host, link in world.links.items():
         if world.network.why_not:
             link.fall_silent(Silence.SWALLOWS)

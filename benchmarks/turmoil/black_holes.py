@@ -99,7 +99,7 @@ def _silent(world: World, host: str, silence: Silence) -> Callable[[float, threa
 @dataclass(frozen=True)
 class HostStops:
     """A host vanishes, in a transaction where it makes one in time: nothing says goodbye. Later it
-    goes on where it was, or with `ends` begins anew."""
+    goes on where it was, or with `ends` starts from scratch."""
 
     world: World
     target: str

@@ -183,7 +183,7 @@ class Breaker:
         self._dice = random.Random(f"{seed} faults")
 
     def run(self, stop: threading.Event, most: float = math.inf) -> None:
-        """Until told to stop, or until so many were broken; whatever is broken then is healed
+        """Until told to stop, or until that many broke; whatever is broken then is healed
         first."""
         broken = 0
         while not stop.is_set():
