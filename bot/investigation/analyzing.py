@@ -7,11 +7,11 @@ nursery that forks them.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from analysis.case.alert_place import place_of
-from analysis.case.calls import MOST_WRITTEN, CallList
-from analysis.case.folder import read_calls, read_case, read_diagnosis
-from analysis.vocabulary import Diagnosis
+if TYPE_CHECKING:
+    from analysis.case.calls import CallList
+    from analysis.vocabulary import Diagnosis
 
 
 def load() -> None:
@@ -24,6 +24,9 @@ def load() -> None:
 
 def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
     """Diagnose the case in `folder`; also who calls whom in it, and where that is."""
+    from analysis.case.alert_place import place_of
+    from analysis.case.calls import MOST_WRITTEN, CallList
+    from analysis.case.folder import read_case
     from analysis.diagnosis import diagnose
     from analysis.requests.known_calls import known_calls
 
@@ -35,6 +38,7 @@ def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
 
 def analyze_case(folder: Path) -> Diagnosis:
     """Diagnose the case in `folder`."""
+    from analysis.case.folder import read_case
     from analysis.diagnosis import diagnose
 
     return diagnose(read_case(folder))
@@ -42,6 +46,7 @@ def analyze_case(folder: Path) -> Diagnosis:
 
 def render_chart(folder: Path) -> bytes | None:
     """The picture of a case that has been diagnosed: its map and its decisive chart, as PNG."""
+    from analysis.case.folder import read_calls, read_case, read_diagnosis
     from bot.answer.pictures.png import answer_png
 
     return answer_png(read_case(folder), read_diagnosis(folder), read_calls(folder))

@@ -13,11 +13,11 @@ import pytest
 WAITS = """
 import json, os, sys
 from pathlib import Path
-from bot.processes.launch import refuse_what_cannot_work
+from bot.processes.launch import refuse_what_cannot_serve, refuse_what_cannot_work
 from bot.settings import load_settings
 settings = load_settings(environ=json.loads(sys.argv[1]))
-refuse_what_cannot_work(settings, with_worker=True)
-both = set(sys.modules)
+refuse_what_cannot_serve(settings)
+nursery = set(sys.modules)
 from bot.processes.first_contact import FirstContact
 from bot.processes.server import build_app
 from bot.store.opening import open_cases
@@ -26,8 +26,7 @@ app = build_app(settings, contact.store, open_cases(settings), [], contact)
 web = set(sys.modules)
 app.routes[-1].routes
 pages = set(sys.modules)
-import bot.processes.worker
-print(json.dumps([sorted(each) for each in (both, web, pages, sys.modules)]))
+print(json.dumps([sorted(each) for each in (nursery, web, pages)]))
 """
 VENDORS = {"botocore", "datadog_api_client", "openai", "pdpyras", "opentelemetry.sdk"}
 SLACK = {"FAULTLINE_SLACK__BOT_TOKEN": "xoxb-1", "FAULTLINE_SLACK__SIGNING_SECRETS": "secret"}
