@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from bot.answer.announcing import Announce
 from bot.answer.message_updates import MessageUpdates
-from bot.answer.targets.target_type import reply_targets
+from bot.answer.targets.target_type import ReplyTargets
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation import analyzing
 from bot.investigation.reading_traces import TraceReading
@@ -159,7 +159,7 @@ class RunningEngine:
         self, engine: WorkerEngine, context: WorkerContext, traces: TraceReading, *, talks: bool
     ) -> None:
         self._engine = engine
-        self._targets = [target.name for target in context.reply_targets]
+        self._targets = [one.own_name for one in configured_targets(context.settings)]
         self._store = context.store.engine
         self._grace_s = context.settings.worker.grace_s
         self.stop_deadline_s = self._grace_s + STOP_MARGIN_S
@@ -223,7 +223,7 @@ def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerCont
         store=store,
         cases=open_cases(settings),
         connectors=connectors,
-        reply_targets=reply_targets(settings, store, owner=owner),
+        reply_targets=ReplyTargets(settings, store, owner=owner),
         pool=ProcessPool(),
         recorded=_recorded_scope(settings, connectors),
     )
