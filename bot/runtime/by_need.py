@@ -23,11 +23,13 @@ class ByNeed(Generic[T]):
 
     async def get(self) -> T:
         """The value. Raises what `make` raises; the next one tries again."""
-        return self.made or await in_thread(self._once)
+        return self.made if self.made is not None else await in_thread(self._once)
 
     def _once(self) -> T:
         with self._making:
-            if self.made is None:
+            made = self.made
+            if made is None:
                 with garbage.loading():
-                    self.made = self._make()
-            return self.made
+                    made = self._make()
+                self.made = made
+            return made
