@@ -60,7 +60,7 @@ class Workers:
     def begin_first(self) -> None:
         """Fork it; while this process has one thread."""
         self._said, says = Pipe(duplex=False)
-        # Of its own, which ends with it, and has loaded as little as this process' nursery.
+        # It ends with the worker, and has loaded as little as this process' nursery.
         own = Nursery(within=self._nursery)
         with says:
             self._first = ForkedWorker(fork_here, _work_first, self._settings, own, says)
