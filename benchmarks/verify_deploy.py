@@ -4,9 +4,10 @@ a bad one, beside simple rules on the same signals.
     python benchmarks/verify_deploy.py [--worlds 0:200] [--stream test] [--cases FOLDER]
 
 Worlds are those of the proving ground (10 units or so). A healthy deploy is one at a random time
-and service at which nothing was done to the world, watched for 15 minutes with all looks. A bad
-deploy begins a minute before the fault of a world whose kind of fault changes bring about, on the
-service at fault. Of `--cases` (recordings) only the quiet time before the incident is used.
+and service, at which nothing was done to the world: no fault, and no other trouble begins or ends
+within 15 minutes. It is watched for 15 minutes with all looks. A bad deploy is a minute before the
+fault of a world whose kind of fault changes bring about, on the service at fault. Of `--cases`
+(recordings) only the quiet time before the incident is used.
 
 Two rules are run on the same signals and windows: three sigmas (the mean after the deploy is more
 than three standard deviations of the points before from their mean) and Mann-Whitney with the
@@ -155,19 +156,30 @@ def _healthy_of(world: World, case: Case) -> Iterator[Outcome]:
     rng = np.random.default_rng([world.seed.number, 11])
     last = world.fault.begins if world.fault is not None else world.window[1]
     begin, end = world.clock.at(0), world.clock.at(last) - WAIT.total_seconds()
-    yield from _healthy(case, rng, begin, end, world.seed.text)
+    moved = [step for one in world.bystanders for step in (one.begins, one.ends) if step]
+    changed = [world.clock.at(step) for step in moved]
+    yield from _healthy(case, rng, (begin, end), world.seed.text, changed)
 
 
 def _healthy(
-    case: Case, rng: np.random.Generator, begin: float, end: float, world: str
+    case: Case,
+    rng: np.random.Generator,
+    span: tuple[float, float],
+    world: str,
+    changed: Sequence[float] = (),
 ) -> Iterator[Outcome]:
+    """Deploys in that span; none whose time holds one of the moments in `changed`."""
+    begin, end = span
     services = sorted(case.metrics["service"].drop_nulls().unique())
     earliest = begin + LEAST_BASELINE.total_seconds()
     if earliest >= end or not services:
         return
     for _ in range(HEALTHY_EACH):
         service = str(rng.choice(services))
-        at = datetime.fromtimestamp(float(rng.uniform(earliest, end)), UTC)
+        drawn = float(rng.uniform(earliest, end))
+        if any(abs(moment - drawn) <= WAIT.total_seconds() for moment in changed):
+            continue
+        at = datetime.fromtimestamp(drawn, UTC)
         yield outcome_of(case, service, at, WAIT, world, "")
 
 
@@ -194,7 +206,7 @@ def of_recording(path: Path) -> list[Outcome]:
     window = max(case.scope.baseline, key=lambda one: one.seconds)
     rng = np.random.default_rng(len(path.name))
     begin, end = window.start.timestamp(), window.end.timestamp() - WAIT.total_seconds()
-    return list(_healthy(replace(case, evidence=()), rng, begin, end, path.name))
+    return list(_healthy(replace(case, evidence=()), rng, (begin, end), path.name))
 
 
 def interval(outcomes: Sequence[Outcome], says_no: Callable[[Outcome], bool]) -> str:
@@ -215,6 +227,14 @@ def interval(outcomes: Sequence[Outcome], says_no: Callable[[Outcome], bool]) ->
     return f"{count / len(outcomes):6.3f}  ({low:.3f} to {high:.3f})  {count} of {len(outcomes)}"
 
 
+def _decided(one: Outcome, *, decision: Decision) -> bool:
+    return one.decision is decision
+
+
+def _refused(one: Outcome, *, rule: int) -> bool:
+    return one.rules[rule]
+
+
 def report(title: str, outcomes: Sequence[Outcome]) -> None:
     """Print one table."""
     if not outcomes:
@@ -225,13 +245,13 @@ def report(title: str, outcomes: Sequence[Outcome]) -> None:
         if not kept:
             continue
         print(f"  {name}")
-        rolls = interval(kept, lambda one: one.decision is Decision.ROLL_BACK)
+        rolls = interval(kept, partial(_decided, decision=Decision.ROLL_BACK))
         print(f"    {'faultline: roll back':28}{rolls}")
         for decision in (Decision.HOLD, Decision.GO):
-            share = interval(kept, lambda one, d=decision: one.decision is d)
+            share = interval(kept, partial(_decided, decision=decision))
             print(f"    {'faultline: ' + decision.value:28}{share}")
         for place, rule in enumerate(RULES):
-            print(f"    {rule + ': no':28}{interval(kept, lambda one, p=place: one.rules[p])}")
+            print(f"    {rule + ': no':28}{interval(kept, partial(_refused, rule=place))}")
 
 
 def by_fault(outcomes: Sequence[Outcome]) -> None:

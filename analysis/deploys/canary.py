@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +72,8 @@ def _canary(
         name = (one.parts or {}).get(kind)
         if name is not None:
             by_name[name].append(one)
-    own, rest = [], []
+    own: list[str] = []
+    rest: list[str] = []
     for name, members in sorted(by_name.items()):
         times = np.concatenate([one.times for one in members])
         if not _lasts(times, members[0].interval_s, start, end):
@@ -106,12 +108,12 @@ def _mean_of(members: Sequence[JudgedSeries]) -> JudgedSeries:
     usable = np.isfinite(values)
     counts = np.bincount(inverse[usable], minlength=len(known))
     sums = np.bincount(inverse[usable], values[usable], minlength=len(known))
-    means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    means: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return JudgedSeries(
         first.signal,
         first.unit,
         first.group,
-        known * interval,
+        (known * interval).astype(np.float64),
         means,
         is_share=first.is_share,
         falls=first.falls,
@@ -152,9 +154,7 @@ def canary_test(
         return None
     usual = level_rest + found.centre
     detectable = own.shown(level_rest + found.detectable)
-    return CanaryTest(
-        found.p, own.shown(usual), own.shown(level), found.windows, detectable
-    )
+    return CanaryTest(found.p, own.shown(usual), own.shown(level), found.windows, detectable)
 
 
 def _levels(scale: WindowScale, start: float, end: float) -> tuple[Floats, float]:
@@ -186,6 +186,8 @@ def _stretches(scale: WindowScale, start: float, end: float) -> Iterator[float]:
     times, points = scale.series.times, scale.points()
     usable = np.isfinite(points)
     edges = np.linspace(start, end, STRETCHES + 1)
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         inside = usable & (times >= first) & (times <= last)
-        yield float(scale.levels(np.array([points[inside].mean()]))[0]) if inside.any() else math.nan
+        yield (
+            float(scale.levels(np.array([points[inside].mean()]))[0]) if inside.any() else math.nan
+        )

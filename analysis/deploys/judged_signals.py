@@ -39,6 +39,15 @@ _SHARE_UNITS = frozenset({"ratio", "percent", "%"})
 _PER_SECOND_UNITS = frozenset({"1/s", "/s", "req/s", "requests/s", "rps", "per second"})
 _REQUESTS = re.compile(r"(?i)request|invocation|(^|_)(calls?|hits|queries|rps|qps|rpc)(_|$)")
 _PER_SECOND_NAME = re.compile(r"(?i)(^|_)(rps|qps|request_rate|per_s(ec(ond)?)?)$")
+_OF_OTHERS = re.compile(r"(?i)(^|[._])client([._]|$)|client_?lat")
+"""What the service waits for when it calls others: their deploys show in it, not its own."""
+_OF_ONE_REQUEST = re.compile(r"(?i)[._]max(imum)?$")
+"""A maximum is the doing of a single request: it is another one in every healthy window."""
+_LOGGED = re.compile(r"(?i)(^|[._])log(ged|s)?[._]")
+"""Lines that a log store counts: an error line is not yet a request that failed."""
+_TOTAL_TIME = re.compile(r"(?i)^(?P<of>.+?(seconds|milliseconds|duration))_sum$")
+MEAN = "_mean"
+_ADD_UP = (Group.ERRORS, Group.THROUGHPUT, Group.RESTARTS, Group.LOGS)
 _KEYS = ["signal", "unit", "labels"]
 
 
@@ -72,11 +81,39 @@ def judged_series(metrics: pl.DataFrame, service: str) -> list[JudgedSeries]:
     ).with_columns(pl.col("unit", "labels").fill_null(""))
     found: list[JudgedSeries] = []
     for signal in sorted(rows["signal"].unique()):
-        group = GROUPS.get(classify(signal))
-        if group is None or (group is Group.THROUGHPUT and not _REQUESTS.search(signal)):
+        group = _group_of(signal)
+        if group is not None:
+            found += _of_signal(rows.filter(pl.col("signal") == signal), signal, group)
+    return [*_with_shares(found), *_mean_latencies(rows)]
+
+
+def _group_of(signal: str) -> Group | None:
+    """What a signal is judged as; None for what says nothing of a deploy."""
+    group = GROUPS.get(classify(signal))
+    if group is Group.THROUGHPUT and not _REQUESTS.search(signal):
+        return None
+    if _OF_OTHERS.search(signal) or _OF_ONE_REQUEST.search(signal):
+        return None
+    return Group.LOGS if group is Group.ERRORS and _LOGGED.search(signal) else group
+
+
+def _mean_latencies(rows: pl.DataFrame) -> Iterator[JudgedSeries]:
+    """The mean latency from two counters: time spent on requests, and their number."""
+    signals = set(rows["signal"].unique())
+    for signal in sorted(signals):
+        match = _TOTAL_TIME.match(signal)
+        if match is None or f"{match['of']}_count" not in signals or _OF_OTHERS.search(signal):
             continue
-        found += _of_signal(rows.filter(pl.col("signal") == signal), signal, group)
-    return [*_with_shares(found)]
+        spent, requests = (
+            _joined(_rates(rows.filter(pl.col("signal") == name), name), name, "", Group.THROUGHPUT)
+            for name in (signal, f"{match['of']}_count")
+        )
+        mean, usable = _divided(spent, requests)
+        if not bool(usable.any()):
+            continue
+        unit = "ms" if "milli" in signal else "s"
+        name = f"{match['of']}{MEAN}"
+        yield JudgedSeries(name, unit, Group.LATENCY, spent.times[usable], mean[usable])
 
 
 def requests_between(series: list[JudgedSeries], start: float, end: float) -> float | None:
@@ -114,7 +151,7 @@ def _of_signal(rows: pl.DataFrame, signal: str, group: Group) -> Iterator[Judged
 
 def _rates(rows: pl.DataFrame, signal: str) -> pl.DataFrame:
     """Counters as their increase per second; what falls as often as it rises is a gauge."""
-    if not re.search(COUNTER, signal):
+    if not re.search(COUNTER, signal) and classify(signal) is not SignalClass.RESTARTS:
         return rows
     rows = rows.sort([*_KEYS, "time"])
     step = pl.col("value").diff().over(_KEYS)
@@ -140,7 +177,7 @@ def _joined(
     top = float(rows["value"].max() or 0.0)  # type: ignore[arg-type]
     is_share = group is Group.ERRORS and bool(unit in _SHARE_UNITS or _SHARE.search(signal))
     per_second = unit in _PER_SECOND_UNITS or bool(_PER_SECOND_NAME.search(signal))
-    adds_up = group in (Group.ERRORS, Group.THROUGHPUT, Group.RESTARTS) and not is_share
+    adds_up = group in _ADD_UP and not is_share
     steps = rows.sort("time").select(pl.col("time").diff().over("labels").drop_nulls())
     usual = steps["time"].dt.total_nanoseconds().median() if steps.height else None
     step_s = max(1.0, float(usual or 1e9) / 1e9)  # type: ignore[arg-type]
@@ -187,15 +224,25 @@ def _with_shares(series: list[JudgedSeries]) -> Iterator[JudgedSeries]:
 
 
 def _share(errors: JudgedSeries, traffic: JudgedSeries) -> JudgedSeries:
-    places = np.searchsorted(traffic.times, errors.times)
-    near = np.clip(places, 0, len(traffic.times) - 1)
-    before = np.clip(places - 1, 0, len(traffic.times) - 1)
-    nearer = np.abs(traffic.times[before] - errors.times) < np.abs(traffic.times[near] - errors.times)
-    near = np.where(nearer, before, near)
-    requests = traffic.values[near]
-    usable = (np.abs(traffic.times[near] - errors.times) <= errors.interval_s) & (requests > 0)
-    share = np.where(usable, errors.values / np.where(requests > 0, requests, 1.0), np.nan)
+    share, usable = _divided(errors, traffic)
     # More errors than requests: the two do not count the same.
-    if np.nanmax(share, initial=0.0) > 1.0:
+    if not bool(usable.any()) or float(share[usable].max()) > 1.0:
         return errors
-    return JudgedSeries(errors.signal, "ratio", errors.group, errors.times, share, is_share=True)
+    return JudgedSeries(
+        errors.signal, "ratio", errors.group, errors.times[usable], share[usable], is_share=True
+    )
+
+
+def _divided(one: JudgedSeries, by: JudgedSeries) -> tuple[Floats, NDArray[np.bool_]]:
+    """Each point by the nearest one of the other series, and where that is known."""
+    if not len(by.times) or not len(one.times):
+        return one.values, np.zeros(len(one.times), dtype=bool)
+    places = np.searchsorted(by.times, one.times)
+    near = np.clip(places, 0, len(by.times) - 1)
+    before = np.clip(places - 1, 0, len(by.times) - 1)
+    gap = np.abs(by.times[near] - one.times)
+    gap_before = np.abs(by.times[before] - one.times)
+    near = np.where(gap_before < gap, before, near)
+    divisor = by.values[near]
+    usable = (np.minimum(gap, gap_before) <= one.interval_s) & (divisor > 0)
+    return one.values / np.where(divisor > 0, divisor, 1.0), usable

@@ -70,5 +70,5 @@ def _per_second(signal: str, times: Floats, begin: float, end: float) -> JudgedS
     inside = times[(times >= end - count * STEP_S) & (times <= end)]
     places = np.clip(((end - inside) // STEP_S).astype(np.int64), 0, count - 1)
     counts = np.bincount(places, minlength=count)[::-1] / STEP_S
-    at = end - (np.arange(count)[::-1] + 0.5) * STEP_S
+    at = (end - (np.arange(count)[::-1] + 0.5) * STEP_S).astype(np.float64)
     return JudgedSeries(signal, "1/s", Group.LOGS, at, counts, per_second=True)

@@ -7,7 +7,8 @@ each other (Lan and DeMets 1983 spend alike, in proportion to the time that has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 MOST_LOOKS = 5
@@ -41,6 +42,11 @@ def looks_of(deployed_at: datetime, wait: timedelta, warm_up: timedelta) -> tupl
     )
 
 
-def only_look(deployed_at: datetime, wait: timedelta, warm_up: timedelta) -> Look:
-    """The single look where all of the time is already over."""
-    return Look(1, 1, deployed_at + warm_up, deployed_at + wait, 1.0)
+def looks_left(looks: Sequence[Look], now: datetime) -> tuple[Look, ...]:
+    """The looks that make sense at `now`: of those whose time is over only the last, which spends
+    what they did not, and all that are to come."""
+    over = [look for look in looks if look.end <= now]
+    if not over:
+        return tuple(looks)
+    spends = sum(look.spends for look in over)
+    return replace(over[-1], spends=spends), *looks[len(over) :]

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 
 from analysis.case.folder import Case
 from analysis.deploys.canary import Canary, CanaryTest, canaries, canary_test
 from analysis.deploys.judged_signals import JudgedSeries, judged_series, requests_between
-from analysis.deploys.log_signals import LogSignals, log_signals
+from analysis.deploys.log_signals import (
+    ERROR_LINES,
+    NEW_ERROR_LINES,
+    LogSignals,
+    log_signals,
+)
 from analysis.deploys.looks import Look
 from analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
 from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, Group, SignalCheck
@@ -42,6 +47,7 @@ LEAST_POINTS = 3
 TOO_COARSE = {Group.ERRORS: 0.1, Group.LATENCY: 3.0}
 """What must have been noticeable for a go: a tenth of all requests failing, latency three times as
 high."""
+_NAMES = {ERROR_LINES: "rate of error lines", NEW_ERROR_LINES: "rate of error lines of a new kind"}
 MOST_CITED = 3
 MOST_NAMED = 3
 
@@ -219,6 +225,11 @@ class _Judge:
         p, needed = chances
         worse = matters and p < needed
         before, after = levels_of
+        unit = one.unit
+        if one.per_second and one.group in (Group.RESTARTS, Group.LOGS):
+            # Nobody counts them by the second.
+            before, after, detectable = before * 60, after * 60, detectable * 60
+            unit = "1/min"
         is_log = one.group is Group.LOGS
         items = self._cited("logs" if is_log else "metrics", None if is_log else one.signal)
         return SignalCheck(
@@ -229,31 +240,33 @@ class _Judge:
             against=against,
             before=rounded(before),
             after=rounded(after),
-            unit=one.unit,
+            unit=unit,
             p=rounded(p, 3),
             needed_p=rounded(needed, 3),
             windows=windows,
             detectable=rounded(detectable),
             worse=worse,
             suspicious=matters and not worse and p < SUSPICIOUS,
-            sentence=self._sentence(one, comparison, against, (before, after), part),
+            sentence=self._sentence(one.signal, unit, comparison, against, (before, after), part),
             evidence=tuple(item.id for item in items),
         )
 
     def _sentence(
         self,
-        one: JudgedSeries,
+        signal: str,
+        unit: str | None,
         comparison: Comparison,
         against: str,
         levels_of: tuple[float, float],
         part: str,
     ) -> str:
-        name = capitalised(signal_name(one.signal))
-        was, now = levels(*(rounded(level) for level in levels_of), unit_of(one.signal, one.unit, levels_of))
+        name = capitalised(_NAMES.get(signal) or signal_name(signal))
+        shown = [rounded(level) for level in levels_of]
+        was, now = levels(shown[0], shown[1], unit_of(signal, unit, shown))
         if comparison is Comparison.REST:
             return f"{name} is {now} in {part} and {was} in {against}."
         said = f"{name} went from {was} to {now} ({against})."
-        if one.signal == "new_error_lines" and self._logs.newest:
+        if signal == NEW_ERROR_LINES and self._logs.newest:
             said += f" Most often: {plain(self._logs.newest, 120)}"
         return said
 
@@ -263,7 +276,9 @@ class _Judge:
             for one in self._case.evidence
             if one.kind == kind and one.may_show(self._question.service, signal)
         ]
-        found.sort(key=lambda one: one.window is None or one.window.end <= self._question.look.start)
+        found.sort(
+            key=lambda one: one.window is None or one.window.end <= self._question.look.start
+        )
         return found[:MOST_CITED]
 
     def _moved_alike(self, one: SignalCheck, checks: Iterable[SignalCheck]) -> bool:
@@ -271,9 +286,7 @@ class _Judge:
         if one.comparison is Comparison.REST:
             return False
         beside = [
-            two
-            for two in checks
-            if two.comparison is Comparison.REST and two.group is one.group
+            two for two in checks if two.comparison is Comparison.REST and two.group is one.group
         ]
         return bool(beside) and not any(two.worse or two.suspicious for two in beside)
 
@@ -367,7 +380,13 @@ def _ordered(checks: Iterable[SignalCheck]) -> list[SignalCheck]:
     order = list(Group)
     return sorted(
         checks,
-        key=lambda one: (not one.worse, not one.suspicious, order.index(one.group), one.p, one.signal),
+        key=lambda one: (
+            not one.worse,
+            not one.suspicious,
+            order.index(one.group),
+            one.p,
+            one.signal,
+        ),
     )
 
 
@@ -382,7 +401,9 @@ def _is_coarse(one: SignalCheck, coarse: float) -> bool:
 def _least_noticed(own: Sequence[SignalCheck]) -> str:
     best = min(own, key=lambda one: (one.detectable or 0.0) / max(one.before, 1e-9))
     level = best.detectable or 0.0
-    return f"{amount(level, unit_of(best.signal, best.unit, (level,)))} ({signal_name(best.signal)})"
+    return (
+        f"{amount(level, unit_of(best.signal, best.unit, (level,)))} ({signal_name(best.signal)})"
+    )
 
 
 def _names(names: Sequence[str]) -> str:
@@ -396,8 +417,3 @@ def _lower(sentence: str) -> str:
     if not words or not words[0][1:].islower():
         return sentence
     return sentence[:1].lower() + sentence[1:]
-
-
-def moment(seconds: float) -> datetime:
-    """A time as a datetime."""
-    return datetime.fromtimestamp(seconds, UTC)
