@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -18,20 +18,18 @@ from rich.text import Text
 from analysis.deploys.looks import Look
 from analysis.deploys.verdict import Decision, DeployVerdict
 from analysis.errors import EvidenceError, SettingsError
-from analysis.kinds.part_labels import PART_LABELS
 from bot.answer.deploy_verdict import LABELS, as_json, lines, to_markdown
 from bot.cli.ask_command import AskOptions, settings_for
 from bot.intake.payload_fields import one_line
 from bot.intake.service_names import catalogued
 from bot.intake.since import length_of, since_of
-from bot.investigation.checking_deploys import DeployToCheck, check_deploy
+from bot.investigation.checking_deploys import check_deploy
+from bot.policy.deploy_to_check import DeployToCheck, due_at
 from connectors.base import Connector
 from connectors.registry import build_connectors
 
 EXIT_CODES = {Decision.GO: 0, Decision.ROLL_BACK: 1, Decision.HOLD: 3}
 """2 is for options, settings and input that cannot be used, as of every command."""
-SETTLES = timedelta(seconds=20)
-"""After a look's end, until its last points can be read: a scrape and the store behind it."""
 STYLES = {Decision.GO: "bold green", Decision.HOLD: "bold yellow", Decision.ROLL_BACK: "bold red"}
 NO_SOURCE = (
     "no source of metrics is configured: give one, such as --prometheus http://localhost:9090, or "
@@ -67,7 +65,7 @@ def verify_deploy(service: str, options: VerifyOptions) -> int:
         wait=length_of(options.wait, "--wait"),
         warm_up=length_of(options.warm_up, "--warm-up"),
         baseline=length_of(options.baseline, "--baseline"),
-        parts=_parts(options.canary),
+        parts=_pairs(options.canary, "--canary"),
         places=_pairs(options.place, "--place"),
     ).checked(now)
     connectors = build_connectors(settings)
@@ -83,7 +81,7 @@ def watch(
 ) -> DeployVerdict:
     """All looks until the time is over or the deploy is to be rolled back."""
     verdict: DeployVerdict | None = None
-    for look in deploy.looks(datetime.now(UTC) - SETTLES):
+    for look in deploy.looks(datetime.now(UTC)):
         _wait_for(look, console)
         verdict = asyncio.run(check_deploy(deploy, look, connectors))
         if verdict.final:
@@ -94,7 +92,7 @@ def watch(
 
 
 def _wait_for(look: Look, console: Console) -> None:
-    due = look.end + SETTLES
+    due = due_at(look)
     left = (due - datetime.now(UTC)).total_seconds()
     if left > 0:
         _say(console, f"look {look.number} of {look.of} at {due.astimezone():%H:%M:%S}")
@@ -120,14 +118,6 @@ def _write(verdict: DeployVerdict, options: VerifyOptions) -> None:
     console.print(Text(LABELS[verdict.decision], style=STYLES[verdict.decision]))
     for line in lines(verdict):
         console.print(Text(line), soft_wrap=True)
-
-
-def _parts(given: Sequence[str]) -> Mapping[str, str]:
-    parts = _pairs(given, "--canary")
-    for kind in parts:
-        if kind not in PART_LABELS:
-            raise SettingsError("--canary", f"{kind[:40]!r} is none of {', '.join(PART_LABELS)}")
-    return parts
 
 
 def _pairs(given: Sequence[str], option: str) -> Mapping[str, str]:

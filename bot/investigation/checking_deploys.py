@@ -8,63 +8,25 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from analysis.case.folder import read_case
-from analysis.deploys.looks import SHORTEST, Look, looks_left, looks_of
+from analysis.deploys.looks import Look
 from analysis.deploys.verdict import DeployVerdict
 from analysis.deploys.verifying import DeployQuestion, judge_deploy
-from analysis.errors import SettingsError
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from bot.investigation.collecting import assemble, collect_part
+from bot.policy.deploy_to_check import DeployToCheck
 from bot.runtime.threads import in_thread
 from bot.store.case_store import CaseStore
 from connectors.base import Connector
 from connectors.instances import worth_asking
 
-WAIT, WARM_UP, BASELINE = timedelta(minutes=15), timedelta(minutes=2), timedelta(hours=6)
-LONGEST_WAIT, LONGEST_BASELINE = timedelta(hours=24), timedelta(days=7)
 LOGS_BEFORE = timedelta(hours=2)
 ASKED_FOR: frozenset[EvidenceKind] = frozenset({"metrics", "logs"})
 """A source of anything else is not asked."""
-OLDEST = timedelta(days=3_660)
-SHORT = timedelta(minutes=1)
-
-
-@dataclass(frozen=True)
-class DeployToCheck:
-    """One deploy, and how it is looked at."""
-
-    service: str
-    deployed_at: datetime
-    wait: timedelta = WAIT
-    warm_up: timedelta = WARM_UP
-    baseline: timedelta = BASELINE
-    parts: Mapping[str, str] = field(default_factory=dict)
-    """The parts that got the deploy, by kind."""
-    places: Mapping[str, str] = field(default_factory=dict)
-    """Where it is, by label: only sources that cover it are asked."""
-
-    def checked(self, now: datetime) -> DeployToCheck:
-        """Itself. Raises SettingsError for what cannot be judged."""
-        if self.deployed_at > now + SHORT:
-            raise SettingsError("since", "lies in the future")
-        if self.deployed_at < now - OLDEST:
-            raise SettingsError("since", "lies more than ten years back")
-        if not self.warm_up + SHORTEST <= self.wait <= LONGEST_WAIT:
-            raise SettingsError(
-                "wait", "must be at least 2 minutes longer than warm-up, and at most 24h"
-            )
-        if not 2 * self.wait <= self.baseline <= LONGEST_BASELINE:
-            raise SettingsError("baseline", "must be at least twice as long as wait, at most 7d")
-        return self
-
-    def looks(self, now: datetime) -> tuple[Look, ...]:
-        """The looks that are left at `now`, the first of which may be due."""
-        return looks_left(looks_of(self.deployed_at, self.wait, self.warm_up), now)
 
 
 def case_for(deploy: DeployToCheck, look: Look) -> tuple[Alert, Scope]:
