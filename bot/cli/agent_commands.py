@@ -86,6 +86,14 @@ def verify_deploy(
     loki: Loki = None,
     context: Context = None,
     no_kubernetes: NoKubernetes = False,
+    bot: Annotated[
+        str | None,
+        typer.Option(
+            "--bot",
+            metavar="URL",
+            help="Let this bot ask its own sources. The token is in FAULTLINE_TOKEN.",
+        ),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     markdown: Annotated[
         Path | None,
@@ -115,5 +123,6 @@ def verify_deploy(
         place=tuple(place or ()),
         as_json=json_,
         markdown=markdown,
+        bot=bot,
     )
     raise typer.Exit(run(service, options))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -20,6 +21,7 @@ from analysis.deploys.verdict import Decision, DeployVerdict
 from analysis.errors import EvidenceError, SettingsError
 from bot.answer.deploy_verdict import LABELS, as_json, lines, to_markdown
 from bot.cli.ask_command import AskOptions, settings_for
+from bot.cli.verify_over_api import verify_over_api
 from bot.intake.payload_fields import one_line
 from bot.intake.service_names import catalogued
 from bot.intake.since import length_of, since_of
@@ -50,17 +52,19 @@ class VerifyOptions:
     place: Sequence[str] = ()
     as_json: bool = False
     markdown: Path | None = None
+    bot: str | None = None
+    """Address of a bot that asks in place of this process."""
 
 
 def verify_deploy(service: str, options: VerifyOptions) -> int:
     """Watch, print the verdict, and return the exit code."""
-    settings = settings_for(options.sources, os.environ)
+    console = Console(stderr=True, highlight=False)
     now = datetime.now(UTC)
     named = one_line(service)
     if not named:
         raise SettingsError("SERVICE", "is empty")
     deploy = DeployToCheck(
-        service=catalogued(settings, named) or named,
+        service=named,
         deployed_at=since_of(options.since, now).astimezone(UTC),
         wait=length_of(options.wait, "--wait"),
         warm_up=length_of(options.warm_up, "--warm-up"),
@@ -68,12 +72,21 @@ def verify_deploy(service: str, options: VerifyOptions) -> int:
         parts=_pairs(options.canary, "--canary"),
         places=_pairs(options.place, "--place"),
     ).checked(now)
+    if options.bot is not None:
+        verdict = verify_over_api(deploy, options.bot, os.environ, partial(_say, console))
+    else:
+        verdict = _from_here(deploy, options, console)
+    _write(verdict, options)
+    return EXIT_CODES[verdict.decision]
+
+
+def _from_here(deploy: DeployToCheck, options: VerifyOptions, console: Console) -> DeployVerdict:
+    settings = settings_for(options.sources, os.environ)
+    named = catalogued(settings, deploy.service) or deploy.service
     connectors = build_connectors(settings)
     if not any("metrics" in one.kinds for one in connectors):
         raise SettingsError("verify-deploy", NO_SOURCE)
-    verdict = watch(deploy, connectors, Console(stderr=True, highlight=False))
-    _write(verdict, options)
-    return EXIT_CODES[verdict.decision]
+    return watch(deploy.model_copy(update={"service": named}), connectors, console)
 
 
 def watch(

@@ -30,7 +30,7 @@ def test_the_tail_is_that_of_the_tables(degrees: int, p: float, t: float) -> Non
 def test_healthy_windows_are_as_rare_as_they_are_said_to_be(memory: float) -> None:
     """Of 2,000 healthy series as many fall below p = .05 as p says, or fewer."""
     rng, below = np.random.default_rng(7), 0
-    times = np.arange(400) * 60.0
+    times = np.arange(400, dtype=np.float64) * 60.0
     for _ in range(2_000):
         noise = rng.normal(0, 1, 400)
         values = np.empty(400)
