@@ -25,7 +25,7 @@ from analysis.deploys.window_levels import WindowScale
 Floats = NDArray[np.float64]
 
 COME_AND_GO = ("version", "pod", "instance")
-"""Parts that a rollout makes anew. Of others only the caller knows which ones got the deploy."""
+"""Parts that a rollout replaces. Of others only the caller knows which ones got the deploy."""
 STRETCHES = 6
 """Into how many stretches the window is cut where there is no past: 5 degrees of freedom."""
 LEAST_POINTS = 2 * STRETCHES

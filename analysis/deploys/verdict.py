@@ -82,6 +82,6 @@ class DeployVerdict(Frozen):
     """The items that the checks cite."""
     gaps: tuple[Gap, ...]
     false_alarm_rate: float
-    """Share of healthy deploys that are at most told to roll back, over all looks."""
+    """Largest share of healthy deploys that get a roll-back, over all looks."""
     look: int
     looks: int

@@ -33,7 +33,7 @@ from analysis.wording.names import signal_name, subject_name
 from analysis.wording.phrases import capitalised, counted, number, plain, rounded
 
 FALSE_ALARMS = 0.02
-"""Share of healthy deploys that may be told to roll back: one of fifty. Measured by
+"""Share of healthy deploys that may get a roll-back: one of fifty. Measured by
 `benchmarks/verify_deploy.py`."""
 SUSPICIOUS = 0.005
 """A move that matters and is rarer than this, by itself, is not passed as healthy."""

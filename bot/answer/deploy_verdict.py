@@ -68,8 +68,8 @@ def _span(verdict: DeployVerdict) -> str:
     return (
         f"Deployed {verdict.deployed_at:%Y-%m-%d %H:%M:%S} UTC, judged "
         f"{verdict.judged_from:%H:%M:%S} to {verdict.judged_until:%H:%M:%S} UTC, look "
-        f"{verdict.look} of {verdict.looks}. At most {percent} % of healthy deploys are told to "
-        "roll back."
+        f"{verdict.look} of {verdict.looks}. At most {percent} % of healthy deploys get a "
+        "roll-back."
     )
 
 

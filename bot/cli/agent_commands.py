@@ -101,8 +101,8 @@ def verify_deploy(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Say whether a deploy made its service worse. Exit 0: go, 1: roll back, 3: hold, which also
-    says what is missing, 2: it could not be asked. Changes nothing anywhere."""
+    """Say whether a deploy made its service worse. Exit 0: go, 3: hold, which also says
+    what is missing, 4: roll back. 1 and 2: there is no verdict. Changes nothing anywhere."""
     from bot.cli.ask_command import AskOptions
     from bot.cli.verify_command import VerifyOptions
     from bot.cli.verify_command import verify_deploy as run

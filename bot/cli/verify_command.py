@@ -30,8 +30,8 @@ from bot.policy.deploy_to_check import DeployToCheck, due_at
 from connectors.base import Connector
 from connectors.registry import build_connectors
 
-EXIT_CODES = {Decision.GO: 0, Decision.ROLL_BACK: 1, Decision.HOLD: 3}
-"""2 is for options, settings and input that cannot be used, as of every command."""
+EXIT_CODES = {Decision.GO: 0, Decision.HOLD: 3, Decision.ROLL_BACK: 4}
+"""1 and 2 are for what fails, as of every command: a crash must not look like a roll-back."""
 STYLES = {Decision.GO: "bold green", Decision.HOLD: "bold yellow", Decision.ROLL_BACK: "bold red"}
 NO_SOURCE = (
     "no source of metrics is configured: give one, such as --prometheus http://localhost:9090, or "

@@ -162,7 +162,7 @@ def _title(verdict: DeployVerdict) -> str:
 def _verdict(
     deploy: DeployToCheck, look: Look, connectors: Sequence[Connector]
 ) -> DeployVerdict | None:
-    """The verdict; None where it could not be had, which the log says."""
+    """The verdict; None where it failed, which the log says."""
     # Late: a worker that watches nothing does not load the statistics.
     from bot.investigation.checking_deploys import check_deploy
 

@@ -204,7 +204,7 @@ async def _people(settings: Settings) -> Check:
 
 
 async def _watches(settings: Settings) -> Check:
-    """What is looked at by the clock, how often, and where what it finds is told."""
+    """What is looked at by the clock, and how often."""
     said = [
         f"{watch.service or name} every {watch.every_minutes:g} min"
         for name, watch in settings.watch.items()

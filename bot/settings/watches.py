@@ -12,7 +12,7 @@ from connectors.settings_types import Section
 
 
 class WatchSettings(Section):
-    """A service that is looked at by the clock: docs/verify-deploy.md#watch-services. Written as
+    """A service that is looked at by the clock: docs/verify-deploy.md. Written as
     `[[watch]]` with a `service`, or as `[watch.NAME]`."""
 
     service: str | None = Field(default=None, min_length=1, max_length=200)

@@ -4,8 +4,11 @@ happened to meet."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,11 +17,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml  # type: ignore[import-untyped]
+from rich.console import Console
 
+from bot.cli.verify_command import watch
+from bot.policy.deploy_to_check import DeployToCheck
+from bot.settings.settings import settings_of
+from connectors.registry import build_connectors
 from tests.connectors.conftest import OpenMetrics, RunningPrometheus, running_prometheus
 from tests.scenarios.test_ask import environment
 
 PROGRAM = (sys.executable, "-m", "bot.cli.main", "verify-deploy")
+ACTION = Path(__file__).parents[2] / "infra/github/verify-deploy/action.yml"
 DEPLOYED = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 STEP_S = 30
 HOURS = 7
@@ -117,7 +127,7 @@ def verify(metrics: RunningPrometheus, folder: Path, service: str, *more: str) -
     """The verdict as JSON, with the exit code."""
     asked = (service, "--since", DEPLOYED.isoformat(), "--prometheus", metrics.url, "--json")
     told = run(folder, *asked, *more)
-    assert told.returncode in (0, 1, 3), told.stderr
+    assert told.returncode in (0, 3, 4), told.stderr
     return {"exit": told.returncode, **json.loads(told.stdout)}
 
 
@@ -126,7 +136,7 @@ def test_a_deploy_that_makes_things_worse_is_rolled_back_with_evidence(
 ) -> None:
     comment = tmp_path / "comment.md"
     verdict = verify(metrics, tmp_path, "checkout", "--markdown", str(comment))
-    assert (verdict["exit"], verdict["decision"]) == (1, "roll_back")
+    assert (verdict["exit"], verdict["decision"]) == (4, "roll_back")
     checks = verdict["checks"]
     assert isinstance(checks, list)
     bad = [one for one in checks if one["worse"]]
@@ -165,7 +175,7 @@ def test_a_canary_is_compared_with_the_version_beside_it(
     metrics: RunningPrometheus, tmp_path: Path
 ) -> None:
     verdict = verify(metrics, tmp_path, "cart")
-    assert (verdict["exit"], verdict["decision"]) == (1, "roll_back"), verdict["headline"]
+    assert (verdict["exit"], verdict["decision"]) == (4, "roll_back"), verdict["headline"]
     checks = verdict["checks"]
     assert isinstance(checks, list)
     beside = [one for one in checks if one["comparison"] == "rest" and one["worse"]]
@@ -215,20 +225,73 @@ def test_a_wrong_option_is_one_line_and_exit_code_2(
 
 
 def test_a_clear_roll_back_is_decided_early_and_a_go_takes_the_whole_time(tmp_path: Path) -> None:
-    now = datetime.now(UTC)
-    deployed = now - timedelta(minutes=14, seconds=50)
-    series = OpenMetrics()
-    until = now + timedelta(minutes=3)
+    # In this process: another one may take longer to start than there is left to wait.
+    began = datetime.now(UTC)
+    deployed = began - timedelta(minutes=14, seconds=10)
+    series, until = OpenMetrics(), began + timedelta(minutes=3)
     add_service(series, "checkout", 20, worse, at=deployed, until=until)
     add_service(series, "search", 20, at=deployed, until=until)
+    progress = io.StringIO()
+    console = Console(file=progress, width=200)
     with running_prometheus(tmp_path, series.finished()) as server:
-        asked = ("--since", deployed.isoformat(), "--prometheus", server.url, "--json")
-        bad = run(tmp_path, "checkout", *asked, "--wait", "60m", "--baseline", "6h")
-        good = run(tmp_path, "search", *asked, "--wait", "15m")
-    assert bad.returncode == 1, bad.stderr
-    early = json.loads(bad.stdout)
-    assert (early["final"], early["look"], early["looks"]) == (True, 1, 5)
-    assert good.returncode == 0, good.stdout
-    assert "look 4 of 5: Hold search" in good.stderr
-    assert "look 5 of 5 at" in good.stderr
-    assert json.loads(good.stdout)["look"] == 5
+        sources = settings_of({"prometheus": {"url": server.url}}, {})
+        connectors = build_connectors(sources)
+        good = DeployToCheck(service="search", deployed_at=deployed)
+        bad = DeployToCheck(service="checkout", deployed_at=deployed, wait=timedelta(minutes=60))
+        went = watch(good, connectors, console)
+        early = watch(bad, connectors, console)
+    assert (went.decision, went.look, went.looks) == ("go", 5, 5)
+    assert "look 4 of 5: Hold search" in progress.getvalue()
+    assert "look 5 of 5 at" in progress.getvalue()
+    assert (early.decision, early.final, early.look, early.looks) == ("roll_back", True, 1, 5)
+
+
+def action_step(name: str) -> tuple[str, dict[str, str]]:
+    """The shell of a step of the GitHub Action, and the defaults of its inputs."""
+    action = yaml.safe_load(ACTION.read_text())
+    step = next(one for one in action["runs"]["steps"] if one["name"] == name)
+    defaults = {key: str(one.get("default", "")) for key, one in action["inputs"].items()}
+    given = {}
+    for variable, text in step["env"].items():
+        key = re.fullmatch(r"\$\{\{ inputs\.([a-z-]+) \}\}", text)
+        if key is not None:
+            given[variable] = defaults[key[1]]
+    return step["run"], given
+
+
+@pytest.mark.parametrize(
+    ("service", "decision", "code"),
+    [("checkout", "roll_back", "4"), ("search", "go", "0"), ("invoices", "hold", "0")],
+)
+def test_the_action_writes_decision_summary_and_comment(
+    metrics: RunningPrometheus, tmp_path: Path, service: str, decision: str, code: str
+) -> None:
+    script, given = action_step("Verify")
+    output, summary = tmp_path / "output", tmp_path / "summary"
+    variables = {
+        **environment(tmp_path),
+        **given,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_OUTPUT": str(output),
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "SERVICE": service,
+        "SINCE": DEPLOYED.isoformat(),
+        "PROMETHEUS": metrics.url,
+    }
+    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script]
+    done = subprocess.run(
+        command,
+        env=variables,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = dict(line.split("=", 1) for line in output.read_text().splitlines())
+    assert (told["decision"], told["code"]) == (decision, code)
+    assert f": {service}" in summary.read_text()
+    assert Path(told["comment"]).read_text() == summary.read_text()
+    assert json.loads(Path(told["verdict"]).read_text())["decision"] == decision
