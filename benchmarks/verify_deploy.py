@@ -6,8 +6,9 @@ a bad one, beside simple rules on the same signals.
 Worlds are those of the proving ground (10 units or so). A healthy deploy is one at a random time
 and service, at which nothing was done to the world: no fault, and no other trouble begins or ends
 within 15 minutes. It is watched for 15 minutes with all looks. A bad deploy is a minute before the
-fault of a world whose kind of fault changes bring about, on the service at fault. Of `--cases`
-(recordings) only the quiet time before the incident is used.
+fault of a world whose kind of fault changes bring about, on the service at fault. A healthy canary
+is a healthy deploy to one pod, which is new. Of `--cases` (recordings) only the quiet time before
+the incident is used.
 
 Two rules are run on the same signals and windows: three sigmas (the mean after the deploy is more
 than three standard deviations of the points before from their mean) and Mann-Whitney with the
@@ -68,6 +69,8 @@ class Outcome:
     missing: bool
     rules: tuple[bool, ...]
     """Whether each of `RULES` says no."""
+    canary: bool = False
+    """Whether only one pod got it."""
 
 
 def outcome_of(
@@ -140,7 +143,8 @@ def _mann_whitney(one: JudgedSeries, at: float, start: float, end: float) -> boo
 
 
 def of_world(number: int, *, test: bool) -> list[Outcome]:
-    """Healthy deploys of one world, and the bad one where its fault is of the kind."""
+    """Healthy deploys of one world, whole and as canaries, and the bad one where its fault is of
+    the kind."""
     world = World.of(WorldSeed(number, test), size=SIZE)
     with tempfile.TemporaryDirectory() as scratch:
         case = read_case(write_world(world, Path(scratch)))
@@ -149,16 +153,22 @@ def of_world(number: int, *, test: bool) -> list[Outcome]:
         assert case.logs.height >= 0
         outcomes = list(_healthy_of(world, case))
         outcomes += _bad_of(world, case)
+        outcomes += _canaries_of(world, case)
     return outcomes
 
 
 def _healthy_of(world: World, case: Case) -> Iterator[Outcome]:
     rng = np.random.default_rng([world.seed.number, 11])
+    span, changed = _quiet_span(world)
+    yield from _healthy(case, rng, span, world.seed.text, changed)
+
+
+def _quiet_span(world: World) -> tuple[tuple[float, float], list[float]]:
+    """The time before the fault, and when other troubles began or ended in it."""
     last = world.fault.begins if world.fault is not None else world.window[1]
     begin, end = world.clock.at(0), world.clock.at(last) - WAIT.total_seconds()
     moved = [step for one in world.bystanders for step in (one.begins, one.ends) if step]
-    changed = [world.clock.at(step) for step in moved]
-    yield from _healthy(case, rng, (begin, end), world.seed.text, changed)
+    return (begin, end), [world.clock.at(step) for step in moved]
 
 
 def _healthy(
@@ -196,6 +206,33 @@ def _bad_of(world: World, case: Case) -> Iterator[Outcome]:
     wait = min(WAIT, known - at)
     if wait >= LEAST_WAIT:
         yield outcome_of(case, service, at, wait, world.seed.text, fault.kind.name)
+
+
+def _canaries_of(world: World, case: Case) -> Iterator[Outcome]:
+    """Healthy deploys to one pod, whose rows before the deploy are taken away: it is new."""
+    named = pl.col("labels").str.json_path_match("$.pod")
+    if "labels" not in case.metrics.columns:
+        return
+    pods = case.metrics.with_columns(named.alias("pod")).drop_nulls("pod")
+    counts = pods.group_by("service").agg(pl.col("pod").n_unique().alias("n"), pl.col("pod").min())
+    services = counts.filter(pl.col("n") > 1).sort("service")
+    if not services.height:
+        return
+    rng = np.random.default_rng([world.seed.number, 12])
+    service, _, pod = services.row(int(rng.integers(services.height)))
+    span, changed = _quiet_span(world)
+    earliest = span[0] + LEAST_BASELINE.total_seconds()
+    if earliest >= span[1]:
+        return
+    drawn = float(rng.uniform(earliest, span[1]))
+    if any(abs(moment - drawn) <= WAIT.total_seconds() for moment in changed):
+        return
+    at = datetime.fromtimestamp(drawn, UTC)
+    old = (pl.col("service") == service) & (named == pod) & (pl.col("time") < at)
+    seen = replace(case)
+    seen.__dict__["metrics"] = case.metrics.filter(~old.fill_null(value=False))
+    seen.__dict__["logs"] = case.logs
+    yield replace(outcome_of(seen, service, at, WAIT, world.seed.text, ""), canary=True)
 
 
 def of_recording(path: Path) -> list[Outcome]:
@@ -280,7 +317,9 @@ def main() -> None:
         work = partial(of_world, test=given.stream == "test")
         for found in pool.map(work, range(first, last)):
             outcomes += found
-        healthy = [one for one in outcomes if not one.bad]
+        canaries = [one for one in outcomes if one.canary]
+        report(f"healthy canaries, {given.stream} worlds {given.worlds}", canaries)
+        healthy = [one for one in outcomes if not one.bad and not one.canary]
         report(f"healthy deploys, {given.stream} worlds {given.worlds}", healthy)
         bad = [one for one in outcomes if one.bad]
         report(f"bad deploys, {given.stream} worlds {given.worlds}", bad)
