@@ -17,19 +17,15 @@ import numpy as np
 from analysis.case.folder import Case
 from analysis.deploys.canary import Canary, CanaryTest, canaries, canary_test
 from analysis.deploys.judged_signals import JudgedSeries, judged_series, requests_between
-from analysis.deploys.log_signals import (
-    ERROR_LINES,
-    NEW_ERROR_LINES,
-    LogSignals,
-    log_signals,
-)
+from analysis.deploys.log_signals import NEW_ERROR_LINES, LogSignals, log_signals
 from analysis.deploys.looks import Look
 from analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
 from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, Group, SignalCheck
 from analysis.deploys.window_levels import WindowScale
+from analysis.deploys.words import PER_MINUTE, beside, called, moved
 from analysis.vocabulary import Evidence
-from analysis.wording.amounts import amount, levels, unit_of
-from analysis.wording.names import signal_name, subject_name
+from analysis.wording.amounts import amount, unit_of
+from analysis.wording.names import subject_name
 from analysis.wording.phrases import capitalised, counted, number, plain, rounded
 
 FALSE_ALARMS = 0.02
@@ -47,7 +43,6 @@ LEAST_POINTS = 3
 TOO_COARSE = {Group.ERRORS: 0.1, Group.LATENCY: 3.0}
 """What must have been noticeable for a go: a tenth of all requests failing, latency three times as
 high."""
-_NAMES = {ERROR_LINES: "rate of error lines", NEW_ERROR_LINES: "rate of error lines of a new kind"}
 MOST_CITED = 3
 MOST_NAMED = 3
 
@@ -181,7 +176,7 @@ class _Judge:
         return self._said(
             one,
             Comparison.BEFORE,
-            f"{counted(found.windows, 'window')} before",
+            f"{counted(found.windows, 'quiet window')} before",
             (before, after),
             (found.p, needed),
             found.windows,
@@ -229,7 +224,7 @@ class _Judge:
         if one.per_second and one.group in (Group.RESTARTS, Group.LOGS):
             # Nobody counts them by the second.
             before, after, detectable = before * 60, after * 60, detectable * 60
-            unit = "1/min"
+            unit = PER_MINUTE
         is_log = one.group is Group.LOGS
         items = self._cited("logs" if is_log else "metrics", None if is_log else one.signal)
         return SignalCheck(
@@ -260,12 +255,9 @@ class _Judge:
         levels_of: tuple[float, float],
         part: str,
     ) -> str:
-        name = capitalised(_NAMES.get(signal) or signal_name(signal))
-        shown = [rounded(level) for level in levels_of]
-        was, now = levels(shown[0], shown[1], unit_of(signal, unit, shown))
         if comparison is Comparison.REST:
-            return f"{name} is {now} in {part} and {was} in {against}."
-        said = f"{name} went from {was} to {now} ({against})."
+            return beside(signal, unit, levels_of, part, against)
+        said = moved(signal, unit, *levels_of, against)
         if signal == NEW_ERROR_LINES and self._logs.newest:
             said += f" Most often: {plain(self._logs.newest, 120)}"
         return said
@@ -285,10 +277,10 @@ class _Judge:
         """Whether a move against the past is no larger than that of parts without the deploy."""
         if one.comparison is Comparison.REST:
             return False
-        beside = [
+        parts = [
             two for two in checks if two.comparison is Comparison.REST and two.group is one.group
         ]
-        return bool(beside) and not any(two.worse or two.suspicious for two in beside)
+        return bool(parts) and not any(two.worse or two.suspicious for two in parts)
 
     def _missing(self, checks: Sequence[SignalCheck]) -> list[str]:
         """What a go would take and is not there."""
@@ -384,6 +376,8 @@ def _ordered(checks: Iterable[SignalCheck]) -> list[SignalCheck]:
             not one.worse,
             not one.suspicious,
             order.index(one.group),
+            # What parts show at the same time is the sharper evidence.
+            one.comparison is Comparison.BEFORE,
             one.p,
             one.signal,
         ),
@@ -401,9 +395,7 @@ def _is_coarse(one: SignalCheck, coarse: float) -> bool:
 def _least_noticed(own: Sequence[SignalCheck]) -> str:
     best = min(own, key=lambda one: (one.detectable or 0.0) / max(one.before, 1e-9))
     level = best.detectable or 0.0
-    return (
-        f"{amount(level, unit_of(best.signal, best.unit, (level,)))} ({signal_name(best.signal)})"
-    )
+    return f"{amount(level, unit_of(best.signal, best.unit, (level,)))} ({called(best.signal)})"
 
 
 def _names(names: Sequence[str]) -> str:

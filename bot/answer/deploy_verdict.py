@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, Group, SignalCheck
-from analysis.wording.amounts import amount, levels, unit_of
-from analysis.wording.names import signal_name
+from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, SignalCheck
+from analysis.deploys.words import called, level_words
 from analysis.wording.phrases import capitalised, number
 from bot.answer.writer.markdown_text import opened, shown
 
@@ -32,7 +31,7 @@ def lines(verdict: DeployVerdict) -> Iterator[str]:
     for missing in verdict.missing:
         yield f"  Missing: {missing}"
     for one in verdict.checks:
-        was, now = _levels(one)
+        was, now = level_words(one.signal, one.unit, one.before, one.after)
         yield (
             f"  {one.id:4} {_mark(one):11} {_name(one):34} {was} -> {now}  "
             f"({one.against}, p = {number(one.p, 2)})"
@@ -82,7 +81,7 @@ def _evidence(verdict: DeployVerdict) -> Iterator[str]:
 
 
 def _row(one: SignalCheck) -> str:
-    was, now = _levels(one)
+    was, now = level_words(one.signal, one.unit, one.before, one.after)
     cells = [
         f"{one.id} {_mark(one)}".strip(),
         _name(one),
@@ -102,12 +101,5 @@ def _mark(one: SignalCheck) -> str:
 
 
 def _name(one: SignalCheck) -> str:
-    name = capitalised(signal_name(one.signal))
+    name = capitalised(called(one.signal))
     return name if one.comparison is Comparison.BEFORE else f"{name}, canary"
-
-
-def _levels(one: SignalCheck) -> tuple[str, str]:
-    unit = unit_of(one.signal, one.unit, (one.before, one.after))
-    if one.group in (Group.RESTARTS, Group.LOGS) and one.unit == "1/min":
-        return f"{amount(one.before)}/min", f"{amount(one.after)}/min"
-    return levels(one.before, one.after, unit)

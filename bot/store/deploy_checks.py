@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 
 from bot.store.deploy_tables import DeployCheckRow
 
-LEASE = timedelta(minutes=10)
-"""Longer than any look takes: connectors end after two minutes, the analysis after five."""
+LEASE = timedelta(minutes=5)
+"""Longer than any look takes: connectors end within two minutes, the statistics take seconds."""
 
 
 @dataclass(frozen=True)
