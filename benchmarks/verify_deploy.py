@@ -39,8 +39,10 @@ import polars as pl
 from analysis.case.folder import Case, read_case
 from analysis.deploys.judged_signals import JudgedSeries, judged_series
 from analysis.deploys.looks import looks_of
+from analysis.deploys.question import DeployQuestion
+from analysis.deploys.signal_checks import DECIDES
 from analysis.deploys.verdict import Decision, Group
-from analysis.deploys.verifying import DECIDES, DeployQuestion, judge_deploy
+from analysis.deploys.verifying import judge_deploy
 from analysis.vocabulary import Scope, Window
 from proving_ground.worlds.faults import PlaceKind
 from proving_ground.worlds.seeds import WorldSeed

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from analysis.case.folder import read_case
 from analysis.deploys.looks import Look
+from analysis.deploys.question import DeployQuestion
 from analysis.deploys.verdict import DeployVerdict
-from analysis.deploys.verifying import DeployQuestion, judge_deploy
+from analysis.deploys.verifying import judge_deploy
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from bot.investigation.collecting import assemble, collect_part
 from bot.policy.deploy_to_check import DeployToCheck

@@ -13,8 +13,9 @@ import numpy as np
 
 from analysis.case.folder import Case
 from analysis.deploys.looks import Look
+from analysis.deploys.question import DeployQuestion
 from analysis.deploys.verdict import DeployVerdict, SignalCheck
-from analysis.deploys.verifying import DeployQuestion, judge_deploy
+from analysis.deploys.verifying import judge_deploy
 from tests.analysis.cases import write_case
 
 DEPLOYED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
