@@ -13,8 +13,6 @@ from bot.answer.writer.markdown_text import opened, shown
 LABELS = {Decision.GO: "Go", Decision.HOLD: "Hold", Decision.ROLL_BACK: "Roll back"}
 MOST_ROWS = 20
 MOST_GAPS = 10
-COMMENT_MARK = "<!-- faultline verify-deploy -->"
-"""By it a comment is found again, so that the next run edits it."""
 
 
 def as_json(verdict: DeployVerdict) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def lines(verdict: DeployVerdict) -> Iterator[str]:
 
 def to_markdown(verdict: DeployVerdict) -> str:
     """For a pull request, with the evidence behind each row."""
-    parts = [COMMENT_MARK, f"### {LABELS[verdict.decision]}: {shown(verdict.service)}", ""]
+    parts = [f"### {LABELS[verdict.decision]}: {shown(verdict.service)}", ""]
     parts += [shown(verdict.headline), ""]
     said = [*verdict.reasons, *verdict.missing]
     parts += [*(f"- {shown(one)}" for one in said), ""] if said else []

@@ -209,7 +209,7 @@ def test_an_unknown_service_is_held_and_a_source_that_is_away_is_named(
     [
         (("search", "--wait", "soon"), "--wait"),
         (("search", "--wait", "3m"), "wait"),
-        (("search", "--canary", "colour=blue"), "--canary"),
+        (("search", "--canary", "colour=blue"), "canary"),
         (("search", "--since", "2099-01-01"), "since"),
         (("search",), "--prometheus http://localhost:9090"),
     ],
