@@ -44,6 +44,11 @@ class ServiceSignals:
         self._logs = self._log_signals()
         self._canaries = canaries(self.series, self._start, self._end, question.parts)
 
+    @property
+    def in_parts(self) -> frozenset[Group]:
+        """The groups of signals that are known of parts with the deploy and of the rest."""
+        return frozenset(one.own.group for one in self._canaries)
+
     def checks(self, spends: float) -> list[SignalCheck]:
         """All checks. `spends` is the chance that any of those which decide is a false alarm."""
         needed = self._needed(spends)

@@ -36,7 +36,8 @@ def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
     signals = ServiceSignals(case, question)
     found = _ordered(signals.checks(FALSE_ALARMS * question.look.spends))
     checks = tuple(one.model_copy(update={"id": f"S{n}"}) for n, one in enumerate(found, 1))
-    judged = _Judged(question, checks, tuple(_Missing(question, signals, checks).lines()))
+    missing = tuple(_Missing(question, signals, checks).lines())
+    judged = _Judged(question, checks, missing, signals.in_parts)
     cited = {evidence for one in checks for evidence in one.evidence}
     look = question.look
     return DeployVerdict(
@@ -65,6 +66,7 @@ class _Judged:
     question: DeployQuestion
     checks: Sequence[SignalCheck]
     missing: tuple[str, ...]
+    in_parts: frozenset[Group]
 
     @property
     def worse(self) -> list[SignalCheck]:
@@ -77,10 +79,19 @@ class _Judged:
         return [one for one in self.worse if _moved_alike(one, self.checks)]
 
     @property
+    def postponed(self) -> list[SignalCheck]:
+        """What moved against the past, and can be compared with the rest at a later look."""
+        if self.question.look.is_last:
+            return []
+        compared = {one.group for one in self.checks if one.comparison is Comparison.REST}
+        waiting = self.in_parts - compared
+        return [one for one in self.worse if one.group in waiting]
+
+    @property
     def blamed(self) -> list[SignalCheck]:
         """What is left of it."""
-        excused = self.excused
-        return [one for one in self.worse if one not in excused]
+        spared = [*self.excused, *self.postponed]
+        return [one for one in self.worse if one not in spared]
 
     @property
     def doubts(self) -> list[SignalCheck]:
@@ -114,10 +125,13 @@ class _Judged:
         """A line for each check that speaks for the decision."""
         for one in self.blamed:
             yield f"{one.sentence} [{one.id}]"
-        excused = self.excused
+        excused, postponed = self.excused, self.postponed
         for one in self.doubts:
             if one in excused:
                 yield f"{one.sentence} The parts without the deploy moved alike. [{one.id}]"
+            elif one in postponed:
+                said = "It is too early to compare the parts without the deploy."
+                yield f"{one.sentence} {said} [{one.id}]"
             elif one.worse:
                 yield f"{one.sentence} This alone is no reason to roll back. [{one.id}]"
             else:

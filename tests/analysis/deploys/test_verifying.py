@@ -145,6 +145,16 @@ def test_what_the_rest_suffers_too_is_not_the_deploys(tmp_path: Path) -> None:
     assert any("moved alike" in one for one in verdict.reasons)
 
 
+def test_before_the_rest_can_be_compared_the_past_alone_does_not_decide(tmp_path: Path) -> None:
+    bad = Service(failing=(0.004, 0.2))
+    case = case_of(tmp_path, versions(bad, bad))
+    early = Look(1, 3, LOOK.start, LOOK.start + timedelta(minutes=5), 0.3)
+    verdict = judged(case, early)
+    assert (verdict.decision, verdict.final) == ("hold", False)
+    assert any("too early to compare" in one for one in verdict.reasons)
+    assert judged(case).decision == "hold"
+
+
 def test_a_place_that_the_caller_names_is_compared_with_the_others(tmp_path: Path) -> None:
     """eu is always slower, which is no fault of the deploy; only its own step is."""
     usual = [
