@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from analysis.deploys.verdict import DeployVerdict
 from analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Verdict
 from bot.intake.asked_incident import MOST_TEXT
 from bot.store.labels import MAX_CAUSE
@@ -53,6 +54,35 @@ class NewInvestigation(Given):
         max_length=10,
         description="Where it is, by label, such as cluster or region: only sources that cover it "
         "are asked.",
+    )
+
+
+class NewDeployCheck(Given):
+    """A deploy to watch."""
+
+    service: Word
+    since: Word = Field(
+        default="now", description="When it was deployed: now, 10m, 14:19 (UTC) or an ISO time."
+    )
+    wait_minutes: float = Field(
+        default=15, ge=4, le=1440, description="How long after the deploy to watch."
+    )
+    warm_up_minutes: float = Field(
+        default=2, ge=0, le=60, description="How much of that is not judged."
+    )
+    baseline_hours: float = Field(
+        default=6, ge=0.5, le=168, description="How much time before to compare with."
+    )
+    canary: Mapping[Name, Word] = Field(
+        default_factory=dict,
+        max_length=3,
+        description="The part that got the deploy, such as version or cluster. Unset: told by "
+        "which versions and pods are new.",
+    )
+    places: Mapping[Name, Word] = Field(
+        default_factory=dict,
+        max_length=10,
+        description="Where it is, by label: only sources that cover it are asked.",
     )
 
 
@@ -177,6 +207,19 @@ class FeedbackKept(Shown):
     cause: str
     who: str
     at: datetime
+
+
+class DeployCheck(Shown):
+    """A deploy that is watched, and the last verdict on it."""
+
+    id: str
+    key: str | None = Field(description="The idempotency key; only in the answer to a request.")
+    status: Literal["watching", "decided", "failed"]
+    service: str
+    asked_at: datetime
+    next_look_at: datetime | None
+    verdict: DeployVerdict | None = Field(description="null before the first look.")
+    markdown: str | None = Field(description="The verdict as a comment for a pull request.")
 
 
 class Refusal(Shown):

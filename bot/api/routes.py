@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -14,8 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from analysis.errors import FaultlineError, SettingsError
+from analysis.errors import FaultlineError
 from bot.api import models
+from bot.api.asked import key_of, since_asked
+from bot.api.deploys import DeployHandlers
 from bot.api.openapi import document
 from bot.api.operations import Operation, answer_of
 from bot.api.reading import read_answer, read_finding, read_findings
@@ -23,7 +22,6 @@ from bot.intake.accepting import Accept
 from bot.intake.asked_incident import AskedIncident
 from bot.intake.asked_requests import AskedRequests, own_key
 from bot.intake.request_body import Refused
-from bot.intake.since import since_of
 from bot.runtime.threads import in_store, in_thread
 from bot.store.labels import Labels
 from bot.store.listing import Listing, ListingCursor, ListingFilter
@@ -38,7 +36,7 @@ from bot.web.visitor import note_investigation, visibility_of, visitor_of
 API = "/api"
 ALL = f"{API}/investigations"
 ONE = f"{ALL}/{{id}}"
-_KEY = re.compile(r"[!-~]{1,200}")
+DEPLOYS = f"{API}/deploy-checks"
 
 R = TypeVar("R")
 
@@ -154,6 +152,29 @@ def operations(handlers: ApiHandlers) -> tuple[Operation, ...]:
             refuses=(404, 409),
             recorded_as="judged",
         ),
+        Operation(
+            "checkDeploy",
+            "POST",
+            DEPLOYS,
+            "Watch a deploy",
+            "investigate",
+            h.deploys.start,
+            takes=m.NewDeployCheck,
+            gives=m.DeployCheck,
+            status=202,
+            recorded_as="asked for a check of a deploy",
+            by_key=True,
+        ),
+        Operation(
+            "getDeployCheck",
+            "GET",
+            f"{DEPLOYS}/{{check_id}}",
+            "The verdict on it so far",
+            "read",
+            h.deploys.get,
+            gives=m.DeployCheck,
+            refuses=(404,),
+        ),
     )
 
 
@@ -165,19 +186,18 @@ class ApiHandlers:
         self.requests = AskedRequests(site.settings, site.store, accept)
         self.labels = Labels(site.store.engine)
         self.listing = Listing(site.store.engine)
+        self.deploys = DeployHandlers(site, access, self.requests)
 
     async def start(self, request: Request, given: models.NewInvestigation) -> Response:
         """Start one, or find the one of the same key."""
-        key = request.headers.get("idempotency-key") or uuid.uuid4().hex
-        if not _KEY.fullmatch(key):
-            raise Refused(422, "Idempotency-Key: 1 to 200 visible ASCII characters")
+        key = key_of(request)
         requester = await requester_of(self.access, request)
         asked = AskedIncident(
             text=given.question,
             key=own_key(requester, key),
             door="api",
             service=given.service,
-            since=_since(given.since),
+            since=since_asked(given.since),
             places=given.places,
         )
         accepted = await self.requests.start(asked, requester, given.model_dump_json())
@@ -296,12 +316,3 @@ class ApiHandlers:
 
     def _url(self, investigation_id: str) -> str:
         return f"{self.site.settings.server.public_url}/investigations/{investigation_id}"
-
-
-def _since(given: str | None) -> datetime | None:
-    if given is None:
-        return None
-    try:
-        return since_of(given, datetime.now(UTC), UTC, "since")
-    except SettingsError as error:
-        raise Refused(422, f"{error}") from None

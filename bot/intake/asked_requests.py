@@ -63,19 +63,24 @@ class AskedRequests:
             arrival = arrival_of(asked, self._settings, now)
         except SettingsError as error:
             raise Refused(422, f"{error}") from None
+        await self.refuse_unless_new(f"{asked.door} {asked.key}", requester, as_sent)
+        return await take(self._accept, arrival, within_s=IntakeLimits.accept_within_s)
+
+    async def refuse_unless_new(self, key: str, requester: Requester, as_sent: str) -> None:
+        """Count one more request. Raises Refused where the key was used for another one (422), and
+        where it is too much (429); NotAccepted where the store cannot tell."""
         try:
             async with asyncio.timeout(IntakeLimits.accept_within_s):
-                await self._refuse_unless_new(asked, requester, as_sent, now)
+                await self._refuse_unless_new(key, requester, as_sent, datetime.now(UTC))
         except TimeoutError:
             raise NotAccepted("the store did not answer in time") from None
         except SQLAlchemyError as error:
             raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
-        return await take(self._accept, arrival, within_s=IntakeLimits.accept_within_s)
 
     async def _refuse_unless_new(
-        self, asked: AskedIncident, requester: Requester, as_sent: str, now: datetime
+        self, key: str, requester: Requester, as_sent: str, now: datetime
     ) -> None:
-        key, most = f"{asked.door} {asked.key}", requester.most_per_hour
+        most = requester.most_per_hour
         if not await in_store(is_same_request, self._engine, key, as_sent, now):
             raise Refused(422, KEY_REUSED)
         if most is None:

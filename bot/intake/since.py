@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 from analysis.errors import SettingsError
 
 _LENGTH = re.compile(r"(?P<count>\d{1,4})(?P<unit>[mhd])", re.ASCII)
+NOW = "now"
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -15,9 +16,11 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 def since_of(
     text: str, now: datetime, zone: tzinfo | None = None, name: str = "--since"
 ) -> datetime:
-    """`30m`, `2h`, `1d`, a time of day in the zone (unset: this machine's), or an ISO time. Raises
-    SettingsError about `name`."""
+    """`now`, `30m`, `2h`, `1d`, a time of day in the zone (unset: this machine's), or an ISO time.
+    Raises SettingsError about `name`."""
     given = text.strip()
+    if given == NOW:
+        return now
     length = _LENGTH.fullmatch(given)
     if length is not None:
         return now - timedelta(**{_UNITS[length["unit"]]: int(length["count"])})
@@ -32,3 +35,11 @@ def since_of(
         return at.astimezone(here.tzinfo)
     except (ValueError, OverflowError):
         raise SettingsError(name, "is neither 30m, 14:19 nor 2026-01-31T14:19Z") from None
+
+
+def length_of(text: str, name: str) -> timedelta:
+    """`15m`, `2h` or `1d`. Raises SettingsError about `name`."""
+    length = _LENGTH.fullmatch(text.strip())
+    if length is None:
+        raise SettingsError(name, "is not a length of time, such as 15m or 2h")
+    return timedelta(**{_UNITS[length["unit"]]: int(length["count"])})

@@ -21,6 +21,7 @@ SWEPT = {
     "sessions": "their end",
     "api_tokens": "login.audit_days after their end",
     "asked_requests": "retention.deliveries_days",
+    "deploy_checks": "retention.deliveries_days",
     "slack_channels": "no investigation came from there",
     "executors": "7 days",
     "last_times": "30 days",
@@ -50,6 +51,7 @@ FOLLOW = {
 """Tables whose rows go with those of another one."""
 
 BY_NATURE = {
+    "watches": "one row for each name that a [[watch]] ever had",
     "application_versions": "one row for each version of the program",
     "queues": "one row for each queue",
     "workflow_schedules": "one row for each schedule; the bot has none",

@@ -22,6 +22,7 @@ from bot.store.call_tables import LearnedCallRow
 from bot.store.case_store import CaseStore
 from bot.store.change_tables import ReportedChangeRow
 from bot.store.conversation_rows import QuestionRow, QuietThreadRow
+from bot.store.deploy_tables import DeployCheckRow
 from bot.store.executor_tables import ExecutorRow
 from bot.store.last_times import KEPT as TIMES_KEPT
 from bot.store.last_times import LastTimeRow
@@ -177,10 +178,12 @@ class Sweep:
         )
 
     def deliveries(self, before: datetime) -> int:
-        """Ids of deliveries that no vendor will send again, and keys under which programs asked."""
-        row, asked = DeliveryRow, AskedRequestRow
+        """Ids of deliveries that no vendor will send again, keys under which programs asked, and
+        what they asked of deploys."""
+        row, asked, check = DeliveryRow, AskedRequestRow, DeployCheckRow
         with Session(self.store.engine) as session, session.begin():
             session.execute(delete(asked).where(asked.at < before))
+            session.execute(delete(check).where(check.asked_at < before))
         over = (
             select(row.received_at)
             .where(row.received_at < before)

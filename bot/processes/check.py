@@ -83,6 +83,8 @@ async def all_checks(settings: Settings, *, vendors: bool = True) -> Sequence[Ch
     ]
     if any(_hears_people(one) for one in settings.each("slack")):
         parts.append(("people", lambda: _people(settings)))
+    if settings.watch:
+        parts.append(("watches", lambda: _watches(settings)))
     if settings.login.issuer is not None:
         parts.append(("login", lambda: _login(settings)))
     if not vendors:
@@ -199,6 +201,18 @@ async def _people(settings: Settings) -> Check:
         said = f"the Slack app lacks {'; '.join(lacking)}: reinstall it with the current manifest"
         return Check("people", True, said, tuple(f"the scope {one}" for one in lacking))
     return Check("people", True, "members, guests and user groups of Slack can be distinguished")
+
+
+async def _watches(settings: Settings) -> Check:
+    """What is looked at by the clock, and how often."""
+    said = [
+        f"{watch.service or name} every {watch.every_minutes:g} min"
+        for name, watch in settings.watch.items()
+    ]
+    line = f"{len(said)} watched: {', '.join(said)}"
+    if not any("metrics" in one.kinds for one in build_connectors(settings)):
+        return Check("watches", False, f"{line}; no source of metrics is configured for them")
+    return Check("watches", True, line)
 
 
 async def _login(settings: Settings) -> Check:

@@ -21,6 +21,7 @@ from bot.answer.targets.target_type import ReplyTargets
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation import analyzing
 from bot.investigation.reading_traces import TraceReading
+from bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
@@ -139,6 +140,10 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
         loops.append(Dispatch(asked, enqueue, every_s=every_s, rest_s=rest_s))
     for loop in loops:
         engine.changes.on(STORE, loop.wake)
+    # By the clock: nothing that is stored makes them due.
+    checks: list[BackgroundLoop] = [DeployCheckLoop(store, context.connectors)]
+    if settings.watch:
+        checks.append(WatchLoop(settings, store, context.connectors))
     return [
         Telemetry("worker", partial(observe_worker, settings, store, engine.database)),
         FunctionComponent("analysis pool", on_stop=context.pool.close),
@@ -147,6 +152,7 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
         RunningEngine(engine, context, traces, talks=talks),
         Retention(settings, store, context.cases),
         *loops,
+        *checks,
     ]
 
 

@@ -39,7 +39,7 @@ Settings come from `{DEFAULT_FILE}` in the working directory, or the file named 
 Without a file the bot runs on loopback with embedded databases.
 
 - **Environment.** `FAULTLINE_<SECTION>__<KEY>` sets a key and wins over the file. That works for every key outside of
-  `services`, `jobs` and `teams`, except for tables and lists of tables within a section.
+  `services`, `jobs`, `teams` and `watch`, except for tables and lists of tables within a section.
 - **Secrets** come only from the environment. A secret in the file stops the start.
   `FAULTLINE_<SECTION>__<KEY>_FILE` names a file that holds a secret.
 

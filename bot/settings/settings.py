@@ -54,6 +54,7 @@ from bot.settings.runbooks import RunbookSettings
 from bot.settings.slack_workspaces import refuse_unknown_workspaces
 from bot.settings.teams import TeamSettings, claimed_twice
 from bot.settings.telemetry import TelemetrySettings
+from bot.settings.watches import WatchSettings, watches_by_name
 from connectors.alertmanager.settings import AlertmanagerSettings
 from connectors.aws.settings import AwsSettings
 from connectors.datadog.settings import DatadogSettings
@@ -165,6 +166,7 @@ NAMED_TABLES: Mapping[str, type[Section]] = {
     "services": ServiceSettings,
     "jobs": JobSettings,
     "teams": TeamSettings,
+    "watch": WatchSettings,
 }
 """Tables with a name of the operator's choice; they come from the file alone and hold no secret."""
 
@@ -196,6 +198,7 @@ class Settings(ConnectorSections):
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     jobs: Mapping[str, JobSettings] = Field(default_factory=dict)
     teams: Mapping[str, TeamSettings] = Field(default_factory=dict)
+    watch: Mapping[str, WatchSettings] = Field(default_factory=dict)
 
     # The sections that the bot itself reads, besides their connectors: named here for their types.
     pagerduty: PagerDutySettings = PagerDutySettings()
@@ -303,6 +306,7 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
         if name not in model.model_fields:
             near = did_you_mean.for_section(name, tables, model.model_fields, values[name])
             raise SettingsError(name, "no such section of the settings" + near)
+    watches_by_name(values)
     several = sections_that_repeat(model)
     repeated = take_instances(values, several, model.model_fields)
     for name, table in values.items():

@@ -79,7 +79,7 @@ class Story:
 @contextmanager
 def bot_story(
     directory: Path,
-    case: Path,
+    case: Path | None,
     database_url: str,
     *,
     log: Path | None = None,
@@ -89,7 +89,7 @@ def bot_story(
     **environ: str,
 ) -> Iterator[Story]:
     """Start the vendors and the bot; stop all of them at the end. `before` stands in Slack
-    already.
+    already. Without a case the bot asks the sources that `environ` names.
 
     On SQLite the bot finds its tables made, unless it is to begin `from_nothing`.
     """
@@ -107,7 +107,6 @@ def bot_story(
         "FAULTLINE_SLACK__SIGNING_SECRETS": "slack-secret",
         "FAULTLINE_SLACK__CHANNEL": CHANNEL,
         "FAULTLINE_SLACK__API_URL": f"{slack_url}/api",
-        "FAULTLINE_RECORDED__CASE": str(case),
         "FAULTLINE_ALERTS__GROUPS": "off",  # in most stories each alert is an incident of its own
         # Looking for work costs, and many stories run side by side.
         "FAULTLINE_WORKER__POLLING_INTERVAL_S": "1",
@@ -115,6 +114,8 @@ def bot_story(
         "FAULTLINE_WORKER__NICENESS": "0",  # the tests themselves keep the machine busy
         **environ,
     }
+    if case is not None:
+        settings["FAULTLINE_RECORDED__CASE"] = str(case)
     state = directory / "state"
     if database_url.startswith("postgresql"):
         settings["FAULTLINE_STORE__DATABASE"] = database_url

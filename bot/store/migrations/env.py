@@ -12,6 +12,7 @@ from bot.store import (
     call_tables,
     change_tables,
     conversation_rows,
+    deploy_tables,
     executor_tables,
     last_times,
     people_tables,
@@ -23,6 +24,7 @@ from bot.store.models import Base
 
 DESCRIBED_BESIDE = (
     api_tables,
+    deploy_tables,
     call_tables,
     change_tables,
     conversation_rows,

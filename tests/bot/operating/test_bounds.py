@@ -22,6 +22,7 @@ from bot.store.api_tables import AskedRequestRow
 from bot.store.api_tokens import make_token, tokens
 from bot.store.case_store import CaseSizes, CaseStore
 from bot.store.connect import connect, migrate
+from bot.store.deploy_tables import DeployCheckRow
 from bot.store.executor_tables import ExecutorRow
 from bot.store.last_times import LastTimeRow
 from bot.store.models import Base
@@ -56,6 +57,9 @@ def test_what_nobody_writes_any_more_goes(installation: Installation) -> None:
         PersonActRow(key="k", who="U1", act="ask", at=OLD),
         ModelSpendingRow(day=f"{OLD:%Y-%m-%d}", channel="C1", tokens=1, cost_usd=0.0),
         AskedRequestRow(key="k", digest="d", at=OLD),
+        DeployCheckRow(
+            id="c", asked={}, team="", asked_by="ann", asked_at=OLD, looks_done=0, verdict=None
+        ),
         SlackChannelRow(channel="T1/CGONE", members=["U1"], at=OLD),
         SlackChannelRow(channel="T1/CUSED", members=["U1"], at=OLD),
     )
@@ -66,7 +70,14 @@ def test_what_nobody_writes_any_more_goes(installation: Installation) -> None:
     cases, engine = installation.cases, installation.rows
     Sweep(installation.settings, installation.store, cases, engine, NOW).run()
     with Session(installation.store.engine) as session:
-        kinds = (ExecutorRow, LastTimeRow, PersonActRow, ModelSpendingRow, AskedRequestRow)
+        kinds = (
+            ExecutorRow,
+            LastTimeRow,
+            PersonActRow,
+            ModelSpendingRow,
+            AskedRequestRow,
+            DeployCheckRow,
+        )
         left = [session.scalar(select(func.count()).select_from(kind)) for kind in kinds]
         channels = session.scalars(select(SlackChannelRow.channel)).all()
     assert left == [0] * len(kinds)

@@ -71,6 +71,19 @@ def test_all_parts_that_work_are_said_to_work(
     assert connectors == sorted(connectors)
 
 
+def test_what_is_watched_is_listed_and_needs_a_source(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "faultline.toml"
+    file.write_text('[[watch]]\nservice = "checkout"\nevery_minutes = 30\n')
+    ok, line = said(environ, FAULTLINE_CONFIG=str(file))["watches"]
+    assert not ok
+    assert "1 watched: checkout every 30 min; no source of metrics is configured" in line
+    here = {"FAULTLINE_CONFIG": str(file), "FAULTLINE_PROMETHEUS__URL": "http://127.0.0.1:9"}
+    ok, line = said(environ, **here)["watches"]
+    assert (ok, line) == (True, "1 watched: checkout every 30 min")
+
+
 @pytest.mark.parametrize(
     ("others", "status", "last"),
     [

@@ -1,0 +1,193 @@
+"""The parts of a service that got the deploy beside the rest of it, at the same time.
+
+What happens to all of them at once (traffic, a slow database, the hour) is in both and cancels.
+Where the same parts ran before the deploy (a cluster, a region), their usual difference is the
+quiet past. Where they are new (a version, pods), the difference is held against how much it
+varies from one stretch of the window to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.deploys.judged_signals import JudgedSeries
+from analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
+from analysis.deploys.student_t import quantile, upper_tail
+from analysis.deploys.window_levels import WindowScale
+
+Floats = NDArray[np.float64]
+
+COME_AND_GO = ("version", "pod", "instance")
+"""Parts that a rollout replaces. Of others only the caller knows which ones got the deploy."""
+STRETCHES = 6
+"""Into how many stretches the window is cut where there is no past: 5 degrees of freedom."""
+LEAST_POINTS = 2 * STRETCHES
+LASTED = 0.5
+"""Least share of the window in which an old part still reports, to be what is compared with."""
+
+
+@dataclass(frozen=True)
+class Canary:
+    """One signal of the parts with the deploy, and of the rest."""
+
+    kind: str
+    names: tuple[str, ...]
+    rest: tuple[str, ...]
+    own: JudgedSeries
+    others: JudgedSeries
+    is_new: bool
+
+
+def canaries(
+    series: Sequence[JudgedSeries], start: float, end: float, named: Mapping[str, str]
+) -> list[Canary]:
+    """Of each signal that is known by parts, the comparison by the first kind of part that tells
+    new from old. `named` are the parts with the deploy, by kind, where the caller says so."""
+    by_signal: dict[tuple[str, str | None], list[JudgedSeries]] = defaultdict(list)
+    for one in series:
+        if one.parts is not None:
+            by_signal[one.signal, one.unit].append(one)
+    found = []
+    for parts in by_signal.values():
+        for kind in named or COME_AND_GO:
+            canary = _canary(parts, kind, named.get(kind), start, end)
+            if canary is not None:
+                found.append(canary)
+                break
+    return found
+
+
+def _canary(
+    parts: Sequence[JudgedSeries], kind: str, wanted: str | None, start: float, end: float
+) -> Canary | None:
+    by_name: dict[str, list[JudgedSeries]] = defaultdict(list)
+    for one in parts:
+        name = (one.parts or {}).get(kind)
+        if name is not None:
+            by_name[name].append(one)
+    own: list[str] = []
+    rest: list[str] = []
+    for name, members in sorted(by_name.items()):
+        times = np.concatenate([one.times for one in members])
+        if not _lasts(times, members[0].interval_s, start, end):
+            continue
+        is_own = name == wanted if wanted is not None else not bool((times < start).any())
+        (own if is_own else rest).append(name)
+    # A part that began within the warm-up is new as well, which `start` already leaves out.
+    if not own or not rest:
+        return None
+    mine = [one for name in own for one in by_name[name]]
+    others = [one for name in rest for one in by_name[name]]
+    return Canary(
+        kind, tuple(own), tuple(rest), _mean_of(mine), _mean_of(others), is_new=wanted is None
+    )
+
+
+def _lasts(times: Floats, interval_s: float, start: float, end: float) -> bool:
+    inside = int(((times >= start) & (times <= end)).sum())
+    return inside > 0 and not inside * interval_s < LASTED * (end - start)
+
+
+def _mean_of(members: Sequence[JudgedSeries]) -> JudgedSeries:
+    """The members as one series: the mean of those that have a point in an interval."""
+    if len(members) == 1:
+        return members[0]
+    first = members[0]
+    interval = max(1.0, float(np.nanmedian([one.interval_s for one in members])))
+    times = np.concatenate([one.times for one in members])
+    values = np.concatenate([one.values for one in members])
+    places = np.floor(times / interval).astype(np.int64)
+    known, inverse = np.unique(places, return_inverse=True)
+    usable = np.isfinite(values)
+    counts = np.bincount(inverse[usable], minlength=len(known))
+    sums = np.bincount(inverse[usable], values[usable], minlength=len(known))
+    means: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return JudgedSeries(
+        first.signal,
+        first.unit,
+        first.group,
+        (known * interval).astype(np.float64),
+        means,
+        is_share=first.is_share,
+        falls=first.falls,
+        per_second=first.per_second,
+        parts=first.parts,
+    )
+
+
+@dataclass(frozen=True)
+class CanaryTest:
+    """The result. Levels are as the signal is recorded."""
+
+    p: float
+    rest: float
+    own: float
+    windows: int
+    detectable: float
+
+
+def canary_test(
+    canary: Canary, start: float, end: float, needed: float, requests: float | None
+) -> CanaryTest | None:
+    """Whether the parts with the deploy are worse than the rest; None where too little is
+    known."""
+    own = WindowScale(canary.own, end - start, requests)
+    others = WindowScale(canary.others, end - start, requests)
+    if canary.is_new:
+        return _within(own, others, start, end, needed)
+    before, level = _levels(own, start, end)
+    before_rest, level_rest = _levels(others, start, end)
+    both = min(len(before), len(before_rest))
+    if both == 0:
+        return None
+    gaps = before[-both:] - before_rest[-both:]
+    floor = own.floor * math.sqrt(2)
+    found: QuietTest | None = quiet_test(gaps, level - level_rest, floor, needed)
+    if found is None:
+        return None
+    usual = level_rest + found.centre
+    detectable = own.shown(level_rest + found.detectable)
+    return CanaryTest(found.p, own.shown(usual), own.shown(level), found.windows, detectable)
+
+
+def _levels(scale: WindowScale, start: float, end: float) -> tuple[Floats, float]:
+    means, mean = window_means(scale.series.times, scale.points(), start, end)
+    return scale.levels(means), float(scale.levels(np.array([mean]))[0])
+
+
+def _within(
+    own: WindowScale, others: WindowScale, start: float, end: float, needed: float
+) -> CanaryTest | None:
+    """By the stretches of the window itself."""
+    mine, rest = [*_stretches(own, start, end)], [*_stretches(others, start, end)]
+    gaps = np.array(mine) - np.array(rest)
+    gaps = gaps[np.isfinite(gaps)]
+    inside = (own.series.times >= start) & (own.series.times <= end)
+    if len(gaps) < STRETCHES or int(inside.sum()) < LEAST_POINTS:
+        return None
+    degrees = len(gaps) - 1
+    # A whole window's noise is at least that of two levels.
+    noise = max(float(gaps.std(ddof=1)) / math.sqrt(len(gaps)), own.floor * math.sqrt(2))
+    gap, level = float(gaps.mean()), float(np.mean(rest))
+    detectable = own.shown(level + quantile(needed, degrees) * noise)
+    p = upper_tail(gap / noise, degrees)
+    return CanaryTest(p, own.shown(level), own.shown(level + gap), len(gaps), detectable)
+
+
+def _stretches(scale: WindowScale, start: float, end: float) -> Iterator[float]:
+    """The level of each stretch; NaN where nothing was recorded."""
+    times, points = scale.series.times, scale.points()
+    usable = np.isfinite(points)
+    edges = np.linspace(start, end, STRETCHES + 1)
+    for first, last in pairwise(edges):
+        inside = usable & (times >= first) & (times <= last)
+        yield (
+            float(scale.levels(np.array([points[inside].mean()]))[0]) if inside.any() else math.nan
+        )

@@ -1,0 +1,205 @@
+"""The signals of a service after a deploy, each beside its past and beside the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.case.folder import Case
+from analysis.deploys.canary import Canary, CanaryTest, canaries, canary_test
+from analysis.deploys.judged_signals import JudgedSeries, judged_series, requests_between
+from analysis.deploys.log_signals import NEW_ERROR_LINES, LogSignals, log_signals
+from analysis.deploys.question import DeployQuestion
+from analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
+from analysis.deploys.verdict import Comparison, Group, SignalCheck
+from analysis.deploys.window_levels import WindowScale
+from analysis.deploys.words import PER_MINUTE, beside, moved
+from analysis.vocabulary import Evidence
+from analysis.wording.phrases import counted, plain, rounded
+
+SUSPICIOUS = 0.005
+"""A move that matters and is rarer than this, by itself, is not passed as healthy."""
+DECIDES = (Group.ERRORS, Group.LATENCY, Group.RESTARTS)
+"""What is worth a rollback by itself. Load, traffic and log lines also change because the new code
+is meant to do something else: they make it hold."""
+LEAST_POINTS = 3
+MOST_CITED = 3
+MOST_NAMED = 3
+
+
+class ServiceSignals:
+    """The signals of one service, for one look. `series` are those of its metrics, without the
+    warm-up; `requests` those it took in the judged window, where known."""
+
+    def __init__(self, case: Case, question: DeployQuestion) -> None:
+        self._case, self._question = case, question
+        look = question.look
+        self._start, self._end = look.start.timestamp(), look.end.timestamp()
+        self._deployed = question.deployed_at.timestamp()
+        every = judged_series(case.metrics, question.service)
+        self.series = [self._without_warm_up(one) for one in every]
+        self.requests = requests_between(self.series, self._start, self._end)
+        self._logs = self._log_signals()
+        self._canaries = canaries(self.series, self._start, self._end, question.parts)
+
+    @property
+    def in_parts(self) -> frozenset[Group]:
+        """The groups of signals that are known of parts with the deploy and of the rest."""
+        return frozenset(one.own.group for one in self._canaries)
+
+    def checks(self, spends: float) -> list[SignalCheck]:
+        """All checks. `spends` is the chance that any of those which decide is a false alarm."""
+        needed = self._needed(spends)
+        return [*self._before(needed), *self._beside(needed)]
+
+    def _without_warm_up(self, one: JudgedSeries) -> JudgedSeries:
+        """The series without what was recorded while the rollout ran."""
+        kept = (one.times < self._deployed) | (one.times >= self._start)
+        kept &= one.times <= self._end
+        return replace(one, times=one.times[kept], values=one.values[kept])
+
+    def _log_signals(self) -> LogSignals:
+        own = self._cited("logs", None)
+        # Of lines that were cut nobody knows how many there were.
+        if any(one.cut for one in own):
+            return LogSignals((), None)
+        return log_signals(self._case.logs, self._question.service, self._start, self._end)
+
+    def _whole(self) -> Iterator[JudgedSeries]:
+        for one in (*self.series, *self._logs.series):
+            if one.parts is None:
+                yield one
+
+    def _needed(self, spends: float) -> float:
+        """The chance that each test may have, by the union bound."""
+        deciding = [one for one in self._whole() if one.group in DECIDES]
+        tests = len(deciding) + len(self._canaries)
+        return spends / max(1, tests)
+
+    def _before(self, needed: float) -> Iterator[SignalCheck]:
+        for one in self._whole():
+            scale = WindowScale(one, self._end - self._start, self.requests)
+            points = one.values[(one.times >= self._start) & (one.times <= self._end)]
+            if int(np.isfinite(points).sum()) < LEAST_POINTS:
+                continue
+            # Quiet windows end where the deploy began, not where its warm-up did.
+            shifted = np.where(
+                one.times < self._deployed, one.times + self._start - self._deployed, one.times
+            )
+            means, mean = window_means(shifted, scale.points(), self._start, self._end)
+            level = float(scale.levels(np.array([mean]))[0])
+            found = quiet_test(scale.levels(means), level, scale.floor, needed)
+            if found is not None:
+                yield self._check(one, scale, found, needed)
+
+    def _check(
+        self, one: JudgedSeries, scale: WindowScale, found: QuietTest, needed: float
+    ) -> SignalCheck:
+        before, after = scale.shown(found.centre), scale.shown(found.level)
+        return self._said(
+            one,
+            Comparison.BEFORE,
+            f"{counted(found.windows, 'quiet window')} before",
+            (before, after),
+            (found.p, needed),
+            found.windows,
+            scale.shown(found.detectable),
+            matters=scale.matters(before, after),
+        )
+
+    def _beside(self, needed: float) -> Iterator[SignalCheck]:
+        for canary in self._canaries:
+            found = canary_test(canary, self._start, self._end, needed, self.requests)
+            if found is not None:
+                yield self._check_beside(canary, found, needed)
+
+    def _check_beside(self, canary: Canary, found: CanaryTest, needed: float) -> SignalCheck:
+        scale = WindowScale(canary.own, self._end - self._start, self.requests)
+        return self._said(
+            canary.own,
+            Comparison.REST,
+            f"{canary.kind} {_names(canary.rest)}",
+            (found.rest, found.own),
+            (found.p, needed),
+            found.windows,
+            found.detectable,
+            matters=scale.matters(found.rest, found.own),
+            part=f"{canary.kind} {_names(canary.names)}",
+        )
+
+    def _said(
+        self,
+        one: JudgedSeries,
+        comparison: Comparison,
+        against: str,
+        levels_of: tuple[float, float],
+        chances: tuple[float, float],
+        windows: int,
+        detectable: float,
+        *,
+        matters: bool,
+        part: str = "",
+    ) -> SignalCheck:
+        p, needed = chances
+        worse = matters and p < needed
+        before, after = levels_of
+        unit = one.unit
+        if one.per_second and one.group in (Group.RESTARTS, Group.LOGS):
+            # Nobody counts them by the second.
+            before, after, detectable = before * 60, after * 60, detectable * 60
+            unit = PER_MINUTE
+        is_log = one.group is Group.LOGS
+        items = self._cited("logs" if is_log else "metrics", None if is_log else one.signal)
+        return SignalCheck(
+            id="",
+            group=one.group,
+            signal=one.signal,
+            comparison=comparison,
+            against=against,
+            before=rounded(before),
+            after=rounded(after),
+            unit=unit,
+            p=rounded(p, 3),
+            needed_p=rounded(needed, 3),
+            windows=windows,
+            detectable=rounded(detectable),
+            worse=worse,
+            suspicious=matters and not worse and p < SUSPICIOUS,
+            sentence=self._sentence(one.signal, unit, comparison, against, (before, after), part),
+            evidence=tuple(item.id for item in items),
+        )
+
+    def _sentence(
+        self,
+        signal: str,
+        unit: str | None,
+        comparison: Comparison,
+        against: str,
+        levels_of: tuple[float, float],
+        part: str,
+    ) -> str:
+        if comparison is Comparison.REST:
+            return beside(signal, unit, levels_of, part, against)
+        said = moved(signal, unit, *levels_of, against)
+        if signal == NEW_ERROR_LINES and self._logs.newest:
+            said += f" Most often: {plain(self._logs.newest, 120)}"
+        return said
+
+    def _cited(self, kind: str, signal: str | None) -> list[Evidence]:
+        found = [
+            one
+            for one in self._case.evidence
+            if one.kind == kind and one.may_show(self._question.service, signal)
+        ]
+        found.sort(
+            key=lambda one: one.window is None or one.window.end <= self._question.look.start
+        )
+        return found[:MOST_CITED]
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(plain(name, 40) for name in names[:MOST_NAMED])
+    more = len(names) - MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,229 @@
+"""Judge one deploy: go, hold or roll back.
+
+Each signal after the deploy is held against quiet windows before it and, where labels tell parts
+with the deploy from the rest, against the rest at the same time. A roll-back takes a move that is
+large enough to matter, and rarer in healthy deploys than `FALSE_ALARMS`, shared out over all
+signals and looks. The signal must not have moved alike where the deploy did not go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from analysis.case.folder import Case
+from analysis.deploys.question import DeployQuestion
+from analysis.deploys.signal_checks import DECIDES, ServiceSignals
+from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, Group, SignalCheck
+from analysis.deploys.words import called
+from analysis.wording.amounts import amount, unit_of
+from analysis.wording.names import subject_name
+from analysis.wording.phrases import capitalised, counted, number
+
+FALSE_ALARMS = 0.02
+"""Share of healthy deploys that may get a roll-back: one of fifty. Measured by
+`benchmarks/verify_deploy.py`."""
+FELT = (Group.ERRORS, Group.LATENCY)
+LEAST_REQUESTS = 100
+"""With fewer requests a rise from no errors to 5 % would show five errors or none."""
+TOO_COARSE = {Group.ERRORS: 0.1, Group.LATENCY: 3.0}
+"""What must have been noticeable for a go: a tenth of all requests failing, latency three times as
+high."""
+
+
+def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
+    """The verdict on the time that the look covers."""
+    signals = ServiceSignals(case, question)
+    found = _ordered(signals.checks(FALSE_ALARMS * question.look.spends))
+    checks = tuple(one.model_copy(update={"id": f"S{n}"}) for n, one in enumerate(found, 1))
+    missing = tuple(_Missing(question, signals, checks).lines())
+    judged = _Judged(question, checks, missing, signals.in_parts)
+    cited = {evidence for one in checks for evidence in one.evidence}
+    look = question.look
+    return DeployVerdict(
+        service=question.service,
+        deployed_at=question.deployed_at,
+        judged_from=look.start,
+        judged_until=look.end,
+        final=look.is_last or judged.decision is Decision.ROLL_BACK,
+        decision=judged.decision,
+        headline=judged.headline(),
+        reasons=tuple(judged.reasons()),
+        missing=judged.missing,
+        checks=checks,
+        evidence=tuple(one for one in case.evidence if one.id in cited),
+        gaps=case.gaps,
+        false_alarm_rate=FALSE_ALARMS,
+        look=look.number,
+        looks=look.of,
+    )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What the checks come to."""
+
+    question: DeployQuestion
+    checks: Sequence[SignalCheck]
+    missing: tuple[str, ...]
+    in_parts: frozenset[Group]
+
+    @property
+    def worse(self) -> list[SignalCheck]:
+        """What is certain, and reason enough."""
+        return [one for one in self.checks if one.worse and one.group in DECIDES]
+
+    @property
+    def excused(self) -> list[SignalCheck]:
+        """What the parts without the deploy show too."""
+        return [one for one in self.worse if _moved_alike(one, self.checks)]
+
+    @property
+    def postponed(self) -> list[SignalCheck]:
+        """What moved against the past, and can be compared with the rest at a later look."""
+        if self.question.look.is_last:
+            return []
+        compared = {one.group for one in self.checks if one.comparison is Comparison.REST}
+        waiting = self.in_parts - compared
+        return [one for one in self.worse if one.group in waiting]
+
+    @property
+    def blamed(self) -> list[SignalCheck]:
+        """What is left of it."""
+        spared = [*self.excused, *self.postponed]
+        return [one for one in self.worse if one not in spared]
+
+    @property
+    def doubts(self) -> list[SignalCheck]:
+        """What keeps it from a go."""
+        blamed = self.blamed
+        return [one for one in self.checks if one.suspicious or (one.worse and one not in blamed)]
+
+    @property
+    def decision(self) -> Decision:
+        """Go, hold or roll back."""
+        if self.blamed:
+            return Decision.ROLL_BACK
+        if self.doubts or self.missing or not self.question.look.is_last:
+            return Decision.HOLD
+        return Decision.GO
+
+    def headline(self) -> str:
+        """The decision and its first reason in a sentence."""
+        service = subject_name(self.question.service)
+        if self.decision is Decision.ROLL_BACK:
+            return f"Roll back {service}: {_lower(self.blamed[0].sentence)}"
+        if self.decision is Decision.GO:
+            return f"Go: nothing about {service} got worse after the deploy."
+        if self.doubts:
+            return f"Hold {service}: {_lower(self.doubts[0].sentence)}"
+        if self.missing:
+            return f"Hold {service}: {_lower(self.missing[0])}"
+        return f"Hold {service}: nothing is worse so far, and the time is not over."
+
+    def reasons(self) -> Iterator[str]:
+        """A line for each check that speaks for the decision."""
+        for one in self.blamed:
+            yield f"{one.sentence} [{one.id}]"
+        excused, postponed = self.excused, self.postponed
+        for one in self.doubts:
+            if one in excused:
+                yield f"{one.sentence} The parts without the deploy moved alike. [{one.id}]"
+            elif one in postponed:
+                said = "It is too early to compare the parts without the deploy."
+                yield f"{one.sentence} {said} [{one.id}]"
+            elif one.worse:
+                yield f"{one.sentence} This alone is no reason to roll back. [{one.id}]"
+            else:
+                yield f"{one.sentence} Unusual, but not certain. [{one.id}]"
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """What a go would take and is not there."""
+
+    question: DeployQuestion
+    signals: ServiceSignals
+    checks: Sequence[SignalCheck]
+
+    def lines(self) -> Iterator[str]:
+        """A sentence for each."""
+        if not self.signals.series:
+            service = subject_name(self.question.service)
+            yield (
+                f"No request metrics of {service} were found. Connect them, or set "
+                "prometheus.service_label and aliases in the service catalogue."
+            )
+            return
+        if not {one.group for one in self.checks}.intersection(FELT):
+            yield f"Neither errors nor latency could be judged: {self._why_not()}."
+        requests, look = self.signals.requests, self.question.look
+        if requests is not None and requests < LEAST_REQUESTS:
+            minutes = (look.end - look.start).total_seconds() / 60
+            yield (
+                f"Too little traffic: {counted(round(requests), 'request')} in "
+                f"{number(minutes, 2)} min, at least {LEAST_REQUESTS} are needed. Wait longer."
+            )
+        for group, coarse in TOO_COARSE.items():
+            own = [one for one in self.checks if one.group is group]
+            if own and all(_is_coarse(one, coarse) for one in own):
+                yield (
+                    f"{capitalised(group)} vary too much: only a rise to {_least_noticed(own)} "
+                    "would have been noticed. Wait longer, or compare with more history "
+                    "(--baseline)."
+                )
+
+    def _why_not(self) -> str:
+        felt = [one for one in self.signals.series if one.group in FELT and one.parts is None]
+        if not felt:
+            return "no such metric of it was found"
+        start = self.question.look.start.timestamp()
+        if not any(bool((one.times >= start).any()) for one in felt):
+            return "nothing was recorded after the deploy"
+        return "there is too little before the deploy, or too few points after it"
+
+
+def _moved_alike(one: SignalCheck, checks: Iterable[SignalCheck]) -> bool:
+    """Whether a move against the past is no larger than that of parts without the deploy."""
+    if one.comparison is Comparison.REST:
+        return False
+    parts = [two for two in checks if two.comparison is Comparison.REST and two.group is one.group]
+    return bool(parts) and not any(two.worse or two.suspicious for two in parts)
+
+
+def _ordered(checks: Iterable[SignalCheck]) -> list[SignalCheck]:
+    """The worst first."""
+    order = list(Group)
+    return sorted(
+        checks,
+        key=lambda one: (
+            not one.worse,
+            not one.suspicious,
+            order.index(one.group),
+            # What parts show at the same time is the sharper evidence.
+            one.comparison is Comparison.BEFORE,
+            one.p,
+            one.signal,
+        ),
+    )
+
+
+def _is_coarse(one: SignalCheck, coarse: float) -> bool:
+    if one.detectable is None:
+        return True
+    if one.group is Group.LATENCY:
+        return one.detectable > coarse * max(one.before, 1e-9)
+    return one.unit == "ratio" and one.detectable - one.before > coarse
+
+
+def _least_noticed(own: Sequence[SignalCheck]) -> str:
+    best = min(own, key=lambda one: (one.detectable or 0.0) / max(one.before, 1e-9))
+    level = best.detectable or 0.0
+    return f"{amount(level, unit_of(best.signal, best.unit, (level,)))} ({called(best.signal)})"
+
+
+def _lower(sentence: str) -> str:
+    words = sentence.split(maxsplit=1)
+    if not words or not words[0][1:].islower():
+        return sentence
+    return sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,103 @@
+"""A verdict on a deploy in words: for a terminal, as Markdown for a pull request, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, SignalCheck
+from analysis.deploys.words import called, level_words
+from analysis.wording.phrases import capitalised, number
+from bot.answer.writer.markdown_text import opened, shown
+
+LABELS = {Decision.GO: "Go", Decision.HOLD: "Hold", Decision.ROLL_BACK: "Roll back"}
+MOST_ROWS = 20
+MOST_GAPS = 10
+
+
+def as_json(verdict: DeployVerdict) -> dict[str, Any]:
+    """The verdict as JSON values, without the gaps of sources that have nothing to do with it."""
+    return verdict.model_dump(mode="json", exclude_none=True)
+
+
+def lines(verdict: DeployVerdict) -> Iterator[str]:
+    """For a terminal."""
+    yield verdict.headline
+    yield _span(verdict)
+    for reason in verdict.reasons:
+        yield f"  - {reason}"
+    for missing in verdict.missing:
+        yield f"  Missing: {missing}"
+    for one in verdict.checks:
+        was, now = level_words(one.signal, one.unit, one.before, one.after)
+        yield (
+            f"  {one.id:4} {_mark(one):11} {_name(one):34} {was} -> {now}  "
+            f"({one.against}, p = {number(one.p, 2)})"
+        )
+    for gap in verdict.gaps[:MOST_GAPS]:
+        yield f"  Not collected: {gap.kind} from {gap.source}: {gap.reason}"
+
+
+def to_markdown(verdict: DeployVerdict) -> str:
+    """For a pull request, with the evidence behind each row."""
+    parts = [f"### {LABELS[verdict.decision]}: {shown(verdict.service)}", ""]
+    parts += [shown(verdict.headline), ""]
+    said = [*verdict.reasons, *verdict.missing]
+    parts += [*(f"- {shown(one)}" for one in said), ""] if said else []
+    if verdict.checks:
+        parts += [
+            "| | signal | compared with | before | after | p | evidence |",
+            "|---|---|---|---|---|---|---|",
+            *(_row(one) for one in verdict.checks[:MOST_ROWS]),
+            "",
+        ]
+    more = len(verdict.checks) - MOST_ROWS
+    if more > 0:
+        parts += [f"And {more} more that are not worse.", ""]
+    parts += [shown(_span(verdict)), ""]
+    if verdict.evidence or verdict.gaps:
+        parts += ["<details><summary>Evidence</summary>", "", *_evidence(verdict), "", "</details>"]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _span(verdict: DeployVerdict) -> str:
+    percent = number(100 * verdict.false_alarm_rate, 2)
+    return (
+        f"Deployed {verdict.deployed_at:%Y-%m-%d %H:%M:%S} UTC, judged "
+        f"{verdict.judged_from:%H:%M:%S} to {verdict.judged_until:%H:%M:%S} UTC, look "
+        f"{verdict.look} of {verdict.looks}. At most {percent} % of healthy deploys get a "
+        "roll-back."
+    )
+
+
+def _evidence(verdict: DeployVerdict) -> Iterator[str]:
+    for one in verdict.evidence:
+        source = f"{shown(one.kind)} from {shown(one.source)}: {shown(one.query)}"
+        yield f"- **{shown(one.id)}** {source}{opened(one.link)}"
+    for gap in verdict.gaps[:MOST_GAPS]:
+        yield f"- Not collected: {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
+
+
+def _row(one: SignalCheck) -> str:
+    was, now = level_words(one.signal, one.unit, one.before, one.after)
+    cells = [
+        f"{one.id} {_mark(one)}".strip(),
+        _name(one),
+        one.against,
+        was,
+        now,
+        number(one.p, 2),
+        ", ".join(one.evidence),
+    ]
+    return "| " + " | ".join(shown(cell) for cell in cells) + " |"
+
+
+def _mark(one: SignalCheck) -> str:
+    if one.worse:
+        return "worse"
+    return "suspicious" if one.suspicious else ""
+
+
+def _name(one: SignalCheck) -> str:
+    name = capitalised(called(one.signal))
+    return name if one.comparison is Comparison.BEFORE else f"{name}, canary"

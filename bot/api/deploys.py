@@ -1,0 +1,111 @@
+"""Checks of deploys over the API: taken here, looked at by the workers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from analysis.deploys.verdict import DeployVerdict
+from analysis.errors import SettingsError
+from bot.answer.deploy_verdict import to_markdown
+from bot.api import models
+from bot.api.asked import key_of, since_asked
+from bot.api.operations import answer_of
+from bot.intake.accepting import NotAccepted
+from bot.intake.asked_requests import AskedRequests, own_key
+from bot.intake.payload_fields import one_line
+from bot.intake.request_body import Refused
+from bot.intake.service_names import catalogued
+from bot.policy.deploy_to_check import DeployToCheck, due_at
+from bot.policy.teams import Teams
+from bot.runtime.threads import in_store
+from bot.store.deploy_checks import DeployChecks, StoredCheck
+from bot.store.memory import storable
+from bot.web.access import AccessControl
+from bot.web.investigate_page import requester_of
+from bot.web.rendering import Site
+from bot.web.visitor import visibility_of
+
+LONGEST_ID = 64
+
+
+class DeployHandlers:
+    """The handlers of `/api/deploy-checks`. Each raises Refused for what it cannot answer."""
+
+    def __init__(self, site: Site, access: AccessControl, requests: AskedRequests) -> None:
+        self._site, self._access, self._requests = site, access, requests
+        self._checks = DeployChecks(site.store.engine)
+
+    async def start(self, request: Request, given: models.NewDeployCheck) -> Response:
+        """Watch a deploy, or find the check of the same key."""
+        key, now = key_of(request), datetime.now(UTC)
+        requester = await requester_of(self._access, request)
+        deploy = self._deploy(given, now)
+        check_id = own_key(requester, f"deploy {key}")
+        await self._requests.refuse_unless_new(
+            f"deploy {check_id}", requester, given.model_dump_json()
+        )
+        asked = StoredCheck(
+            id=check_id,
+            asked=deploy.model_dump(mode="json"),
+            team=Teams.of(self._site.settings).team(deploy.service, ""),
+            asked_by=requester.who,
+            asked_at=now,
+            due_at=due_at(deploy.looks(now)[0]),
+            looks_done=0,
+            verdict=None,
+        )
+        try:
+            is_new = await in_store(self._checks.add, asked)
+            found = await in_store(self._checks.get, check_id)
+        except SQLAlchemyError as error:
+            raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
+        assert found is not None, "it was written just now"
+        return answer_of(_shown(found, key), 202 if is_new else 200)
+
+    async def get(self, request: Request, _given: None) -> models.DeployCheck:
+        """One check."""
+        wanted = storable(request.path_params["check_id"], LONGEST_ID)
+        found = await in_store(self._checks.get, wanted)
+        if found is None or not visibility_of(request).sees(found.team):
+            raise Refused(404, "No check of a deploy has this id")
+        return _shown(found, None)
+
+    def _deploy(self, given: models.NewDeployCheck, now: datetime) -> DeployToCheck:
+        service = one_line(given.service)
+        since = since_asked(given.since)
+        if not service or since is None:
+            raise Refused(422, "service: is empty")
+        deploy = DeployToCheck(
+            service=catalogued(self._site.settings, service) or service,
+            deployed_at=since,
+            wait=timedelta(minutes=given.wait_minutes),
+            warm_up=timedelta(minutes=given.warm_up_minutes),
+            baseline=timedelta(hours=given.baseline_hours),
+            parts={name: one_line(value) for name, value in given.canary.items()},
+            places={name: one_line(value) for name, value in given.places.items()},
+        )
+        try:
+            return deploy.checked(now)
+        except SettingsError as error:
+            raise Refused(422, f"{error}") from None
+
+
+def _shown(found: StoredCheck, key: str | None) -> models.DeployCheck:
+    verdict = None if found.verdict is None else DeployVerdict.model_validate(found.verdict)
+    ended = "failed" if verdict is None else "decided"
+    return models.DeployCheck.model_validate(
+        {
+            "id": found.id,
+            "key": key,
+            "status": "watching" if found.due_at is not None else ended,
+            "service": str(found.asked["service"]),
+            "asked_at": found.asked_at,
+            "next_look_at": found.due_at,
+            "verdict": verdict,
+            "markdown": None if verdict is None else to_markdown(verdict),
+        }
+    )

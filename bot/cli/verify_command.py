@@ -1,0 +1,143 @@
+"""`faultline verify-deploy`: go, hold or roll back, from a terminal or a pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.deploys.looks import Look
+from analysis.deploys.verdict import Decision, DeployVerdict
+from analysis.errors import EvidenceError, SettingsError
+from bot.answer.deploy_verdict import LABELS, as_json, lines, to_markdown
+from bot.cli.ask_command import AskOptions, settings_for
+from bot.cli.verify_over_api import verify_over_api
+from bot.intake.payload_fields import one_line
+from bot.intake.service_names import catalogued
+from bot.intake.since import length_of, since_of
+from bot.investigation.checking_deploys import check_deploy
+from bot.policy.deploy_to_check import DeployToCheck, due_at
+from connectors.base import Connector
+from connectors.registry import build_connectors
+
+EXIT_CODES = {Decision.GO: 0, Decision.HOLD: 3, Decision.ROLL_BACK: 4}
+"""1 and 2 are for what fails, as of every command: a crash must not look like a roll-back."""
+STYLES = {Decision.GO: "bold green", Decision.HOLD: "bold yellow", Decision.ROLL_BACK: "bold red"}
+NO_SOURCE = (
+    "no source of metrics is configured: give one, such as --prometheus http://localhost:9090, or "
+    "write a settings file (docs/configuration.md)"
+)
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """The options of the command."""
+
+    sources: AskOptions
+    since: str = "now"
+    wait: str = "15m"
+    warm_up: str = "2m"
+    baseline: str = "6h"
+    canary: Sequence[str] = ()
+    place: Sequence[str] = ()
+    as_json: bool = False
+    markdown: Path | None = None
+    bot: str | None = None
+    """Address of a bot that asks in place of this process."""
+
+
+def verify_deploy(service: str, options: VerifyOptions) -> int:
+    """Watch, print the verdict, and return the exit code."""
+    console = Console(stderr=True, highlight=False)
+    now = datetime.now(UTC)
+    named = one_line(service)
+    if not named:
+        raise SettingsError("SERVICE", "is empty")
+    deploy = DeployToCheck(
+        service=named,
+        deployed_at=since_of(options.since, now).astimezone(UTC),
+        wait=length_of(options.wait, "--wait"),
+        warm_up=length_of(options.warm_up, "--warm-up"),
+        baseline=length_of(options.baseline, "--baseline"),
+        parts=_pairs(options.canary, "--canary"),
+        places=_pairs(options.place, "--place"),
+    ).checked(now)
+    if options.bot is not None:
+        verdict = verify_over_api(deploy, options.bot, os.environ, partial(_say, console))
+    else:
+        verdict = _from_here(deploy, options, console)
+    _write(verdict, options)
+    return EXIT_CODES[verdict.decision]
+
+
+def _from_here(deploy: DeployToCheck, options: VerifyOptions, console: Console) -> DeployVerdict:
+    settings = settings_for(options.sources, os.environ)
+    named = catalogued(settings, deploy.service) or deploy.service
+    connectors = build_connectors(settings)
+    if not any("metrics" in one.kinds for one in connectors):
+        raise SettingsError("verify-deploy", NO_SOURCE)
+    return watch(deploy.model_copy(update={"service": named}), connectors, console)
+
+
+def watch(
+    deploy: DeployToCheck, connectors: Sequence[Connector], console: Console
+) -> DeployVerdict:
+    """All looks until the time is over or the deploy is to be rolled back."""
+    verdict: DeployVerdict | None = None
+    for look in deploy.looks(datetime.now(UTC)):
+        _wait_for(look, console)
+        verdict = asyncio.run(check_deploy(deploy, look, connectors))
+        if verdict.final:
+            break
+        _say(console, f"look {look.number} of {look.of}: {verdict.headline}")
+    assert verdict is not None, "there is always a last look"
+    return verdict
+
+
+def _wait_for(look: Look, console: Console) -> None:
+    due = due_at(look)
+    left = (due - datetime.now(UTC)).total_seconds()
+    if left > 0:
+        _say(console, f"look {look.number} of {look.of} at {due.astimezone():%H:%M:%S}")
+        time.sleep(left)
+
+
+def _say(console: Console, said: str) -> None:
+    at = datetime.now(UTC).astimezone()
+    console.print(Text(f"{at:%H:%M:%S}  {said}", style="dim"))
+
+
+def _write(verdict: DeployVerdict, options: VerifyOptions) -> None:
+    if options.markdown is not None:
+        try:
+            options.markdown.write_text(to_markdown(verdict), encoding="utf-8")
+        except OSError as error:
+            problem = f"cannot be written ({error.strerror or type(error).__name__})"
+            raise EvidenceError(str(options.markdown), problem) from error
+    if options.as_json:
+        sys.stdout.write(json.dumps(as_json(verdict), indent=1, ensure_ascii=False) + "\n")
+        return
+    console = Console(highlight=False)
+    console.print(Text(LABELS[verdict.decision], style=STYLES[verdict.decision]))
+    for line in lines(verdict):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _pairs(given: Sequence[str], option: str) -> Mapping[str, str]:
+    pairs = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise SettingsError(option, "is not of the form name=value, such as cluster=eu-1")
+        pairs[one_line(name)] = one_line(value)
+    return pairs

@@ -1,0 +1,80 @@
+"""Ask the sources about one service around its deploy, and judge what they bring.
+
+What is collected is a case folder, put together as that of every investigation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from analysis.case.folder import read_case
+from analysis.deploys.looks import Look
+from analysis.deploys.question import DeployQuestion
+from analysis.deploys.verdict import DeployVerdict
+from analysis.deploys.verifying import judge_deploy
+from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from bot.investigation.collecting import assemble, collect_part
+from bot.policy.deploy_to_check import DeployToCheck
+from bot.runtime.threads import in_thread
+from bot.store.case_store import CaseStore
+from connectors.base import Connector
+from connectors.instances import worth_asking
+
+LOGS_BEFORE = timedelta(hours=2)
+ASKED_FOR: frozenset[EvidenceKind] = frozenset({"metrics", "logs"})
+"""A source of anything else is not asked."""
+
+
+def case_for(deploy: DeployToCheck, look: Look) -> tuple[Alert, Scope]:
+    """What the connectors are asked: the service, around the deploy."""
+    at = deploy.deployed_at
+    alert = Alert(
+        source="deploy",
+        title=f"Deploy of {deploy.service}",
+        started_at=at,
+        service=deploy.service,
+        labels=deploy.places,
+    )
+    scope = Scope(
+        incident=Window(start=at, end=look.end),
+        baseline=(Window(start=at - deploy.baseline, end=at),),
+        baseline_logs=(Window(start=at - min(deploy.baseline, LOGS_BEFORE), end=at),),
+        baseline_spans=(),
+        services=(deploy.service,),
+    )
+    return alert, scope
+
+
+async def check_deploy(
+    deploy: DeployToCheck, look: Look, connectors: Sequence[Connector]
+) -> DeployVerdict:
+    """Ask, and judge the time that the look covers. What could not be asked is a gap in the
+    verdict."""
+    with tempfile.TemporaryDirectory(prefix="faultline-deploy-") as scratch:
+        folder = await collect_case(deploy, look, connectors, Path(scratch))
+        return await in_thread(judge_case, folder, deploy, look)
+
+
+async def collect_case(
+    deploy: DeployToCheck, look: Look, connectors: Sequence[Connector], directory: Path
+) -> Path:
+    """The case folder of one look, below `directory`."""
+    alert, scope = case_for(deploy, look)
+    telling = [one for one in connectors if ASKED_FOR.intersection(one.kinds)]
+    asked = worth_asking(telling, alert, scope)
+    cases, name = CaseStore(directory), uuid.uuid4().hex
+    await asyncio.gather(*(collect_part(one, alert, scope, cases, name) for one in asked))
+    names = [one.name for one in asked]
+    await in_thread(assemble, alert, scope, names, cases, name)
+    return directory / name
+
+
+def judge_case(folder: Path, deploy: DeployToCheck, look: Look) -> DeployVerdict:
+    """Judge what was collected."""
+    question = DeployQuestion(deploy.service, deploy.deployed_at, look, deploy.parts)
+    return judge_deploy(read_case(folder), question)
