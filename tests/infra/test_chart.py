@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
+import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -343,6 +346,23 @@ def test_the_notes_say_what_listens_and_how_to_try_it() -> None:
     assert "rollout status deploy/faultline-server deploy/faultline-worker" in public
     assert "exec deploy/faultline-worker -- faultline check" in public
     assert "port-forward" not in public
+
+
+def test_the_values_of_the_docs_install() -> None:
+    page = (ROOT / "docs/deploy-kubernetes.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    documented = yaml.safe_load(block)
+    for major in WHEELS:
+        program(major).lint(documented)
+        assert [one["kind"] for one in program(major).render(documented)].count("Deployment") == 2
+    command = page.partition("helm install ")[2].partition("\n\n")[0].replace("\\\n", " ")
+    words = ["template", *shlex.split(command), "--kube-version", "1.31"]
+    ran = subprocess.run(
+        [str(program("4").program), *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    policy = only([one for one in yaml.safe_load_all(ran.stdout) if one], "NetworkPolicy")
+    assert allows(policy, "egress", namespace="monitoring", port=9090)
 
 
 def test_every_value_is_explained_and_has_its_type_in_the_schema() -> None:
