@@ -78,12 +78,14 @@ class Traffic:
         await asyncio.sleep(self.delay_after_s)
 
 
-def serve_in_thread(app: Starlette, *, port: int = 0) -> tuple[str, Callable[[], None]]:
-    """Serve the app on 127.0.0.1 from a thread. Returns its base URL and a function that stops
+def serve_in_thread(
+    app: Starlette, *, port: int = 0, host: str = "127.0.0.1"
+) -> tuple[str, Callable[[], None]]:
+    """Serve the app from a thread. Returns its base URL on this machine and a function that stops
     it."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
+    listener.bind((host, port))
     config = uvicorn.Config(
         app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=1
     )

@@ -27,12 +27,13 @@ INHIBITED = (
 
 @contextmanager
 def running_alertmanager(
-    folder: Path, webhook: str | None = None, token: str = ""
+    folder: Path, webhook: str | None = None, token: str = "", *, configuration: str = ""
 ) -> Iterator[str]:
-    """Its address. Alerts go to the webhook at once, and again when they are over."""
+    """Its address. Alerts go to the webhook at once, and again when they are over, unless a
+    configuration says otherwise."""
     binary = _program(folder)
     port = free_port()
-    (folder / "alertmanager.yml").write_text(_configuration(webhook, token))
+    (folder / "alertmanager.yml").write_text(configuration or _configuration(webhook, token))
     command = [
         str(binary),
         "--config.file=alertmanager.yml",

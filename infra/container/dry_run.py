@@ -3,8 +3,9 @@ debootstrap.
 
 As root, with debootstrap installed: `python infra/container/dry_run.py FOLDER`. Then the demo runs
 in the result as it would on a cluster: as user 10001, every file system read-only but /tmp and
-/state. Prints sizes. What it cannot show is the build stage's base image itself, which debootstrap
-makes from the same packages, and whatever an engine adds.
+/state. Prints sizes. With `lab` after FOLDER it carries out the stage of infra/compose instead, and
+opens its shop. What it cannot show is the build stage's base image itself, which debootstrap makes
+from the same packages, and whatever an engine adds.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ for one in vars(calls).values():
 assert zoneinfo.ZoneInfo("Asia/Tokyo") and ssl.create_default_context().get_ca_certs()
 print("what is only loaded when a vendor is asked can be loaded")
 """
+OTHER_TARGETS = ("lab",)
 WRITABLE = ("/tmp", "/state")  # noqa: S108  within the image
 
 
@@ -104,21 +106,33 @@ def instructions() -> Iterator[tuple[str, str]]:
             yield word, rest.strip()
 
 
-def build(work: Path) -> Stage:
-    """Every instruction in turn; the last stage."""
+def build(work: Path, target: str = "") -> Stage:
+    """The instructions of what the target needs, in turn; without one, the last stage."""
     base = _base(work)
     stages: dict[str, Stage] = {}
     stage = Stage(base)
+    skipped = False
     for number, (word, rest) in enumerate(instructions()):
         if word == "FROM":
-            name = rest.partition(" AS ")[2] or f"stage-{number}"
+            if target and target in stages:
+                break
+            source, _, name = rest.partition(" AS ")
+            name = name or f"stage-{number}"
+            # Another target's stage: nothing is built from it.
+            skipped = name in OTHER_TARGETS and name != target
+            if skipped:
+                continue
             stage = stages[name] = Stage(work / name)
             shutil.rmtree(stage.root, ignore_errors=True)
             stage.root.mkdir(parents=True)
             if rest.startswith("scratch"):
                 stage.environ = {"PATH": ENVIRON["PATH"]}
             else:
-                subprocess.run(["cp", "-a", "-T", str(base), str(stage.root)], check=True)
+                before = stages.get(source, Stage(base))
+                stage.environ, stage.folder = dict(before.environ), before.folder
+                subprocess.run(["cp", "-a", "-T", str(before.root), str(stage.root)], check=True)
+        elif skipped:
+            continue
         elif word == "ENV":
             for key, value in re.findall(r'(\w+)=("[^"]*"|\S+)', rest):
                 stage.environ[key] = value.strip('"').replace("$PATH", stage.environ["PATH"])
@@ -193,10 +207,36 @@ def megabytes(folder: Path) -> float:
     )
 
 
+def _open_shop(stage: Stage) -> None:
+    """Start the shop with its stores, until its page answers."""
+    program = (
+        "import subprocess, sys, time, urllib.request\n"
+        "shop = subprocess.Popen([sys.executable, *sys.argv[1:]])\n"
+        "while shop.poll() is None:\n"
+        "    time.sleep(1)\n"
+        "    try:\n"
+        "        print(urllib.request.urlopen('http://127.0.0.1:8000/healthz').read().decode())\n"
+        "        break\n"
+        "    except OSError:\n"
+        "        pass\n"
+        "shop.terminate()\n"
+        "sys.exit(shop.wait())\n"
+    )
+    python, *arguments = stage.entry
+    arguments += ["--room", "/shop", "--prometheus", "http://127.0.0.1:9090"]
+    sys.stdout.write(f"the image: {megabytes(stage.root):.0f} MB of files\n")
+    sys.stdout.flush()
+    stage.run([python, "-c", program, *arguments], user=stage.user)
+    sys.stdout.write("the shop opened and closed\n")
+
+
 def main() -> None:
     """Build, try, and say what the result weighs."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
+    if sys.argv[2:]:
+        _open_shop(build(Path(sys.argv[1]).resolve(), sys.argv[2]))
+        return
     stage = build(Path(sys.argv[1]).resolve())
     sys.stdout.write(f"the image: {megabytes(stage.root):.0f} MB of files\n")
     packages = stage.root / "app/.venv/lib"

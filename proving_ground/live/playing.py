@@ -9,8 +9,8 @@ import random
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -51,24 +51,11 @@ class IncidentPlayer:
     def _interval_s(self) -> float:
         return self._watched.shop.options.interval_s
 
-    @contextmanager
-    def harmless_changes(self) -> Iterator[None]:
+    def harmless_changes(self) -> AbstractContextManager[None]:
         """Deploys, flags and settings at random, from another thread."""
-        stop = threading.Event()
-
-        def change() -> None:
-            rng = random.Random(f"pauses {self._rng.random()}")
-            while not stop.wait(rng.expovariate(1 / (HARMLESS_EVERY_SCRAPES * self._interval_s))):
-                with self._changing:
-                    self.desk.harmless()
-
-        thread = threading.Thread(target=change, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join(timeout=30)
+        mean_s = HARMLESS_EVERY_SCRAPES * self._interval_s
+        rng = random.Random(f"pauses {self._rng.random()}")
+        return self.desk.harmless_all_day(mean_s, rng, self._changing)
 
     def play(
         self,

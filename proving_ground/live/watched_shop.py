@@ -17,7 +17,7 @@ from loopback.server import serve_in_thread
 from loopback.slack import LoopbackSlack
 from proving_ground.live.relay import AlertRelay
 from proving_ground.shop.changes import ShopChange
-from proving_ground.shop.layout import CACHE, DATABASE
+from proving_ground.shop.layout import CACHE, DATABASE, services_of
 from proving_ground.shop.running import Shop, ShopOptions, running_shop
 
 CHANNEL = "C0INCIDENTS"
@@ -105,7 +105,7 @@ def watched_shop(
             pagerduty.services[f"PSHOP{number:03d}"] = name
         own = folder / "bot"
         own.mkdir(exist_ok=True)
-        (own / "faultline.toml").write_text(_settings(shop))
+        (own / "faultline.toml").write_text(shop_settings(shop.options))
         environ = _environment(shop, urls, own)
         bot = stack.enter_context(BotProcess(own, environ, port=port, log=log))
         shop.guard(bot.pid)
@@ -113,9 +113,9 @@ def watched_shop(
         yield WatchedShop(shop, bot, relay, slack, pagerduty)
 
 
-def _settings(shop: Shop) -> str:
+def shop_settings(options: ShopOptions) -> str:
     """faultline.toml: windows, queries, and the service catalogue."""
-    interval_s = shop.options.interval_s
+    interval_s = options.interval_s
     lines = [
         *(f"{vendor}.deadline_s = {COLLECTING_S}" for vendor in ("prometheus", "loki", "jaeger")),
         f"prometheus.step_s = {min(interval_s, LONGEST_STEP_S):g}",
@@ -125,10 +125,10 @@ def _settings(shop: Shop) -> str:
         # An incident is graded by what it shows, not by what the one before it was.
         "memory_days = 0",
     ]
-    if not shop.options.small:
+    if not options.small:
         lines.append("[prometheus.queries]")
         lines += [f"{signal} = '{query}'" for signal, query in QUERIES.items()]
-    for service in shop.services:
+    for service in services_of(small=options.small):
         lines.append(f"[services.{service.name}]")
         lines.append(f"depends_on = {list(service.depends_on)!r}")
     return "\n".join([*lines, ""])

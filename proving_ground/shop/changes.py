@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -87,6 +88,31 @@ class ChangeDesk:
         if kind == "deploy":
             self._shop.deploy(service, self.version(service))
         return change
+
+    @contextmanager
+    def harmless_all_day(
+        self,
+        mean_s: float,
+        rng: random.Random,
+        changing: threading.Lock,
+        avoid: Callable[[], str] = str,
+    ) -> Iterator[None]:
+        """Harmless changes at random times, from another thread; none while `changing` is held, and
+        none of the service to avoid just then: a deploy would repair it."""
+        stop = threading.Event()
+
+        def change() -> None:
+            while not stop.wait(rng.expovariate(1 / mean_s)):
+                with changing:
+                    self.harmless(avoid())
+
+        thread = threading.Thread(target=change, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(timeout=30)
 
     def _changed_by(self, kind: str) -> list[str]:
         """What a harmless change of that kind may be about."""

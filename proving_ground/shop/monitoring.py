@@ -34,7 +34,8 @@ class ShopPrometheus:
     url: str
     room: Path
     interval_s: float
-    pid: int
+    pid: int | None
+    """None if somebody else started it."""
     client: httpx.Client
     """One for all questions: making one takes longer than asking."""
 
@@ -82,6 +83,14 @@ def running_prometheus(
     finally:
         process.terminate()
         process.wait(timeout=START_S)
+
+
+@contextmanager
+def prometheus_elsewhere(room: Path, url: str, interval_s: float) -> Iterator[ShopPrometheus]:
+    """One that somebody else runs, and that reads targets and rules from this folder."""
+    write_rules(room, interval_s, None)
+    with httpx.Client(timeout=10) as client:
+        yield ShopPrometheus(url, room, interval_s, None, client)
 
 
 def _wait_until_ready(

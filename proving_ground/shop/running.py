@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,12 @@ import httpx
 
 from proving_ground.shop.certificates import write_certificates
 from proving_ground.shop.layout import ShopService, services_of
-from proving_ground.shop.monitoring import ShopPrometheus, running_prometheus, write_targets
+from proving_ground.shop.monitoring import (
+    ShopPrometheus,
+    prometheus_elsewhere,
+    running_prometheus,
+    write_targets,
+)
 from proving_ground.shop.peers import NAMES
 from proving_ground.shop.pod import ShopPod
 from proving_ground.shop.proxy import admin_port
@@ -45,6 +50,10 @@ class ShopOptions:
     """HOST:PORT that takes alerts as an Alertmanager does."""
     collector: str = ""
     """Takes spans, as OTLP over HTTP."""
+    prometheus: str = ""
+    """Address of a Prometheus that runs already; empty: one is started."""
+    prometheus_room: Path | None = None
+    """The folder from which that one reads targets and rules."""
 
 
 class Shop:
@@ -89,7 +98,7 @@ class Shop:
         for pod in self.pods.values():
             self._tell({"start": pod.as_json()})
         ours = (pod for pod in self.pods.values() if not self._is_external(pod))
-        write_targets(self.room, ours)
+        write_targets(self.options.prometheus_room or self.room, ours)
 
     def deploy(self, service: str, version: str, levers: dict[str, Any] | None = None) -> None:
         """Replace its replicas one by one with another version; no request is lost by that."""
@@ -189,7 +198,6 @@ def running_shop(room: Path, options: ShopOptions) -> Iterator[Shop]:
     """Start it, and end everything at the end of the block."""
     room.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        port = free_ports(1)
         write_certificates(room)
         stores = Stores("", "")
         if not options.small:
@@ -197,11 +205,17 @@ def running_shop(room: Path, options: ShopOptions) -> Iterator[Shop]:
         process = stack.enter_context(_supervisor(room))
         shop = Shop(room, options, stores, process)
         shop.start()
-        shop.prometheus = stack.enter_context(
-            running_prometheus(room, port, options.interval_s, options.alerts_to)
-        )
-        shop.guard(*stores.pids, shop.prometheus.pid)
+        shop.prometheus = stack.enter_context(_prometheus(room, options))
+        own = () if shop.prometheus.pid is None else (shop.prometheus.pid,)
+        shop.guard(*stores.pids, *own)
         yield shop
+
+
+def _prometheus(room: Path, options: ShopOptions) -> AbstractContextManager[ShopPrometheus]:
+    if options.prometheus:
+        reads = options.prometheus_room or room
+        return prometheus_elsewhere(reads, options.prometheus, options.interval_s)
+    return running_prometheus(room, free_ports(1), options.interval_s, options.alerts_to)
 
 
 @contextmanager

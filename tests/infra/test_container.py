@@ -46,8 +46,9 @@ def test_hadolint_finds_nothing_and_would_find_something(tmp_path: Path) -> None
 
 def test_it_runs_as_nobody_in_particular_and_gets_its_signals() -> None:
     steps = list(instructions())
-    assert [rest for word, rest in steps if word == "USER"] == ["10001:10001"]
-    (entry,) = [json.loads(rest) for word, rest in steps if word == "ENTRYPOINT"]
+    # The second image is the shop's, infra/compose.
+    assert [rest for word, rest in steps if word == "USER"] == ["10001:10001"] * 2
+    _, entry = [json.loads(rest) for word, rest in steps if word == "ENTRYPOINT"]
     assert entry == ["/usr/bin/tini", "--", "/app/.venv/bin/faultline"]
     assert ("STOPSIGNAL", "SIGTERM") in steps
     # The result is put together in the stage before it, so it has no shell to run anything with.
@@ -58,7 +59,7 @@ def test_it_runs_as_nobody_in_particular_and_gets_its_signals() -> None:
 def test_the_base_is_pinned_by_digest_and_uv_and_the_builds_tools_by_hash() -> None:
     steps = list(instructions())
     bases = [rest for word, rest in steps if word == "FROM"]
-    assert bases == ["${DEBIAN_IMAGE} AS build", "scratch"]
+    assert bases == ["${DEBIAN_IMAGE} AS build", "build AS lab", "scratch"]
     (image,) = [rest for word, rest in steps if rest.startswith("DEBIAN_IMAGE=")]
     assert re.fullmatch(r"DEBIAN_IMAGE=debian:trixie-slim@sha256:[0-9a-f]{64}", image)
     commands = " ".join(rest for word, rest in steps if word == "RUN")
