@@ -90,7 +90,21 @@ class JobReport:
         most_common = devices.most_common(1)[0][0]
         facts.append(f"{most_common} and others" if len(devices) > 1 else most_common)
         facts.append(f"{sum(line.events for line in lines):,} events")
+        if (mfu := self.mfu_percent) is not None:
+            facts.append(f"MFU {mfu:.1f} %")
         return facts
+
+    @property
+    def mfu_percent(self) -> float | None:
+        """Mean of the ranks' model FLOPs utilization over their steps; None where a rank's is not
+        known."""
+        found = []
+        for rank in self.result.ranks:
+            whole = next(iter(rank.rows.get("utilization", ())), None)
+            if whole is None or whole["mfu_percent"] is None:
+                return None
+            found.append(float(whole["mfu_percent"]))
+        return sum(found) / len(found) if found else None
 
     @property
     def step_parts(self) -> dict[int, dict[str, float]]:
@@ -224,6 +238,7 @@ def _summary(report: JobReport) -> dict[str, Any]:
         "mean_step_ms": round(report.job.step_ns / 1e6, 3) if lengths else None,
         "median_step_ms": round(median(lengths), 3) if lengths else None,
         "events": sum(line.events for line in lines),
+        "mfu_percent": None if (mfu := report.mfu_percent) is None else round(mfu, 2),
         "diagnoses": dict(severities),
         "step_ms": {str(rank): _rounded(parts) for rank, parts in report.step_parts.items()},
     }
