@@ -13,7 +13,7 @@ from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong
+from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplained_idle
 from analysis.traces.doctor.rules import diagnose
 from analysis.traces.job.telemetry import diagnoses_of_files
 from trace_report.analysis_run import JobResult
@@ -47,11 +47,13 @@ class JobReport:
 
     @property
     def verdict(self) -> str:
-        """ "something_wrong", "nothing_certain" where a piece of information may be a trouble, or
-        "nothing_wrong"."""
+        """ "something_wrong", "nothing_certain" where a piece of information may be a trouble or
+        idle accelerators are not explained, or "nothing_wrong"."""
         if any(d.severity != "info" for d in self.diagnoses):
             return "something_wrong"
-        return "nothing_certain" if doubts(self.diagnoses) else "nothing_wrong"
+        if doubts(self.diagnoses) or unexplained_idle(self.job) is not None:
+            return "nothing_certain"
+        return "nothing_wrong"
 
     @property
     def blamed(self) -> frozenset[int]:
