@@ -39,8 +39,8 @@ class KernelSpeeds:
 
 def no_kernels() -> KernelSpeeds:
     """Of a rank that ran none."""
-    nothing = [np.empty(0, dtype=np.int64) for _ in range(6)]
-    return KernelSpeeds((), *nothing)
+    nothing = np.empty(0, dtype=np.int64)
+    return KernelSpeeds((), nothing, nothing, nothing, nothing, nothing, nothing)
 
 
 def kernel_speeds(
