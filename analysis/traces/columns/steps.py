@@ -117,7 +117,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 def _of_ranges(trace: TraceColumns, pattern: re.Pattern[str]) -> StepColumns:
     """Ranges on the host that match, without those inside another; numbered by their names where
-    each has a number of its own, else in order."""
+    each has a different number, else in order."""
     rows = trace.rows_named(lambda name: pattern.match(name) is not None)
     rows = rows[trace.in_category(*_ON_HOST)[rows]]
     kept: list[int] = []

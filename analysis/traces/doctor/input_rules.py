@@ -16,7 +16,7 @@ WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
 from 5 %)."""
 PERSISTENT = 0.25
 """Share of the steps that stall (own: workers that read ahead make every second to fourth step of a
-recorded job stall; fewer are single slow steps, which have rules of their own)."""
+recorded job stall; fewer are single slow steps, which other rules see)."""
 MIN_RANKS = 0.5
 """Share of the ranks that wait for their loaders, from which it is the job's problem and not one
 rank's (our choice)."""
