@@ -68,19 +68,23 @@ class Job:
 
 
 def open(
-    *paths: str | Path, analyses: Sequence[str] | None = None, processes: int | None = None
+    *paths: str | Path,
+    analyses: Sequence[str] | None = None,
+    processes: int | None = None,
+    steps: str = "",
 ) -> Job:
     """Read and analyse the files of one job.
 
     `paths` are files, folders, patterns, archives or `s3://bucket/prefix`; `analyses` are names
     of `ANALYSES` (all of them if not given); `processes` read traces side by side (one per core
-    if not given). Raises EvidenceError when nothing could be read, SettingsError for an unknown
+    if not given); `steps` names the ranges that are steps, where the profiler marked none, as
+    "iter *". Raises EvidenceError when nothing could be read, SettingsError for an unknown
     analysis.
     """
     names = chosen(",".join(analyses) if analyses is not None else None)
     given = tuple(str(path) for path in paths)
     with opened(given) as sources:
-        result = run_job(sources, Wanted(names), jobs=processes, say=_silent)
+        result = run_job(sources, Wanted(names, steps=steps), jobs=processes, say=_silent)
         report = report_of(result, all_ranks=analyses is None)
     if not (report.lines or report.diagnoses or result.timelines):
         file, why = result.unread[0] if result.unread else (" ".join(given), "holds no trace")

@@ -45,6 +45,8 @@ class Wanted:
     step: int | None = None
     charts: bool = False
     """Whether a page is to be drawn."""
+    steps: str = ""
+    """Name or pattern of the ranges that are steps; "" to find them."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def read_ranks(task: RankRun, say: Say) -> list[RankResult]:
     """Read and analyse the rank of a trace, or the processes of an export. Raises EvidenceError
     when it is neither."""
     traces = traces_in(task.path, task.order, _percent(task.path, say))
-    return [_analysed(replace(trace, file=task.name), task, say) for trace in traces]
+    named = [replace(t, file=task.name, step_name=task.wanted.steps) for t in traces]
+    return [_analysed(trace, task, say) for trace in named]
 
 
 def traces_in(

@@ -74,6 +74,14 @@ def report(
     step: Annotated[
         int | None, typer.Option("--step", min=0, help="Analyses of this step only.")
     ] = None,
+    steps: Annotated[
+        str,
+        typer.Option(
+            "--steps",
+            metavar="NAME",
+            help="The ranges that are steps, where the profiler marked none: train_step, 'iter *'.",
+        ),
+    ] = "",
     analyses: Annotated[
         str | None,
         typer.Option("--analyses", metavar="A,B", help="Only these analyses, separated by commas."),
@@ -100,6 +108,7 @@ def report(
         overlay=overlay,
         rank=rank,
         step=step,
+        steps=steps,
         analyses=analyses,
         fail_on=fail_on.value if fail_on else None,
         jobs=jobs,

@@ -13,7 +13,7 @@ from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong
+from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplained_idle
 from analysis.traces.doctor.rules import diagnose
 from analysis.traces.job.telemetry import diagnoses_of_files
 from trace_report.analysis_run import JobResult
@@ -47,11 +47,13 @@ class JobReport:
 
     @property
     def verdict(self) -> str:
-        """ "something_wrong", "nothing_certain" where a piece of information may be a trouble, or
-        "nothing_wrong"."""
+        """ "something_wrong", "nothing_certain" where a piece of information may be a trouble or
+        idle accelerators are not explained, or "nothing_wrong"."""
         if any(d.severity != "info" for d in self.diagnoses):
             return "something_wrong"
-        return "nothing_certain" if doubts(self.diagnoses) else "nothing_wrong"
+        if doubts(self.diagnoses) or unexplained_idle(self.job) is not None:
+            return "nothing_certain"
+        return "nothing_wrong"
 
     @property
     def blamed(self) -> frozenset[int]:
@@ -90,7 +92,21 @@ class JobReport:
         most_common = devices.most_common(1)[0][0]
         facts.append(f"{most_common} and others" if len(devices) > 1 else most_common)
         facts.append(f"{sum(line.events for line in lines):,} events")
+        if (mfu := self.mfu_percent) is not None:
+            facts.append(f"MFU {mfu:.1f} %")
         return facts
+
+    @property
+    def mfu_percent(self) -> float | None:
+        """Mean of the ranks' model FLOPs utilization over their steps; None where a rank's is not
+        known."""
+        found = []
+        for rank in self.result.ranks:
+            whole = next(iter(rank.rows.get("utilization", ())), None)
+            if whole is None or whole["mfu_percent"] is None:
+                return None
+            found.append(float(whole["mfu_percent"]))
+        return sum(found) / len(found) if found else None
 
     @property
     def step_parts(self) -> dict[int, dict[str, float]]:
@@ -224,6 +240,7 @@ def _summary(report: JobReport) -> dict[str, Any]:
         "mean_step_ms": round(report.job.step_ns / 1e6, 3) if lengths else None,
         "median_step_ms": round(median(lengths), 3) if lengths else None,
         "events": sum(line.events for line in lines),
+        "mfu_percent": None if (mfu := report.mfu_percent) is None else round(mfu, 2),
         "diagnoses": dict(severities),
         "step_ms": {str(rank): _rounded(parts) for rank, parts in report.step_parts.items()},
     }

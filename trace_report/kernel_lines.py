@@ -28,13 +28,14 @@ class KernelLine:
 
 
 def kernel_lines(summaries: Sequence[RankSummary]) -> list[KernelLine]:
-    """Computation kernels of all ranks, by total time; a kernel is its name and launch shape."""
+    """Kernels of computation and communication of all ranks, by total time; a kernel is its name
+    and launch shape."""
     found: dict[str, list[tuple[int, int, int, int, int]]] = {}
     for s in summaries:
-        speeds = s.kernels
-        columns = np.stack((speeds.count, speeds.total, speeds.median, speeds.longest)).T.tolist()
-        for name, row in zip(speeds.names, columns, strict=True):
-            found.setdefault(name, []).append((s.rank, *row))
+        for speeds in (s.kernels, s.communication_kernels):
+            columns = np.stack((speeds.count, speeds.total, speeds.median, speeds.longest))
+            for name, row in zip(speeds.names, columns.T.tolist(), strict=True):
+                found.setdefault(name, []).append((s.rank, *row))
     kernels = []
     for name, rows in found.items():
         slowest = max(rows, key=lambda r: r[3])
@@ -54,8 +55,13 @@ def kernel_lines(summaries: Sequence[RankSummary]) -> list[KernelLine]:
 
 
 def kernel_time(summaries: Sequence[RankSummary]) -> int:
-    """ns of all computation kernels of all ranks, also of those that are no lines; at least 1."""
-    return max(sum(int(s.kernels.total.sum()) + s.kernels.cut_ns for s in summaries), 1)
+    """ns of all kernels of computation and communication of all ranks, also of those that are no
+    lines; at least 1."""
+    whole = 0
+    for s in summaries:
+        for speeds in (s.kernels, s.communication_kernels):
+            whole += int(speeds.total.sum()) + speeds.cut_ns
+    return max(whole, 1)
 
 
 def operator_lines(summaries: Sequence[RankSummary]) -> list[tuple[str, float]]:

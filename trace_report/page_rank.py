@@ -51,6 +51,8 @@ HEADINGS = {
     "sequences": "Sequences of kernels",
     "tiny_kernels": "Smallest kernels",
     "tensor_cores": "Matrix units",
+    "utilization": "FLOPs and MFU",
+    "roofline": "Operators against the device's peaks",
     "recompiles": "Compilations",
     "counters": "Hardware counters",
     "memory": "Memory",

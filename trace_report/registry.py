@@ -34,6 +34,9 @@ ANALYSES: dict[str, str] = {
     "sequences": "patterns of kernels that come again and again",
     "tiny_kernels": "how small the pieces are that the work is cut into",
     "tensor_cores": "whether matrix products ran on the matrix units",
+    "roofline": "FLOPs and bytes of operators against the device's peaks, what could be gained "
+    "first",
+    "utilization": "FLOPs of each step, TFLOP/s, share of the device's peak (MFU)",
     "recompiles": "compiled graphs, and compilations inside steps",
     "counters": "hardware counters by operator",
     "memory": "allocated and reserved memory over time",

@@ -33,6 +33,7 @@ class Options:
     overlay: Path | None = None
     rank: int | None = None
     step: int | None = None
+    steps: str = ""
     analyses: str | None = None
     fail_on: str | None = None
     jobs: int | None = None
@@ -44,7 +45,11 @@ def run_report(options: Options) -> int:
     shown = options.as_json or options.html is not None
     names = chosen(options.analyses)
     wanted = Wanted(
-        names if shown else (), options.rank, options.step, charts=options.html is not None
+        names if shown else (),
+        options.rank,
+        options.step,
+        charts=options.html is not None,
+        steps=options.steps,
     )
     with opened(options.paths) as sources, progress(options.progress) as say:
         result = run_job(sources, wanted, jobs=options.jobs, say=say)
@@ -55,6 +60,8 @@ def run_report(options: Options) -> int:
 
 
 def _check(report: JobReport, options: Options) -> None:
+    if options.steps and report.lines and not any(line.steps for line in report.lines):
+        raise SettingsError("--steps", f"no range is called {visible(options.steps, 80)!r}")
     failed = report.result.unread
     useful = report.lines or report.diagnoses or report.result.timelines
     if not useful and len(failed) == 1:

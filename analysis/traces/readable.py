@@ -5,6 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 MAX_NAME = 80
+_INERT = str.maketrans({"<": "‹", ">": "›", "`": " "})
 
 
 def readable(name: str, limit: int = MAX_NAME) -> str:
@@ -12,9 +13,10 @@ def readable(name: str, limit: int = MAX_NAME) -> str:
     `limit` long.
 
     Kernel, function and file names come from whoever ran the job; "<!channel>" and ANSI escapes
-    must stay inert.
+    must stay inert. Brackets of templates and of `<listcomp>` become ‹ and ›, which are no markup.
     """
-    clean = "".join(c if c.isprintable() and c not in "`<>" else " " for c in name[: limit + 1])
+    clean = name[: limit + 1].translate(_INERT)
+    clean = "".join(c if c.isprintable() else " " for c in clean)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 

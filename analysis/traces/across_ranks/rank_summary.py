@@ -8,12 +8,13 @@ cut. As JSON, columns of whole numbers stand as a first value and differences.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_origin
 
 import msgspec
 import numpy as np
 
+from analysis.traces.columns.device import Kind
 from analysis.traces.columns.disjoint_intervals import Spans, coarsened, intersection, length
 from analysis.traces.columns.events import Int64, RankSource, TraceColumns
 from analysis.traces.columns.steps import StepColumns, steps_of, steps_on_device
@@ -23,7 +24,7 @@ from analysis.traces.per_rank.collective_calls import (
     ProcessGroup,
     collective_calls,
 )
-from analysis.traces.per_rank.kernel_speed import KernelSpeeds, kernel_speeds
+from analysis.traces.per_rank.kernel_speed import KernelSpeeds, kernel_speeds, no_kernels
 from analysis.traces.per_rank.long_idle import LongIdle, long_idle
 from analysis.traces.per_rank.operation_times import OperationTimes, operation_times
 from analysis.traces.per_rank.rank_facts import RankFacts, rank_facts
@@ -129,7 +130,9 @@ class RankSummary:
     time_on_device: TimeOnDevice
     idle: LongIdle
     kernels: KernelSpeeds
+    """Of computation."""
     facts: RankFacts
+    communication_kernels: KernelSpeeds = field(default_factory=no_kernels)
 
     @property
     def has_accelerator(self) -> bool:
@@ -177,6 +180,7 @@ def summarise(trace: TraceColumns) -> RankSummary:
         idle=long_idle(trace, on_device, activity),
         kernels=kernel_speeds(trace, activity.kind),
         facts=rank_facts(trace),
+        communication_kernels=kernel_speeds(trace, activity.kind, Kind.COMMUNICATION),
     )
 
 

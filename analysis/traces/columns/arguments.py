@@ -56,6 +56,7 @@ TEXTS = (
     "Comms Id",
     "Input Dims",
     "Input type",
+    "Concrete Inputs",
     "kind",
     "grid",
     "block",

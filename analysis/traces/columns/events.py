@@ -122,6 +122,8 @@ class TraceColumns:
     """Why events or bytes were lost, and how many."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Events that are no intervals (metadata, flows, instants, counters), by phase letter."""
+    step_name: str = ""
+    """Name or pattern of the annotations that the user says are steps; "" to find them."""
     notes: tuple[str, ...] = ()
     """What is unusual about the file among the others: another one says it is the same rank."""
 

@@ -1,13 +1,16 @@
 """Training steps of one rank, and the phases inside them.
 
-Steps are the profiler's `ProfilerStep#N` annotations. A trace captured on demand (Dynolog, torch's
-debug server) has none: there a step goes from the end of one `Optimizer.step#...` to the end of the
-next. Phases are found by the annotations that PyTorch writes itself (data loader, optimizer, DDP
-forward) or that are common (`## forward ##`).
+Steps are the profiler's `ProfilerStep#N` annotations. Without them they are numbered ranges that
+training code names itself ("iteration 12", "step_3", as NVTX ranges often are), or what the user
+names. A trace captured on demand (Dynolog, torch's debug server) has none of these: there a step
+goes from the end of one `Optimizer.step#...` to the end of the next. Phases are found by the
+annotations that PyTorch writes itself (data loader, optimizer, DDP forward) or that are common
+(`## forward ##`).
 """
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from dataclasses import dataclass
 
@@ -30,6 +33,13 @@ AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
 
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
 _STEP = re.compile(r"^ProfilerStep#(\d{1,12})$")
+_ITERATION = re.compile(
+    r"^(?:(?:train(?:ing)?|global)[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,12})$",
+    re.IGNORECASE,
+)
+"""How training loops call their own numbered ranges."""
+_NUMBER = re.compile(r"(\d{1,12})$")
+_ON_HOST = ("user_annotation", "cpu_op")
 
 
 @dataclass(frozen=True)
@@ -82,9 +92,12 @@ class StepColumns:
 def steps_of(trace: TraceColumns) -> StepColumns:
     """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts
     once."""
+    if trace.step_name:
+        return _of_ranges(trace, _pattern(trace.step_name))
     rows = trace.rows_named(is_step)
     if not len(rows):
-        return _between_optimizers(trace)
+        numbered = _of_ranges(trace, _ITERATION)
+        return numbered if len(numbered) >= 2 else _between_optimizers(trace)
     cpu = ~trace.in_category("gpu_user_annotation")
     first: dict[int, int] = {}
     for row in rows.tolist():
@@ -93,6 +106,33 @@ def steps_of(trace: TraceColumns) -> StepColumns:
             first.setdefault(int(found[1]), row)
     kept = np.asarray(list(first.values()), dtype=np.int64)
     return StepColumns(np.asarray(list(first), dtype=np.int64), trace.ts[kept], trace.end[kept])
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    """`*` and `?` stand for any characters; a name without them may be followed by a number."""
+    if re.search(r"[*?\[]", name):
+        return re.compile(fnmatch.translate(name))
+    return re.compile(rf"^{re.escape(name)}[ _#:=-]*\d{{0,12}}$")
+
+
+def _of_ranges(trace: TraceColumns, pattern: re.Pattern[str]) -> StepColumns:
+    """Ranges on the host that match, without those inside another; numbered by their names where
+    each has a different number, else in order."""
+    rows = trace.rows_named(lambda name: pattern.match(name) is not None)
+    rows = rows[trace.in_category(*_ON_HOST)[rows]]
+    kept: list[int] = []
+    for row in rows.tolist():
+        if not kept or trace.ts[row] >= trace.end[kept[-1]]:
+            kept.append(row)
+    numbers = []
+    for row in kept:
+        found = _NUMBER.search(trace.name_of(row))
+        if found is not None:
+            numbers.append(int(found[1]))
+    if len(set(numbers)) < len(kept):
+        numbers = list(range(len(kept)))
+    at = np.asarray(kept, dtype=np.int64)
+    return StepColumns(np.asarray(numbers, dtype=np.int64), trace.ts[at], trace.end[at])
 
 
 def _between_optimizers(trace: TraceColumns) -> StepColumns:

@@ -10,14 +10,18 @@ import numpy as np
 
 from analysis.traces.across_ranks.overlap import AllReduceOverlap, all_reduce_overlap
 from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.across_ranks.step_breakdown import TRANSFER
+from analysis.traces.across_ranks.step_breakdown import TRANSFER, WAIT
 from analysis.traces.across_ranks.wait_transfer import exposures
 from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, short, subject_of
+from analysis.traces.per_rank.step_times import COMMUNICATION as COMMUNICATED
 
 COMMUNICATION_SHARE = 0.10
 """Share of the step (TensorBoard's plugin)."""
+EXPOSED_SHARE = 0.40
+"""Share of the time that communication takes alone, from which a job is bound by it, whatever the
+reason."""
 OVERLAP = 0.30
 """Share of the communication that computation hides, below which it counts as not overlapped
 (nsys-ai)."""
@@ -45,6 +49,16 @@ COMMUNICATION = DoctorRule(
     "compression or "
     "accumulation; check NCCL_DEBUG=INFO for the transport and the links for errors.",
 )
+COMMUNICATION_BOUND = DoctorRule(
+    name="communication_bound",
+    sees="communication that no computation hides, waiting for other ranks included",
+    threshold="40 % of the time, with or without accelerators, where no late rank, no data loading "
+    "and no other rule on communication explains it",
+    source="own: what a job is like, not what went wrong with it; recorded jobs without a fault, "
+    "over gloo on two cores, reach 58 %",
+    fix="Overlap communication with computation, make steps longer (larger batches, gradient "
+    "accumulation), or use faster links; where most of it is waiting, balance the ranks' work.",
+)
 FSDP_EXPOSED = DoctorRule(
     name="fsdp_exposed",
     sees="all_gather and reduce_scatter of sharded parameters that no computation hides",
@@ -56,11 +70,15 @@ FSDP_EXPOSED = DoctorRule(
 )
 
 
-def communication_rules(job: TrainingJob) -> list[JobDiagnosis]:
-    """At most one: gradients reduced too late, else exposed sharding, else exposed transfer."""
-    if not job.has_steps:
-        return []
-    return _after_backward(job) or _fsdp(job) or _little_hidden(job) or _transfer(job)
+def communication_rules(job: TrainingJob, *, waits_for_input: bool = False) -> list[JobDiagnosis]:
+    """At most one: gradients reduced too late, else exposed sharding, else exposed transfer, else
+    a job that communicates for much of its time. Ranks that wait for input also wait for each
+    other."""
+    if job.has_steps:
+        found = _after_backward(job) or _fsdp(job) or _little_hidden(job) or _transfer(job)
+        if found:
+            return found
+    return [] if waits_for_input else _exposed(job)
 
 
 def _after_backward(job: TrainingJob) -> list[JobDiagnosis]:
@@ -162,6 +180,39 @@ def _transfer(job: TrainingJob) -> list[JobDiagnosis]:
         f"({numbers['percent']:g} %), beside all waiting for other ranks"
     )
     return [COMMUNICATION.found("warning", "all ranks", statement, numbers)]
+
+
+def _exposed(job: TrainingJob) -> list[JobDiagnosis]:
+    """Communication that takes much of the time, be it transfer or waiting."""
+    shares = [exposed_share(s) for s in job.ranks]
+    if not shares or median(shares) < EXPOSED_SHARE:
+        return []
+    ranks = [s.rank for s in job.ranks]
+    who, numbers = said_ranks(ranks, job.count)
+    numbers["percent"] = percent(median(shares))
+    statement = (
+        f"{who} {'spends' if job.count == 1 else 'spend'} {numbers['percent']:g} % of the time in "
+        "communication that no computation hides"
+    )
+    if job.compared is not None and job.steps_of_ranks:
+        numbers["wait_ms"] = short(median(s.ms(WAIT) for s in job.steps_of_ranks))
+        numbers["transfer_ms"] = short(median(s.ms(TRANSFER) for s in job.steps_of_ranks))
+        numbers["step_ms"] = ms(job.step_ns)
+        statement += (
+            f": of each {numbers['step_ms']:g} ms step {numbers['wait_ms']:g} ms wait for the "
+            f"other ranks and {numbers['transfer_ms']:g} ms transfer"
+        )
+    return [COMMUNICATION_BOUND.found("warning", subject_of(ranks, job.count), statement, numbers)]
+
+
+def exposed_share(summary: RankSummary) -> float:
+    """Communication that nothing hides, of the time on the device; of the steps, on a rank without
+    one."""
+    device = summary.time_on_device
+    if device.window:
+        return (device.communication - device.hidden_communication) / device.window
+    whole = int((summary.steps.end - summary.steps.start).sum())
+    return int(summary.steps.parts[COMMUNICATED].sum()) / whole if whole else 0.0
 
 
 def _fsdp(job: TrainingJob) -> list[JobDiagnosis]:

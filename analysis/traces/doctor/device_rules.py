@@ -9,6 +9,7 @@ from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.compute_rules import compiles_again
 from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.host_rules import over_ranks, waits_cost
+from analysis.traces.doctor.input_rules import PERSISTENT
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import (
     DoctorRule,
@@ -173,7 +174,10 @@ def _is_explained(summary: RankSummary) -> bool:
     busy = facts.device.busy_ns
     waits = facts.syncs.idle_after_ns if waits_cost(summary) else 0
     compiling = facts.recompiles.compiling_ns if compiles_again(summary) else 0
-    explained = max(facts.data.exposed_ns, waits, compiling)
+    # A single stall is not what the rule on input speaks of.
+    persistent = facts.data.stalled_steps >= PERSISTENT * facts.steps
+    loading = facts.data.exposed_ns if persistent else 0
+    explained = max(loading, waits, compiling)
     if explained >= EXPLAINED * (facts.window_ns - busy):
         return True
     # Without that cause the accelerator would be busy enough.

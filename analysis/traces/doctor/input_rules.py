@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from statistics import fmean, median
+from collections.abc import Collection, Sequence
+from statistics import median
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob, mean_step_ns
-from analysis.traces.doctor.rule import DoctorRule, ms, said_ranks, subject_of
+from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.rule import DoctorRule, ms, percent, plural, said_ranks, subject_of
 from analysis.traces.per_rank.step_times import DATA, PARTS
 
 WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
 """Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises
 from 5 %)."""
+PERSISTENT = 0.25
+"""Share of the steps that stall (own: workers that read ahead make every second to fourth step of a
+recorded job stall; fewer are single slow steps, which other rules see)."""
 MIN_RANKS = 0.5
 """Share of the ranks that wait for their loaders, from which it is the job's problem and not one
 rank's (our choice)."""
@@ -23,8 +26,8 @@ DATALOADER_STALL = DoctorRule(
     sees="time in `enumerate(DataLoader)#...__next__` in which the accelerator has nothing to do; "
     "without an "
     "accelerator, where loading is the longest part of the step",
-    threshold="10 % of the step warns (an accelerator, or loading in the training process), 20 % "
-    "is critical; "
+    threshold="10 % of the time in a quarter of the steps warns (an accelerator, or loading in the "
+    "training process), 20 % is critical; "
     "on at least half of the ranks",
     source="TraceML's INPUT_BOUND (10 %, 20 %); TensorBoard's plugin advises from 5 %",
     fix="Give the DataLoader workers (num_workers), prefetch_factor, persistent_workers=True and "
@@ -47,17 +50,25 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDia
     share = median(summary.facts.data.share for summary in stalled)
     in_process = any(summary.facts.data.in_process for summary in stalled)
     who, numbers = said_ranks(ranks, job.count)
-    exposed = fmean(s.facts.data.exposed_ns / s.facts.step_count for s in stalled)
-    numbers["data_ms"] = ms(exposed)
-    numbers["step_ms"] = ms(mean_step_ns(stalled))
+    worst = max(stalled, key=lambda summary: summary.facts.data.share)
     verb = "spends" if len(stalled) == 1 else "spend"
-    statement = (
-        f"{who} {verb} {numbers['data_ms']:g} ms of each {numbers['step_ms']:g} ms step waiting "
-        "for the data loader"
-    )
+    if median(s.facts.data.usual_share for s in stalled) >= WARN_SHARE:
+        numbers["data_ms"] = ms(median(s.facts.data.usual_ns for s in stalled))
+        numbers["step_ms"] = ms(_usual_step_ns(stalled))
+        statement = (
+            f"{who} {verb} {numbers['data_ms']:g} ms of each {numbers['step_ms']:g} ms step "
+            "waiting for the data loader"
+        )
+    else:
+        numbers["percent"] = percent(share)
+        numbers["stalled_steps"] = float(worst.facts.data.stalled_steps)
+        numbers["steps"] = float(worst.facts.step_count)
+        statement = (
+            f"{who} {verb} {numbers['percent']:g} % of the time waiting for the data loader, in "
+            f"{worst.facts.data.stalled_steps} of {plural(worst.facts.step_count, 'step')}"
+        )
     if in_process:
         statement += ", which runs in the training process itself"
-    worst = max(stalled, key=lambda summary: summary.facts.data.share)
     found = DATALOADER_STALL.found(
         "critical" if share >= CRITICAL_SHARE else "warning",
         subject_of(ranks, job.count),
@@ -71,9 +82,17 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDia
     return [found]
 
 
+def _usual_step_ns(ranks: Sequence[RankSummary]) -> float:
+    """Median over these ranks of their median steps (of the length of the trace, without steps)."""
+    return median(
+        median((s.steps.end - s.steps.start).tolist()) if len(s.steps) else s.facts.window_ns
+        for s in ranks
+    )
+
+
 def _stalled(summary: RankSummary) -> bool:
     data = summary.facts.data
-    if not data.calls:
+    if not data.calls or data.stalled_steps < PERSISTENT * summary.facts.steps:
         return False
     if summary.has_accelerator:
         return data.share >= WARN_SHARE

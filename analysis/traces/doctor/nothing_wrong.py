@@ -8,7 +8,7 @@ from statistics import median
 
 from analysis.traces.doctor.capture_rules import CAPTURE_LIMITED
 from analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
-from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
+from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL, LOW_USE
 from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import ms, percent, plural
@@ -46,6 +46,12 @@ def health(job: TrainingJob, said: Sequence[JobDiagnosis] = ()) -> tuple[str, di
     unsure = doubts(said)
     numbers: dict[str, float] = {}
     verdict = "nothing wrong"
+    idle = unexplained_idle(job)
+    if idle is not None:
+        numbers["used_percent"] = percent(idle)
+        verdict = (
+            f"no rule says why the accelerators work only {numbers['used_percent']:g} % of the time"
+        )
     if unsure:
         numbers["to_look_at"] = float(len(unsure))
         verdict = (
@@ -67,6 +73,15 @@ def health(job: TrainingJob, said: Sequence[JobDiagnosis] = ()) -> tuple[str, di
         numbers |= {f"compared_{name}": value for name, value in why.numbers.items()}
         told += f"; it is unknown which rank delays the others: {why.sentence}"
     return told + _blame(job, numbers) + _busy(job, numbers), numbers
+
+
+def unexplained_idle(job: TrainingJob) -> float | None:
+    """How busy the accelerators are, where that is too little to call the job well; None where they
+    are busy, or there are none."""
+    if not job.ranks or not all(s.has_accelerator for s in job.ranks):
+        return None
+    busy = median(s.facts.device.busy_share for s in job.ranks)
+    return busy if busy < LOW_USE else None
 
 
 def _subjects(unsure: Sequence[JobDiagnosis]) -> str:
@@ -92,7 +107,7 @@ def _blame(job: TrainingJob, numbers: dict[str, float]) -> str:
 
 
 def _busy(job: TrainingJob, numbers: dict[str, float]) -> str:
-    if not all(s.has_accelerator for s in job.ranks):
+    if "used_percent" in numbers or not all(s.has_accelerator for s in job.ranks):
         return ""
     numbers["busy_percent"] = percent(median(s.facts.device.busy_share for s in job.ranks))
     return f"; accelerators are busy {numbers['busy_percent']:g} % of the time"

@@ -402,9 +402,12 @@ def pause_in(summary: RankSummary, step: int, lost_ns: int) -> Pause | None:
 
 
 def _late_in(compared: RankComparison, slow: SlowStep) -> list[EventReference]:
-    """The late arrivals of the step, and of the next one, which may have been waited for in it."""
+    """The late arrivals of the step; where it has none, of the next one, in which the others may
+    have waited for it."""
     for charged in compared.blame.ranks:
         if charged.rank == slow.rank:
-            steps = (slow.step, slow.step + 1)
-            return [_reference(one) for one in charged.clearest if one.step in steps]
+            for step in (slow.step, slow.step + 1):
+                late = [_reference(one) for one in charged.clearest if one.step == step]
+                if late:
+                    return late
     return []

@@ -19,6 +19,7 @@ from analysis.traces.doctor.capture_rules import (
 )
 from analysis.traces.doctor.communication_rules import (
     COMMUNICATION,
+    COMMUNICATION_BOUND,
     FSDP_EXPOSED,
     NO_OVERLAP,
     communication_rules,
@@ -77,6 +78,7 @@ RULES: tuple[DoctorRule, ...] = (
     NO_OVERLAP,
     FSDP_EXPOSED,
     COMMUNICATION,
+    COMMUNICATION_BOUND,
     HOST_SYNCS,
     PAGEABLE_COPIES,
     LONG_COPIES,
@@ -133,9 +135,10 @@ def _from_traces(job: TrainingJob) -> list[JobDiagnosis]:
         shared = _shared(job, slow)
     slow_devices = slow_kernels(job, culprits)
     found = [*slow, *shared, *held_up, *slow_devices]
-    found += input_rules(job, culprits)
+    input_stalls = input_rules(job, culprits)
+    found += input_stalls
     if not (held_up or slow or slow_devices):
-        found += communication_rules(job)
+        found += communication_rules(job, waits_for_input=bool(input_stalls))
     found += host_rules(job)
     found += _on_device(job, held_up or slow or shared)
     for rule in JOB_RULES:

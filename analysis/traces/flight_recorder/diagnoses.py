@@ -30,6 +30,7 @@ from analysis.traces.reading.stack_dumps import read_stack_dumps
 MAX_UNREAD = 50
 """Dumps that could not be read, listed in details."""
 TIMEOUTS = ("nccl_watchdog_timeout", "gloo_timeout")
+MISMATCH = "flight_recorder_mismatch"
 DATA = "dataloader_stall"
 """Told once: by spans of all ranks rather than by one rank's metrics."""
 
@@ -104,11 +105,28 @@ def _in_order(dead: JobDiagnosis | None, hang: JobDiagnosis | None) -> list[JobD
         return [] if hang is None else [hang]
     if hang is None:
         return [dead]
+    if hang.rule == MISMATCH and hang.ranks:
+        return [_with_victims(hang, dead)]
     if not hang.ranks:
         return [dead] if dead.severity == "critical" else [dead, hang]
     if dead.details["certain"]:
         return [dead, hang]
     return [hang, replace(dead, severity="info")]
+
+
+def _with_victims(mismatch: JobDiagnosis, dead: JobDiagnosis) -> JobDiagnosis:
+    """A rank that gets a tensor of another size than it expects dies of it: its end is part of what
+    the odd rank did."""
+    numbers = Numbers(mismatch.numbers)
+    for name, value in dead.numbers.items():
+        numbers.setdefault(f"dead_{name}", value)
+    return replace(
+        mismatch,
+        severity="critical" if "critical" in (mismatch.severity, dead.severity) else dead.severity,
+        statement=f"{mismatch.statement}; {dead.statement}",
+        numbers=numbers,
+        details={**mismatch.details, "dead": dead.details["dead"]},
+    )
 
 
 def _other_ranks(files: JobFiles) -> frozenset[int]:

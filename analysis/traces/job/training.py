@@ -29,6 +29,7 @@ from analysis.kinds.finding_kinds import (
 )
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.columns.steps import PHASES
+from analysis.traces.doctor.communication_rules import COMMUNICATION_BOUND
 from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, health
@@ -51,6 +52,8 @@ STRENGTH = {"critical": 0.7, "warning": 0.5}
 INCOMPLETE = ("flight_recorder_incomplete", "telemetry_unread")
 CAPTURE = ("capture_unusable", "profiler_overhead", "capture_limited")
 """Rules that are about the recording and of nobody's fault."""
+ALWAYS_SO = (COMMUNICATION_BOUND.name,)
+"""Rules on what a job is like, rather than on what went wrong with it."""
 FLIGHT_RECORDER = "flight recorder"
 SIGNALS = {
     "straggler": "wait at collectives",
@@ -154,8 +157,9 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
     name = case.scope.job or case.alert.job or case.alert.service or "training job"
     said = diagnose(job)
     notes = _notes(name, job)
-    notes["also"] = [one.statement for one in said if one.severity == "info"][:MAX_DIAGNOSES]
-    serious = [one for one in said if one.severity != "info"]
+    # What a job is like was so before the alert, too.
+    serious = [one for one in said if one.severity != "info" and one.rule not in ALWAYS_SO]
+    notes["also"] = [one.statement for one in said if one not in serious][:MAX_DIAGNOSES]
     accusing = [one for one in serious if one.rule not in CAPTURE][:MAX_DIAGNOSES]
     if accusing:
         return [_finding(name, one, notes) for one in accusing]

@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.traces.columns.device import Kind, kinds
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.intervals import clip, total, union
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_device import ended_last
 from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before
@@ -36,6 +37,9 @@ BOUNDS = (
 unknown work, or work on the device that is delayed by work launched before the window."""
 BETWEEN = "(between operators)"
 """Name of the main thread's time outside its operators: Python, mostly."""
+QUESTIONED = 0.9
+"""Share of the window in which the device works, beside which a path through the host is doubted
+(our choice: such a device is what a user would speed up first)."""
 MAX_ROWS = 1_000
 MAX_EDGES = 10
 MAX_WHAT_IF = 5
@@ -100,6 +104,14 @@ _WORK = {
     Kind.COMMUNICATION: "gpu_communication_bound",
     Kind.MEMORY: "gpu_memory",
 }
+
+
+def device_share(path: CriticalPath) -> float:
+    """Share of the window in which the device works."""
+    work = np.flatnonzero(path.events.on_device)
+    spans = union(path.events.start(work), path.events.end(work))
+    window = path.window
+    return total(*clip(*spans, window.begin, window.end)) / max(window.end - window.begin, 1)
 
 
 def _while_loading(trace: TraceColumns, row: Int64, rules: Rules) -> Bool:
@@ -209,6 +221,10 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
         }
     ]
     table += [{"what": "missing", "name": reason} for reason in path.missing]
+    busy = device_share(path)
+    if 2 * found.by_bound_ns.get("cpu_bound", 0) > whole and busy >= QUESTIONED:
+        reason = f"the device is busy {100 * busy:.0f} % of the window: what stands as the host's "
+        table.append({"what": "missing", "name": reason + "time may be waiting for it"})
     table += [
         {
             "what": "bound",

@@ -2,10 +2,10 @@
 
 On one thread each mark (a start or an end) leads to the next. Inside an operator the time between
 them counts and belongs to the innermost operator that is open; between outermost operators only the
-main thread's time does. The backward pass runs on threads of its own while the main thread waits:
-each of its bursts is reached from the main thread and returns to it. Calls that hold the runtime's
-lock at the same time count one after the other. Source of the rules: HTA's critical path analysis;
-where they differ is in the documentation.
+main thread's time does, and not where it polls the device. The backward pass runs on threads of its
+own while the main thread waits: each of its bursts is reached from the main thread and returns to
+it. Calls that hold the runtime's lock at the same time count one after the other. Source of the
+rules: HTA's critical path analysis; where they differ is in the documentation.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.columns.steps import AUTOGRAD, is_step
 from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList
 from analysis.traces.per_rank.critical_path_events import OPERATOR_CATEGORIES, Events, Rules
+from analysis.traces.per_rank.critical_path_polling import polling_gaps
 
 LOCKING = re.compile(
     r"^(?:cuda|hip)(?:HostAlloc|HostMalloc|LaunchKernel|MemcpyAsync|MemcpyWithStream"
@@ -134,6 +135,11 @@ def _chains(
     counted = (
         between & (marks.lane[1:] == main) & gaps & ~_waits_for_others(events, marks, autograd)
     )
+    own = np.flatnonzero(counted)
+    polling, waited = polling_gaps(events, u[own], v[own])
+    counted[own[polling]] = False
+    drained = waited >= 0
+    found.add_time(EdgeKind.SYNC_DEPENDENCY, waited[drained], v[own[drained]], -1)
     found.add_time(EdgeKind.DEPENDENCY, u[counted], v[counted], -1)
     found.add(EdgeKind.DEPENDENCY, u[between & ~counted], v[between & ~counted], 0, -1)
     inside = np.flatnonzero(same & (depth > 0))

@@ -8,17 +8,20 @@ accelerator only the time in which the accelerator has nothing to do counts as e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.disjoint_intervals import difference, length
+from analysis.traces.columns.disjoint_intervals import covered, difference, length
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.columns.intervals import union
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
+STALLED_SHARE = 0.10
+"""Of a step (TraceML's INPUT_BOUND)."""
 IN_PROCESS = "_SingleProcessDataLoaderIter"
 
 
@@ -36,6 +39,12 @@ class DataLoading:
     in_process: bool
     """Whether the loader runs in the training process (num_workers=0)."""
     longest: tuple[EventReference, ...]
+    usual_ns: int = 0
+    """Exposed in the median step; in all of the window, without steps."""
+    usual_share: float = 0.0
+    """Of the step, in the median step."""
+    stalled_steps: int = 1
+    """Steps of which a `STALLED_SHARE` or more is exposed; 1 without steps."""
 
 
 def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataLoading:
@@ -47,7 +56,9 @@ def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataL
     device = trace.on_device
     busy = window.clipped(trace.ts[device], trace.end[device]) if len(rows) else spans
     spent = length(spans)
-    exposed = length(difference(spans, busy)) if device.any() else spent
+    alone = difference(spans, busy) if device.any() else spans
+    exposed = length(alone)
+    by_step = _by_step(alone, window) or [(exposed, window.ns)]
     return DataLoading(
         ns=spent,
         exposed_ns=exposed,
@@ -55,7 +66,17 @@ def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataL
         calls=len(rows),
         in_process=any(IN_PROCESS in trace.names[i] for i in np.unique(trace.name[rows]).tolist()),
         longest=longest(trace, rows, window.steps),
+        usual_ns=round(median(part for part, _ in by_step)),
+        usual_share=median(part / max(whole, 1) for part, whole in by_step),
+        stalled_steps=sum(part >= STALLED_SHARE * whole for part, whole in by_step),
     )
+
+
+def _by_step(exposed: tuple[Int64, Int64], window: StepWindow) -> list[tuple[int, int]]:
+    """(exposed, length) of each step, ns."""
+    steps = window.steps
+    inside = covered(exposed, steps.start, steps.end)
+    return list(zip(inside.tolist(), (steps.end - steps.start).tolist(), strict=True))
 
 
 def loader_rows(trace: TraceColumns, window: StepWindow) -> Int64:

@@ -37,10 +37,18 @@ class KernelSpeeds:
         return len(self.names)
 
 
-def kernel_speeds(trace: TraceColumns, kind: Int32) -> KernelSpeeds:
-    """Durations of computation kernels; `kind` of every row as `kinds` gives it. O(kernels log
+def no_kernels() -> KernelSpeeds:
+    """Of a rank that ran none."""
+    nothing = np.empty(0, dtype=np.int64)
+    return KernelSpeeds((), nothing, nothing, nothing, nothing, nothing, nothing)
+
+
+def kernel_speeds(
+    trace: TraceColumns, kind: Int32, wanted: Kind = Kind.COMPUTATION
+) -> KernelSpeeds:
+    """Durations of kernels of one kind; `kind` of every row as `kinds` gives it. O(kernels log
     kernels)."""
-    rows = np.flatnonzero(kind == Kind.COMPUTATION)
+    rows = np.flatnonzero(kind == wanted)
     grid, block = (
         trace.arguments.text(name).ids_at(rows).astype(np.int64) for name in ("grid", "block")
     )

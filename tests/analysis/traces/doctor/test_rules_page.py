@@ -14,6 +14,7 @@ from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
 from analysis.traces.doctor.memory_rules import FRAGMENTATION
 from analysis.traces.doctor.rules import JOB_RULES, RULES
 from analysis.traces.doctor.rules_page import OTHER_FILES, rules_page
+from analysis.traces.job.training import ALWAYS_SO
 
 ROOT = Path(__file__).resolve().parents[4]
 INFORMATION = (LAUNCH_QUEUE_FULL, TENSOR_CORES_UNUSED, FRAGMENTATION)
@@ -29,6 +30,7 @@ def test_every_rule_that_may_accuse_is_known_as_a_cause() -> None:
     accusing.add(
         FRAGMENTATION.name
     )  # information in a profiler trace, an accusation in a memory snapshot
+    accusing -= set(ALWAYS_SO)
     accusing -= {one.rule.name for one in JOB_RULES if one.fault is not None}
     elsewhere = {"training_gap", "run_ended"} | set(GPU_CAUSES)
     assert accusing - {"flight_recorder_incomplete"} == set(TRAINING_CAUSES) - elsewhere

@@ -121,6 +121,25 @@ def test_a_dead_rank_is_named_with_the_exception_of_its_log(tmp_path: Path) -> N
     assert "load (train.py:77)" in found[0].statement
 
 
+def test_a_rank_that_dies_of_another_ones_mismatch_stands_behind_it(tmp_path: Path) -> None:
+    """Rank 3 sends another size; rank 0 receives it, and ends."""
+    job = world(4, "gloo")
+    for rank in job:
+        rank.calls("0", 5)
+        rank.call("0", pending=True, **({"size": (8000,)} if rank.rank == 3 else {}))
+    write_pickles(tmp_path, [rank for rank in job if rank.rank != 0])
+    (tmp_path / "log_rank0.txt").write_text(
+        'Traceback (most recent call last):\n  File "/app/train.py", line 77, in step\n    x\n'
+        "ValueError: message truncated\n"
+    )
+    first, *others = _said(tmp_path)
+    assert (first.rule, first.ranks) == ("flight_recorder_mismatch", (3,))
+    assert first.statement.startswith("rank 3 has 8000 elements")
+    assert "rank 0 ended (ValueError)" in first.statement
+    assert "dead_rank" not in [d.rule for d in others]
+    assert first.numbers["rank"] == 3
+
+
 def test_a_rank_that_is_only_silent_is_not_accused_beside_a_culprit(tmp_path: Path) -> None:
     job = world(4)
     for rank in job:

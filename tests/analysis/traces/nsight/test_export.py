@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from analysis.errors import EvidenceError
 from analysis.traces.columns.device import launched_by
+from analysis.traces.columns.steps import steps_of
 from analysis.traces.nsight.export import read_export
 from analysis.traces.reading import hostile_sqlite as database
 
@@ -64,6 +66,45 @@ def _small() -> dict[str, tuple[str, Sequence[tuple[object, ...]]]]:
             ],
         ),
     }
+
+
+def test_tables_without_any_of_the_columns_that_are_read(tmp_path: Path) -> None:
+    """Tools that trim exports keep tables and drop columns."""
+    tables = _small() | {
+        "TARGET_INFO_GPU": ("id INTEGER, name TEXT", [(0, "NVIDIA H100 80GB HBM3")]),
+        "OSRT_API": ("globalVid INTEGER", [(1,), (2,)]),
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ("eventId INTEGER", [(1,)]),
+    }
+    (trace,) = read_export(_write(tmp_path / "job.sqlite", tables))
+    assert trace.header["deviceProperties"][0]["name"] == "NVIDIA H100 80GB HBM3"
+    assert "step 1" in {trace.name_of(row) for row in range(len(trace))}
+
+
+def test_numbered_ranges_are_steps(tmp_path: Path) -> None:
+    tables = _small()
+    columns, rows = tables["NVTX_EVENTS"]
+    inner = [(1_000 * n + 10, 1_000 * n + 20, 59, "batch 0", THREAD, None) for n in range(4, 7)]
+    outer = [(1_000 * n, 1_000 * n + 900, 59, f"Iteration {n}", THREAD, None) for n in range(4, 7)]
+    tables["NVTX_EVENTS"] = columns, [*rows[1:], *outer, *inner]
+    (trace,) = read_export(_write(tmp_path / "job.sqlite", tables))
+    steps = steps_of(trace)
+    assert steps.number.tolist() == [4, 5, 6]
+    assert (steps.end - steps.start).tolist() == [900, 900, 900]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbers"), [("train_step", [0, 1]), ("train*", [0, 1]), ("eval", [7, 9])]
+)
+def test_steps_are_what_the_user_says(tmp_path: Path, wanted: str, numbers: list[int]) -> None:
+    tables = _small()
+    columns, _ = tables["NVTX_EVENTS"]
+    names = ["train_step", "eval 7", "train_step", "eval 9", "iteration 1", "iteration 2"]
+    tables["NVTX_EVENTS"] = (
+        columns,
+        [(100 * n, 100 * n + 50, 59, name, THREAD, None) for n, name in enumerate(names)],
+    )
+    (trace,) = read_export(_write(tmp_path / "job.sqlite", tables))
+    assert steps_of(replace(trace, step_name=wanted)).number.tolist() == numbers
 
 
 def test_kernels_calls_copies_and_ranges_are_rows_in_utc(tmp_path: Path) -> None:

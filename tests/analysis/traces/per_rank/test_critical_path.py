@@ -65,6 +65,42 @@ def test_time_between_the_main_threads_operators_counts_as_the_hosts() -> None:
     assert bounds_us(trace, critical_path(trace)) == {"cpu_bound": 125.0}
 
 
+def test_a_host_that_polls_waits_for_the_device() -> None:
+    """`while not event.query()` in Python: no call is recorded while a kernel of 10 ms runs."""
+    work = [op("aten::mm", 0, 20), call(5, 10, 1), kernel(30, 10_000, 1)]
+    after = [op("aten::add", 10_050, 30), call(10_060, 10, 2), kernel(10_090, 40, 2)]
+    trace = trace_of([*work, *after])
+    path = critical_path(trace)
+    found = bounds_us(trace, path)
+    assert found["gpu_compute_bound"] == 10_040
+    assert found["cpu_bound"] < 60
+    assert path.length_ns == 10_130_000
+
+
+def test_a_host_that_computes_beside_a_queue_is_not_what_the_step_waits_for() -> None:
+    """The device has work for all of the gap and longer."""
+    rows = [op("aten::mm", 0, 20), call(5, 10, 1), kernel(30, 20_000, 1)]
+    rows += [op("aten::add", 8_000, 20), call(8_005, 10, 2), kernel(20_031, 40, 2)]
+    trace = trace_of(rows)
+    found = bounds_us(trace, critical_path(trace))
+    assert found["gpu_compute_bound"] == 20_040
+    assert found.get("cpu_bound", 0) < 40
+
+
+def test_a_short_gap_in_which_a_kernel_happens_to_run_is_the_hosts() -> None:
+    rows = [op("aten::mm", 0, 20), call(5, 10, 1), kernel(20, 58, 1)]
+    rows += [op("aten::add", 80, 20), call(85, 10, 2), kernel(110, 5, 2)]
+    trace = trace_of(rows)
+    assert bounds_us(trace, critical_path(trace))["cpu_bound"] > 80
+
+
+def test_a_path_through_the_host_beside_a_busy_device_is_questioned() -> None:
+    rows_ = [op("aten::mm", 0, 9_950), call(5, 10, 1), kernel(20, 9_600, 1)]
+    table = rows(trace_of(rows_))
+    doubts = [row["name"] for row in table if row["what"] == "missing"]
+    assert any("the device is busy 96 % of the window" in doubt for doubt in doubts)
+
+
 def test_without_operators_the_time_between_calls_says_nothing() -> None:
     trace = trace_of([call(0, 10, 1), call(500, 10, 2), kernel(20, 5, 1), kernel(520, 5, 2)])
     assert critical_path(trace).length_ns < 100_000

@@ -1,0 +1,90 @@
+"""What an accelerator can do at most: `accelerators.toml` beside this file, with its sources."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from analysis.traces.costs.cost import Cost
+
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """Peaks of one device, without sparsity."""
+
+    name: str
+    """As the trace names it."""
+    tflops: Mapping[str, float]
+    """TFLOP/s by precision."""
+    tb_s: float
+    """Of the device's memory."""
+    link_gb_s: float | None
+    """To the other devices of its host, in one direction; None where the data sheet has no such
+    link."""
+    source: str
+    """The data sheet."""
+
+    def peak_tflops(self, cost: Cost, *, matrix_units: bool) -> float | None:
+        """For a cost; `matrix_units` says whether its kernels use them. Operators without special
+        units compute in float32. None where the data sheet has no figure."""
+        if not cost.on_matrix_units:
+            return self.tflops.get("fp64" if cost.precision == "fp64" else "fp32")
+        if cost.precision == "fp32" and matrix_units:
+            return self.tflops.get("tf32", self.tflops.get("fp32_matrix", self.tflops.get("fp32")))
+        if cost.precision == "fp32":
+            return self.tflops.get("fp32_matrix", self.tflops.get("fp32"))
+        return self.tflops.get(cost.precision)
+
+    def floor_ns(self, cost: Cost, *, matrix_units: bool) -> tuple[float | None, str]:
+        """The least time that a cost takes, and whether "compute" or "memory" sets it; (None, "")
+        where the peak is unknown."""
+        peak = self.peak_tflops(cost, matrix_units=matrix_units)
+        if peak is None:
+            return None, ""
+        computing, moving = cost.flops / peak / 1e3, cost.bytes / self.tb_s / 1e3
+        return max((computing, "compute"), (moving, "memory"))
+
+
+def accelerator_of(header: Mapping[str, Any]) -> Accelerator | None:
+    """Of the first device in a trace's `deviceProperties`; None where it is not in the table."""
+    devices = header.get("deviceProperties")
+    first = devices[0] if isinstance(devices, list) and devices else None
+    if not isinstance(first, dict) or not isinstance(first.get("name"), str):
+        return None
+    memory = first.get("totalGlobalMem")
+    held = memory / GB if isinstance(memory, (int, float)) else None
+    return accelerator_named(first["name"], held)
+
+
+def accelerator_named(name: str, memory_gb: float | None = None) -> Accelerator | None:
+    """By the device's name. Where its memory is not known, the name is searched for it."""
+    if memory_gb is None:
+        said = re.search(r"(\d+) ?GB", name)
+        memory_gb = float(said[1]) if said else 0.0
+    for pattern, least_gb, figures in _entries():
+        if pattern.search(name) and memory_gb >= least_gb:
+            return Accelerator(
+                name[:100],
+                figures["tflops"],
+                figures["tb_s"],
+                figures.get("link_gb_s"),
+                figures["source"],
+            )
+    return None
+
+
+@lru_cache(maxsize=1)
+def _entries() -> tuple[tuple[re.Pattern[str], float, dict[str, Any]], ...]:
+    """(pattern, least memory, figures) in the order of the file."""
+    table = tomllib.loads(Path(__file__).with_name("accelerators.toml").read_text())
+    return tuple(
+        (re.compile(entry["pattern"]), entry.get("memory_gb", 0.0), entry)
+        for entry in table["accelerator"]
+    )

@@ -1,0 +1,132 @@
+"""Convolutions: two operations for each weight and output position.
+
+Forward and backward as TraceLens and PyTorch's `FlopCounterMode` count them: the gradients of input
+and of weight cost as much as the forward pass each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+from analysis.traces.costs.call import Call, Shape, Unknown
+from analysis.traces.costs.cost import Cost, cost_from
+
+
+def convolution(call: Call) -> Cost:
+    """aten::convolution (input, weight, bias, stride, padding, dilation, transposed,
+    output_padding, groups)."""
+    return _forward(call, stride=3, padding=4, dilation=5, groups=8, transposed=6, extra=7)
+
+
+def cudnn_convolution(call: Call) -> Cost:
+    """aten::cudnn_convolution (input, weight, padding, stride, dilation, groups)."""
+    return _forward(call, stride=3, padding=2, dilation=4, groups=5, bias=None)
+
+
+def miopen_convolution(call: Call) -> Cost:
+    """aten::miopen_convolution (input, weight, bias, padding, stride, dilation, groups)."""
+    return _forward(call, stride=4, padding=3, dilation=5, groups=6)
+
+
+def _forward(
+    call: Call,
+    *,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+    bias: int | None = 2,
+    transposed: int | None = None,
+    extra: int | None = None,
+) -> Cost:
+    given, weight = call.shape(0), call.shape(1, len(call.shape(0)))
+    turned = transposed is not None and call.at(transposed).value == "True"
+    parts = call.at(groups).numbers
+    if not parts or parts[0] < 1:
+        raise Unknown(f"groups of {call.name}")
+    space = len(given) - 2
+    steps = _each(call, stride, space)
+    pads = _each(call, padding, space)
+    spread = _each(call, dilation, space)
+    if turned:
+        more = _each(call, extra or 0, space)
+        out = _grown(given[2:], weight[2:], steps, pads, spread, more)
+        positions, channels = prod(given[2:]), weight[1] * parts[0]
+        weights_used = prod(weight)
+    else:
+        out = _shrunk(given[2:], weight[2:], steps, pads, spread)
+        positions, channels = prod(out), weight[0]
+        weights_used = prod(weight)
+    flops = 2 * given[0] * positions * weights_used
+    elements = given[0] * channels * prod(out)
+    moved = call.at(0).bytes + call.at(1).bytes + elements * call.at(0).item_bytes
+    if bias is not None and call.at(bias).shape:
+        flops += elements
+        moved += call.at(bias).bytes
+    return cost_from(call, "convolution", flops, moved)
+
+
+def backward(call: Call) -> Cost:
+    """aten::convolution_backward (grad_output, input, weight, ..., output_mask)."""
+    grad, given, weight = call.shape(0), call.shape(1), call.shape(2)
+    if not len(grad) == len(given) == len(weight):
+        raise Unknown(f"{call.name} of {grad}, {given} and {weight}")
+    turned = call.at(7).value == "True"
+    positions = prod((given if turned else grad)[2:])
+    once = 2 * grad[0] * positions * prod(weight)
+    flops = moved = 0
+    tensors = sum(call.at(place).bytes for place in (0, 1, 2))
+    of_input, of_weight, of_bias = _output_mask(call.at(10).value)
+    for asked_for in (of_input, of_weight):
+        if asked_for:
+            # It reads two of grad_output, input and weight, and writes the gradient of the third.
+            flops += once
+            moved += tensors
+    if of_bias:
+        flops += prod(grad)
+        moved += call.at(0).bytes + grad[1] * call.at(0).item_bytes
+    return cost_from(call, "convolution", flops, moved)
+
+
+def _output_mask(value: str) -> tuple[bool, bool, bool]:
+    """Which gradients were asked for: "[True, True, False]"; of input and weight, where the trace
+    does not say."""
+    words = [word.strip() == "True" for word in value.strip("[]").split(",")]
+    return (words[0], words[1], words[2]) if len(words) == 3 else (True, True, False)
+
+
+def _each(call: Call, place: int, space: int) -> Shape:
+    """A value for each dimension of space; one stands for all."""
+    numbers = call.at(place).numbers
+    if len(numbers) == 1:
+        return numbers * space
+    if len(numbers) != space:
+        raise Unknown(f"argument {place} of {call.name}")
+    return numbers
+
+
+def _shrunk(size: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Shape:
+    """The output's size, as PyTorch documents it for Conv2d."""
+    return tuple(
+        (s + 2 * p - d * (k - 1) - 1) // max(step, 1) + 1
+        for s, k, step, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
+    )
+
+
+def _grown(
+    size: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, extra: Shape
+) -> Shape:
+    """The same for ConvTranspose2d."""
+    return tuple(
+        (s - 1) * step - 2 * p + d * (k - 1) + e + 1
+        for s, k, step, p, d, e in zip(size, kernel, stride, padding, dilation, extra, strict=True)
+    )
+
+
+COSTS: Mapping[str, Callable[[Call], Cost]] = {
+    "aten::convolution": convolution,
+    "aten::cudnn_convolution": cudnn_convolution,
+    "aten::miopen_convolution": miopen_convolution,
+    "aten::convolution_backward": backward,
+}

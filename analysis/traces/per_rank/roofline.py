@@ -1,0 +1,136 @@
+"""FLOPs and bytes of operators against what the accelerator can do.
+
+An operator's time is the summed length of what it launched. The roofline (Williams, Waterman and
+Patterson, 2009) is the larger of the time that its FLOPs take at the device's peak and the time
+that its bytes take at its bandwidth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns.device import Kind, kinds
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.costs.accelerators import accelerator_of
+from analysis.traces.costs.cost import Cost
+from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from analysis.traces.per_rank.costed_calls import costed_calls
+from analysis.traces.per_rank.step_window import window_of
+
+MAX_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class CostedOperator:
+    """All calls of one operator with the same shapes, types and values."""
+
+    name: str
+    shapes: str
+    """"Input Dims" as compact JSON."""
+    cost: Cost
+    """Of one call."""
+    calls: int
+    kernels: int
+    time_ns: int
+    """Summed length of what all calls launched."""
+    kernel: str
+    """The launched kernel with the most time."""
+    floor_ns: float | None
+    """Least time of one call on this device; None where its peaks are unknown."""
+    bound: str
+    """"compute" or "memory": what sets the least time; "" where the peaks are unknown."""
+
+    @property
+    def tflops_per_s(self) -> float:
+        """Reached."""
+        return self.calls * self.cost.flops / self.time_ns / 1e3 if self.time_ns else 0.0
+
+    @property
+    def tb_per_s(self) -> float:
+        """Reached."""
+        return self.calls * self.cost.bytes / self.time_ns / 1e3 if self.time_ns else 0.0
+
+    @property
+    def roofline_percent(self) -> float | None:
+        """The least time of the time taken. Above 100: the data came from a cache, or zeros were
+        left out."""
+        if self.floor_ns is None or not self.time_ns:
+            return None
+        return 100.0 * self.calls * self.floor_ns / self.time_ns
+
+    @property
+    def lost_ns(self) -> int | None:
+        """What all calls take beyond their least time."""
+        if self.floor_ns is None:
+            return None
+        return max(0, round(self.time_ns - self.calls * self.floor_ns))
+
+
+def roofline(trace: TraceColumns, stacks: CallStacks | None = None) -> list[CostedOperator]:
+    """Operators with a known cost in the rank's steps; those that lose the most time first, then
+    by time."""
+    found = costed_calls(trace, stacks or call_stacks(trace))
+    device = accelerator_of(trace.header)
+    inside = window_of(trace).holds(trace)[found.rows]
+    groups = len(found.costs)
+    kernels = found.kernels[inside[found.owner]]
+    of = found.group[found.owner[inside[found.owner]]]
+    calls = np.bincount(found.group[inside], minlength=groups).tolist()
+    launched = np.bincount(of, minlength=groups).tolist()
+    spent = np.bincount(of, weights=trace.dur[kernels], minlength=groups).tolist()
+    shapes = trace.arguments.text("Input Dims").at(found.first)
+    table = []
+    for group, cost in enumerate(found.costs):
+        if not spent[group]:
+            continue
+        floor_ns, bound = None, ""
+        if device is not None:
+            floor_ns, bound = device.floor_ns(cost, matrix_units=found.matrix_units[group])
+        operator = CostedOperator(
+            name=trace.name_of(int(found.first[group])),
+            shapes=shapes[group],
+            cost=cost,
+            calls=calls[group],
+            kernels=launched[group],
+            time_ns=int(spent[group]),
+            kernel=found.main_kernel[group],
+            floor_ns=floor_ns,
+            bound=bound,
+        )
+        table.append(operator)
+    return sorted(table, key=lambda o: (-(o.lost_ns or 0), -o.time_ns, o.name, o.shapes))
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """One row for each operator and shape, what could be gained first."""
+    window = window_of(trace)
+    device = np.flatnonzero(window.holds(trace) & (kinds(trace) == Kind.COMPUTATION))
+    compute_ns = int(trace.dur[device].sum())
+    found = []
+    for o in roofline(trace)[:MAX_ROWS]:
+        percent = o.roofline_percent
+        found.append(
+            {
+                "operator": o.name,
+                "family": o.cost.family,
+                "shapes": o.shapes,
+                "precision": o.cost.precision,
+                "calls": o.calls,
+                "kernels": o.kernels,
+                "kernel": o.kernel,
+                "time_ns": o.time_ns,
+                "time_percent": round(100.0 * o.time_ns / compute_ns, 2) if compute_ns else 0.0,
+                "flops": o.cost.flops,
+                "bytes": o.cost.bytes,
+                "flops_per_byte": round(o.cost.intensity, 3),
+                "tflops_per_s": round(o.tflops_per_s, 4),
+                "tb_per_s": round(o.tb_per_s, 5),
+                "bound": o.bound,
+                "roofline_percent": None if percent is None else round(percent, 2),
+                "lost_ns": o.lost_ns,
+            }
+        )
+    return found

@@ -1,0 +1,134 @@
+"""How much of the accelerator's peak each step uses (MFU)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns.device import Kind, kinds
+from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.steps import steps_of
+from analysis.traces.costs.accelerators import Accelerator, accelerator_of
+from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from analysis.traces.per_rank.costed_calls import CostedCalls, costed_calls
+from analysis.traces.per_rank.step_window import window_of
+
+MAX_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """FLOPs of a step, or of all of a rank's trace, against its length."""
+
+    part: str
+    """"all" or "step 7"."""
+    length_ns: int
+    flops: int
+    matrix_flops: int
+    """Of them those of matrix products, convolutions and attention."""
+    peak_ns: float | None
+    """The time that `matrix_flops` take at the peaks of their precisions."""
+    without_cost: int
+    """Calls of matrix products, convolutions and attention whose cost the trace does not tell."""
+    costed_ns: int
+    """Summed length of the kernels whose operators have a cost."""
+    compute_ns: int
+    """Summed length of all computation kernels launched in the part."""
+
+    @property
+    def tflops_per_s(self) -> float:
+        """Reached over the whole length, idle time included."""
+        return self.flops / self.length_ns / 1e3 if self.length_ns else 0.0
+
+    @property
+    def mfu_percent(self) -> float | None:
+        """Share of the peak that the step uses; None where that is not known. What is computed
+        twice (activation checkpointing) counts twice: papers call that hardware FLOPs
+        utilization."""
+        if self.peak_ns is None or not self.length_ns or self.without_cost:
+            return None
+        return 100.0 * self.peak_ns / self.length_ns
+
+    @property
+    def costed_percent(self) -> float:
+        """How much of the computation has a cost: what the other figures rest on."""
+        return 100.0 * self.costed_ns / self.compute_ns if self.compute_ns else 0.0
+
+
+def utilization(trace: TraceColumns, stacks: CallStacks | None = None) -> list[Utilization]:
+    """Of the rank's steps together, then of each; of everything, without steps. Empty where no
+    operator has a cost. Work belongs to the step in which the host asked for it."""
+    stacks = stacks or call_stacks(trace)
+    found = costed_calls(trace, stacks)
+    if not len(found.kernels):
+        return []
+    window, steps = window_of(trace), steps_of(trace)
+    parts = [("all", window.begin, window.end)]
+    bounds = zip(steps.number.tolist(), steps.start.tolist(), steps.end.tolist(), strict=True)
+    parts += [(f"step {number}", begin, end) for number, begin, end in bounds]
+    device = accelerator_of(trace.header)
+    computing = np.flatnonzero((kinds(trace) == Kind.COMPUTATION) & (stacks.parent >= 0))
+    asked = trace.ts[stacks.parent[computing]]
+    return [_utilization(found, device, computing, asked, *part) for part in parts[:MAX_ROWS]]
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """The rank's steps together, then each."""
+    found = []
+    for u in utilization(trace):
+        mfu = u.mfu_percent
+        found.append(
+            {
+                "part": u.part,
+                "length_ns": u.length_ns,
+                "flops": u.flops,
+                "matrix_flops": u.matrix_flops,
+                "tflops_per_s": round(u.tflops_per_s, 4),
+                "mfu_percent": None if mfu is None else round(mfu, 2),
+                "without_cost": u.without_cost,
+                "costed_percent": round(u.costed_percent, 2),
+            }
+        )
+    return found
+
+
+def _utilization(
+    found: CostedCalls,
+    device: Accelerator | None,
+    computing: Int64,
+    asked: Int64,
+    part: str,
+    begin: int,
+    end: int,
+) -> Utilization:
+    """`computing` are all kernels, and `asked` is when each was launched."""
+    trace = found.trace
+    called = trace.ts[found.rows]
+    here = (called >= begin) & (called < end)
+    counts = np.bincount(found.group[here], minlength=len(found.costs)).tolist()
+    flops = matrix_flops = 0
+    peak_ns: float | None = 0.0 if device is not None else None
+    for cost, calls, matrix in zip(found.costs, counts, found.matrix_units, strict=True):
+        flops += calls * cost.flops
+        if not cost.on_matrix_units or not calls:
+            continue
+        matrix_flops += calls * cost.flops
+        peak = device.peak_tflops(cost, matrix_units=matrix) if device is not None else None
+        peak_ns = None if peak is None or peak_ns is None else peak_ns
+        if peak is not None and peak_ns is not None:
+            peak_ns += calls * cost.flops / peak / 1e3
+    launched = computing[(asked >= begin) & (asked < end)]
+    costed = np.isin(launched, found.kernels)
+    missing = trace.ts[found.without]
+    return Utilization(
+        part=part,
+        length_ns=end - begin,
+        flops=flops,
+        matrix_flops=matrix_flops,
+        peak_ns=peak_ns,
+        without_cost=int(((missing >= begin) & (missing < end)).sum()),
+        costed_ns=int(trace.dur[launched[costed]].sum()),
+        compute_ns=int(trace.dur[launched].sum()),
+    )
