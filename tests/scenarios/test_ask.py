@@ -50,6 +50,8 @@ def test_an_answer_from_an_address_alone(prometheus: RunningPrometheus, tmp_path
     assert answer["causes"][0]["subject"] == "checkout"
     assert "asking prometheus" in told.stderr
     assert read_diagnosis(case).first_cause is not None
+    assert (case / "answered.json").is_file(), "the case is whole"
+    assert not (case / "parts").exists()
     again = run(tmp_path, *asked, "--case", str(case))
     assert (again.returncode, again.stdout) == (2, "")
     assert "is not empty" in again.stderr
