@@ -135,12 +135,13 @@ def open_metrics(
     *,
     history: timedelta = timedelta(hours=3),
     sick: timedelta = timedelta(minutes=10),
+    after: timedelta = timedelta(minutes=1),
 ) -> str:
     """Three hours at 15 s: checkout slows down and fails from ten minutes before the alert on, cart
     stays as it was."""
     onset = alert_at - sick
     first = int((alert_at - history).timestamp())
-    times = range(first, int(alert_at.timestamp()) + 60, 15)
+    times = range(first, int((alert_at + after).timestamp()), 15)
     series = OpenMetrics()
     for service in ("checkout", 'ca"rt'):
         _service(series, service, times, onset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,19 +79,21 @@ class Story:
 @contextmanager
 def bot_story(
     directory: Path,
-    case: Path,
+    case: Path | None,
     database_url: str,
     *,
     log: Path | None = None,
     serve: tuple[str, ...] = (),
     before: Sequence[SlackedMessage] = (),
     from_nothing: bool = False,
-    **environ: str,
+    environ: Mapping[str, str] | None = None,
+    **more: str,
 ) -> Iterator[Story]:
     """Start the vendors and the bot; stop all of them at the end. `before` stands in Slack
     already.
 
-    On SQLite the bot finds its tables made, unless it is to begin `from_nothing`.
+    Without a recorded `case` the sources are those of faultline.toml in the directory. On SQLite
+    the bot finds its tables made, unless it is to begin `from_nothing`.
     """
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
     slack.messages.extend(before)
@@ -107,14 +109,16 @@ def bot_story(
         "FAULTLINE_SLACK__SIGNING_SECRETS": "slack-secret",
         "FAULTLINE_SLACK__CHANNEL": CHANNEL,
         "FAULTLINE_SLACK__API_URL": f"{slack_url}/api",
-        "FAULTLINE_RECORDED__CASE": str(case),
         "FAULTLINE_ALERTS__GROUPS": "off",  # in most stories each alert is an incident of its own
         # Looking for work costs, and many stories run side by side.
         "FAULTLINE_WORKER__POLLING_INTERVAL_S": "1",
         "FAULTLINE_WORKER__GRACE_S": "2",
         "FAULTLINE_WORKER__NICENESS": "0",  # the tests themselves keep the machine busy
-        **environ,
+        **(environ or {}),
+        **more,
     }
+    if case is not None:
+        settings["FAULTLINE_RECORDED__CASE"] = str(case)
     state = directory / "state"
     if database_url.startswith("postgresql"):
         settings["FAULTLINE_STORE__DATABASE"] = database_url

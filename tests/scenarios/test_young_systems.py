@@ -15,7 +15,7 @@ from tests.scenarios.test_ask import run
 
 
 def answer(folder: Path, history: float, sick: float, *more: str) -> dict[str, Any]:
-    """The answer of a system that is `history` minutes old, the last `sick` of them out of order."""
+    """The answer of a system `history` minutes old that has been sick for the last `sick`."""
     lab, home = folder / "lab", folder / "home"
     lab.mkdir()
     home.mkdir()
