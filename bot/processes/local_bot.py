@@ -16,7 +16,12 @@ from bot.investigation.reading_traces import TraceReading
 from bot.policy.teams import Teams
 from bot.processes.worker import RunningEngine, build_context
 from bot.queue.dispatch import FairDispatch
-from bot.queue.engine import INVESTIGATIONS, WorkerEngine, migrate_engine
+from bot.queue.engine import (
+    INVESTIGATIONS,
+    URGENT_INVESTIGATIONS,
+    WorkerEngine,
+    migrate_engine,
+)
 from bot.runtime.components import Components, FunctionComponent
 from bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
 from bot.settings import Settings
@@ -87,8 +92,13 @@ def local_bot(settings: Settings, directory: Path) -> Iterator[LocalBot]:
     )
     components.start()
     try:
-        yield LocalBot(own, store, partial(engine.in_hand, INVESTIGATIONS))
+        yield LocalBot(own, store, partial(_in_hand, engine))
     finally:
         components.stop()
         store.engine.dispose()
         close_nursery()
+
+
+def _in_hand(engine: WorkerEngine) -> list[str]:
+    # What a person asks for is urgent.
+    return [*engine.in_hand(URGENT_INVESTIGATIONS), *engine.in_hand(INVESTIGATIONS)]
