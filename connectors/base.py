@@ -20,6 +20,7 @@ from analysis.secrets.columns import mask_column
 from analysis.secrets.redaction import masked, masked_link, masked_value
 from analysis.secrets.rules import BLOCKED
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from connectors.check import Check as Check
 from connectors.limits import Limits
 from connectors.rate_limiter import collecting
 from connectors.row_origins import KEYS, Rows, with_origins
@@ -116,20 +117,6 @@ class Collected:
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     items: tuple[Item, ...] = ()
     missing: tuple[Missing, ...] = ()
-
-
-@dataclass(frozen=True)
-class Check:
-    """What `faultline check` says of a connector, in one line.
-
-    `ok` says whether it is of use. `unread` are parts that it would read and may not, one phrase
-    each; the line names them too.
-    """
-
-    name: str
-    ok: bool
-    line: str
-    unread: tuple[str, ...] = ()
 
 
 class Connector(Protocol):

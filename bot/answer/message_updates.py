@@ -73,12 +73,8 @@ class MessageUpdates(BackgroundLoop):
             self._run_again(rerun)
         for revision in self._due.revisions(now):
             self._update(revision, now)
-        posting: list[PostsDigests] = []
-        for target in self._targets:
-            if isinstance(target, PostsDigests) and target.posts_digests:
-                posting.append(target)
-        for digest in self._due.due_digests(now) if posting else ():
-            self._post(digest, posting, now)
+        for digest in self._due.due_digests(now):
+            self._post(digest, self._posting(), now)
 
     def _run_again(self, rerun: Rerun) -> None:
         workflow_id = f"{rerun.investigation_id}:again{rerun.number}"
@@ -100,8 +96,17 @@ class MessageUpdates(BackgroundLoop):
         arguments = (due.investigation_id, target)
         self._enqueue(reply_queue(target), WORKFLOW_REPLY, workflow_id, *arguments)
 
+    def _posting(self) -> list[PostsDigests]:
+        found: list[PostsDigests] = []
+        for target in self._targets:
+            if isinstance(target, PostsDigests) and target.posts_digests:
+                found.append(target)
+        return found
+
     def _post(self, digest: DueDigest, posting: Sequence[PostsDigests], now: datetime) -> None:
         """At every target; one that posted it already is asked again and does nothing then."""
+        if not posting:
+            return
         done = [self._post_at(target, digest, now) for target in posting]
         if all(done):
             self._due.digested(digest, now)

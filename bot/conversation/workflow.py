@@ -4,15 +4,18 @@ their queues."""
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dbos import DBOS, StepOptions
 
-from bot.conversation.steps import ConversationSteps
 from bot.investigation.tries import STORE_AWAY, STORE_TRIES, rest
 from bot.queue.engine import WorkerEngine
+from bot.runtime.by_need import ByNeed
 from bot.runtime.step_watch import watched
 from bot.store.conversations import Conversations
+
+if TYPE_CHECKING:
+    from bot.conversation.steps import ConversationSteps
 
 T = TypeVar("T")
 
@@ -27,17 +30,20 @@ POST_WAIT_S = (1.0, 120.0)
 `bot.conversation.steps`."""
 
 
-def register_conversation(steps: ConversationSteps) -> None:
-    """Make the workflows known to DBOS; before it is launched."""
+def register_conversation(by_need: ByNeed[ConversationSteps]) -> None:
+    """Make the workflows known to DBOS; before it is launched. The steps are made with the first
+    question."""
 
     @DBOS.workflow(name=ANSWER)
     async def answer(question_id: str) -> str:
+        steps = await by_need.get()
         if not await _step("word", steps.word, question_id):
             return "nothing to say"
         return await _posted(steps, question_id)
 
     @DBOS.workflow(name=ANSWER_TRACE)
     async def answer_trace(question_id: str) -> str:
+        steps = await by_need.get()
         await _step("begin", steps.begin_trace, question_id)
         if not await _step("trace", steps.trace, question_id):
             return "nothing to say"

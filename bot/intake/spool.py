@@ -128,6 +128,12 @@ class Spool:
             problem, refused = self._problem, self._refused or 0
             return SpoolFigures(len(self._entries), size, oldest, refused, problem)
 
+    def filled(self) -> float:
+        """The share of its bound, of alerts or of bytes, that is used. Never waits for the disk."""
+        figures = self.figures()
+        alerts = figures.alerts / self.max_alerts if self.max_alerts else 1.0
+        return max(alerts, figures.bytes / self.max_bytes if self.max_bytes else 1.0)
+
     def is_empty(self) -> bool:
         """Whether nothing waits. Never waits for the disk."""
         return not self._entries

@@ -1,4 +1,4 @@
-"""What an investigation runs in the process pool: analysis and ranking, and the picture.
+"""What an investigation runs in the process pool: analysis and ranking, the words and the picture.
 
 These functions import late: not whoever asks pays for it, but the processes of the pool, or the
 nursery that forks them.
@@ -6,17 +6,19 @@ nursery that forks them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from analysis.case.alert_place import place_of
-from analysis.case.calls import MOST_WRITTEN, CallList
-from analysis.case.folder import read_calls, read_case, read_diagnosis
-from analysis.vocabulary import Diagnosis
+if TYPE_CHECKING:
+    from analysis.case.calls import CallList
+    from analysis.vocabulary import Diagnosis, Report
 
 
 def load() -> None:
     """Import what these functions need."""
-    import bot.answer.pictures.png  # noqa: F401
+    import bot.answer.pictures.png
+    import bot.answer.writer.markdown  # noqa: F401
     from analysis.analyzers import analyzers
 
     analyzers()
@@ -24,6 +26,9 @@ def load() -> None:
 
 def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
     """Diagnose the case in `folder`; also who calls whom in it, and where that is."""
+    from analysis.case.alert_place import place_of
+    from analysis.case.calls import MOST_WRITTEN, CallList
+    from analysis.case.folder import read_case
     from analysis.diagnosis import diagnose
     from analysis.requests.known_calls import known_calls
 
@@ -35,13 +40,42 @@ def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
 
 def analyze_case(folder: Path) -> Diagnosis:
     """Diagnose the case in `folder`."""
+    from analysis.case.folder import read_case
     from analysis.diagnosis import diagnose
 
     return diagnose(read_case(folder))
 
 
+@dataclass(frozen=True)
+class WrittenAnswer:
+    """By the built-in writer, with the picture where there is one."""
+
+    report: Report
+    markdown: str
+    chart: bytes | None
+
+
+def write_answer(folder: Path) -> WrittenAnswer:
+    """Word the answer to a case that has been diagnosed, and draw its picture."""
+    from analysis.case.folder import read_calls, read_case, read_diagnosis
+    from bot.answer.guidance import with_guidance
+    from bot.answer.pictures.png import answer_png
+    from bot.answer.view import answer_view
+    from bot.answer.writer.built_in import word
+    from bot.answer.writer.guard import keep_supported
+    from bot.answer.writer.markdown import to_markdown
+
+    case, diagnosis = read_case(folder), read_diagnosis(folder)
+    report = word(diagnosis, case.alert, case.gaps)
+    report = keep_supported(report, diagnosis, case.alert, gaps=case.gaps)
+    report = with_guidance(report, case.runbooks)
+    view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+    return WrittenAnswer(report, to_markdown(view), answer_png(case, diagnosis, read_calls(folder)))
+
+
 def render_chart(folder: Path) -> bytes | None:
     """The picture of a case that has been diagnosed: its map and its decisive chart, as PNG."""
+    from analysis.case.folder import read_calls, read_case, read_diagnosis
     from bot.answer.pictures.png import answer_png
 
     return answer_png(read_case(folder), read_diagnosis(folder), read_calls(folder))

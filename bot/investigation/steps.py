@@ -28,13 +28,9 @@ from analysis.kinds.watched_signals import AlertQuery
 from analysis.traces.job.trace_versions import TRACES
 from analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope
 from bot.answer.exports.answered import ANSWERED_FILE, answer_times
-from bot.answer.guidance import with_guidance
 from bot.answer.outcome import Answer, Outcome, PointsFromJoined, ReplyTarget
 from bot.answer.view import answer_view
-from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import keep_supported
-from bot.answer.writer.markdown import to_markdown
-from bot.investigation.analyzing import analyze_with_calls, render_chart
+from bot.investigation.analyzing import analyze_with_calls, write_answer
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
 from bot.investigation.guiding import guided_scope, runbooks_said
@@ -282,19 +278,13 @@ class InvestigationSteps:
         built-in writer words."""
         await self._resume(investigation_id)
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
-            case, diagnosis = await in_thread(read_case, folder), read_diagnosis(folder)
-            report = word(diagnosis, case.alert, case.gaps)
-            report = keep_supported(report, diagnosis, case.alert, gaps=case.gaps)
-            report = with_guidance(report, case.runbooks)
-            chart = await self._in_process(investigation_id, render_chart, folder)
-        await self._put(investigation_id, "report.json", json_bytes(report))
-        view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
-        markdown = to_markdown(view)
-        await self._put(investigation_id, "report.md", markdown.encode())
-        if chart is not None:
-            await self._put(investigation_id, CHART, chart)
-        await self._say(investigation_id, "write", f"written by {report.written_by}")
-        return report.headline
+            written = await self._in_process(investigation_id, write_answer, folder)
+        await self._put(investigation_id, "report.json", json_bytes(written.report))
+        await self._put(investigation_id, "report.md", written.markdown.encode())
+        if written.chart is not None:
+            await self._put(investigation_id, CHART, written.chart)
+        await self._say(investigation_id, "write", f"written by {written.report.written_by}")
+        return written.report.headline
 
     async def preview(self, investigation_id: str, target: str) -> str:
         """The answer by code, while the model investigates. A target that does not answer gets the

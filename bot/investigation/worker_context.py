@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from analysis.vocabulary import Scope
 from bot.answer.outcome import ReplyTarget
-from bot.investigation.reading_traces import TraceReading
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
 from bot.store.store import Store
-from connectors.base import Connector
+
+if TYPE_CHECKING:
+    from bot.investigation.reading_traces import TraceReading
+    from connectors.base import Connector
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dbos import DBOS, SetWorkflowID, StepOptions
 
-from bot.investigation.steps import InvestigationSteps, Posted
 from bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
 from bot.queue.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
+from bot.runtime.by_need import ByNeed
 from bot.runtime.step_watch import watched
+
+if TYPE_CHECKING:
+    from bot.investigation.steps import InvestigationSteps, Posted
 
 T = TypeVar("T")
 
@@ -28,19 +31,26 @@ REPLY_WAIT_S = (1.0, 300.0)
 """A place that is down is tried again after 1 s, 2 s, 4 s ... 300 s: for most of a day in all."""
 
 
-def register_workflows(steps: InvestigationSteps) -> None:
-    """Make the workflows known to DBOS; before it is launched."""
+def register_workflows(by_need: ByNeed[InvestigationSteps]) -> None:
+    """Make the workflows known to DBOS; before it is launched. The steps load most of the bot, so
+    they are made with the first workflow."""
 
     @DBOS.workflow(name=WORKFLOW_REPLY)
     async def reply(investigation_id: str, place: str) -> str:
-        posted = await tried(f"reply {place}", steps.reply, investigation_id, place)
+        steps = await by_need.get()
+        waiting = steps.awaiting_retry
+        posted = await tried(waiting, f"reply {place}", steps.reply, investigation_id, place)
         # A separate step, so that the answer counts as posted before.
         if posted.get("joined"):
-            await tried(f"joined {place}", steps.point_from_joined, investigation_id, place)
+            point = steps.point_from_joined
+            await tried(waiting, f"joined {place}", point, investigation_id, place)
         return str(posted["why"])
 
     async def tried(
-        name: str, step: Callable[[str, str], Coroutine[Any, Any, Posted]], *about: str
+        waiting: set[str],
+        name: str,
+        step: Callable[[str, str], Coroutine[Any, Any, Posted]],
+        *about: str,
     ) -> Posted:
         wait, longest = REPLY_WAIT_S
         workflow_id = DBOS.workflow_id or ""
@@ -52,14 +62,15 @@ def register_workflows(steps: InvestigationSteps) -> None:
                 posted = {"again": True, "why": f"unexpected {type(error).__name__}"}
             if not posted["again"]:
                 return posted
-            steps.awaiting_retry.add(workflow_id)
+            waiting.add(workflow_id)
             await rest(wait)
-            steps.awaiting_retry.discard(workflow_id)
+            waiting.discard(workflow_id)
             wait = min(2 * wait, longest)
         return {"again": False, "why": f"given up: {posted['why']}"}
 
     @DBOS.workflow(name=WORKFLOW_INVESTIGATE)
     async def investigate(investigation_id: str) -> str:
+        steps = await by_need.get()
         try:
             places = await _answer(steps, investigation_id)
         # The edge of an investigation: it ends with an explanation.

@@ -12,16 +12,19 @@ from pathlib import Path
 from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import make_url
 
+from analysis.errors import FaultlineError
 from analysis.wording.phrases import counted
 from bot.operating.check_results import CheckResult
 from bot.operating.inspection import Inspection
 from bot.operating.sweep import named_at
 from bot.queue.engine import system_engine
 from bot.settings import Settings
+from bot.store.case_store import MOST_LISTED, CaseStore
 from bot.store.models import InvestigationRow
-from bot.store.opening import engine_url, store_url
+from bot.store.opening import engine_url, open_cases, store_url
 from bot.store.sizes import TableSize, database_bytes, table_sizes, unused_bytes
 
+CASE_STORE = "case store size"
 LATELY = timedelta(days=7)
 """Growth is that of the last week, which has every weekday."""
 SOON_DAYS = 30.0
@@ -49,12 +52,13 @@ def size_checks(inspection: Inspection) -> Iterator[CheckResult]:
     yield CheckResult("ok", "database size", f"{said}. Largest: {_named(tables)}")
     yield from _unused(inspection.store, size, unused)
     cases = _local_cases(inspection.settings)
+    if cases is None:
+        yield _bucket(open_cases(inspection.settings), inspection.now)
     case_grows = 0.0
     if cases is not None and cases.is_dir():
         case_size, case_grows, first = _folders(cases, inspection.now)
         since = f", oldest {first:%Y-%m-%d}" if first else ""
-        said = f"{_mb(case_size)}{since}; {_mb(case_grows)} a day came in the last week"
-        yield CheckResult("ok", "case store size", said)
+        yield CheckResult("ok", CASE_STORE, f"{_mb(case_size)}{since}; {_came(case_grows)}")
     yield from _full(inspection, grows, cases, case_grows)
 
 
@@ -82,6 +86,30 @@ def _folders(cases: Path, now: datetime) -> tuple[int, float, datetime | None]:
             lately += size if at >= now - LATELY else 0
     age = min(LATELY, now - first) if first else LATELY
     return total, lately / max(1.0, age / timedelta(days=1)), first
+
+
+def _bucket(cases: CaseStore, now: datetime) -> CheckResult:
+    """The size of the cases in a bucket: within a bounded number of requests, and the last week's
+    on their own, because the newest are listed last."""
+    try:
+        everything = cases.sizes()
+        week = cases.sizes(after=f"{now - LATELY:%Y%m%d-%H%M%S}")
+    except FaultlineError as error:
+        return CheckResult("note", CASE_STORE, f"not known: {error}", "")
+    dated = [at for name in everything.by_case if (at := named_at(name)) is not None]
+    first = min(dated, default=None)
+    lately = sum(size for name, size in week.by_case.items() if named_at(name) is not None)
+    age = min(LATELY, now - first) if first else LATELY
+    grows = lately / max(1.0, age / timedelta(days=1))
+    size = _mb(sum(everything.by_case.values()))
+    said = f"more than {size} (only {MOST_LISTED:,} files were listed)" if everything.cut else size
+    since = f", oldest {first:%Y-%m-%d}" if first else ""
+    more = "at least " if week.cut else ""
+    return CheckResult("ok", CASE_STORE, f"{said}{since}; {more}{_came(grows)}")
+
+
+def _came(a_day: float) -> str:
+    return f"{_mb(a_day)} a day came in the last week"
 
 
 def _bytes_below(path: str) -> int:

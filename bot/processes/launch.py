@@ -1,38 +1,44 @@
-"""How `faultline serve` and `faultline worker` begin: they load what both need, fork a nursery, and
-only then load the rest."""
+"""How `faultline serve` and `faultline worker` begin: they fork a nursery before they load much,
+and the server forks its first worker once it has loaded what both need."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-import bot.store.opening  # noqa: F401  what server and worker both need
 from analysis.errors import FaultlineError
-from bot.processes.supervisor import Supervisor
-from bot.processes.worker_process import ForkedWorker
+from bot.processes.worker_process import ForkedWorker, WorkerProcess
 from bot.runtime import garbage
 from bot.runtime.logs import configure_logging
-from bot.runtime.nursery import close_nursery, open_nursery
+from bot.runtime.nursery import Nursery, close_nursery, fork_here, open_nursery
 from bot.runtime.process_life import WORKER_NAME, call_yourself, die_with_parent
 from bot.runtime.scratch import Scratch
 from bot.settings import Settings
-from connectors.registry import build_connectors
 
 
 def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
     """Run until told to stop. Raises SettingsError for an address that cannot be listened on, and
     the like."""
     configure_logging(settings.telemetry, "web")
-    refuse_what_cannot_work(settings, with_worker=with_worker)
+    refuse_what_cannot_serve(settings)
     # Before anything here starts a thread, and before the server is loaded: what a worker and its
     # processes do not need is not theirs.
-    fork = partial(ForkedWorker, open_nursery(), _work, settings)
+    nursery = open_nursery()
+    with garbage.loading():
+        import bot.store.opening  # noqa: F401  what server and worker both need
+        from bot.processes.supervisor import Supervisor
+    workers = Workers(settings, nursery)
+    if with_worker:
+        workers.begin_first()
     with garbage.loading():
         from bot.processes.server import serve_web
 
-    supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=fork)
+    workers.check_first()
+    supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=workers.next)
     try:
         with Scratch():
             serve_web(settings, [supervisor] if with_worker else [], config)
@@ -41,42 +47,100 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
         close_nursery()
 
 
+class Workers:
+    """The workers of a server. The first is a fork of the server itself: what both need is loaded
+    once. Later ones are forks of its nursery, because by then the server has threads."""
+
+    def __init__(self, settings: Settings, nursery: Nursery) -> None:
+        self._settings = settings
+        self._nursery = nursery
+        self._first: WorkerProcess | None = None
+        self._said: Connection | None = None
+
+    def begin_first(self) -> None:
+        """Fork it; while this process has one thread."""
+        self._said, says = Pipe(duplex=False)
+        # It ends with the worker, and has loaded as little as this process' nursery.
+        own = Nursery(within=self._nursery)
+        with says:
+            self._first = ForkedWorker(fork_here, _work_first, self._settings, own, says)
+        own.leave()
+
+    def check_first(self) -> None:
+        """End the start where the worker would fail again and again. Raises FaultlineError."""
+        if self._said is None:
+            return
+        with self._said, contextlib.suppress(EOFError):
+            error = self._said.recv()
+            if error is not None:
+                raise error
+
+    def next(self) -> WorkerProcess:
+        """One to supervise. Raises OSError when the nursery has ended."""
+        first, self._first = self._first, None
+        return first or ForkedWorker(self._nursery.start, _work, self._settings)
+
+
 def work(
-    settings: Settings, *, supervised_by: int | None = None, ready_fd: int | None = None
+    settings: Settings,
+    *,
+    supervised_by: int | None = None,
+    ready_fd: int | None = None,
+    nursery: Nursery | None = None,
 ) -> None:
     """Run a worker until told to stop. Ends the process."""
     call_yourself(WORKER_NAME)
     if supervised_by is not None:
         die_with_parent(supervised_by)
     # First: what the nursery forks is as nice as the worker.
-    os.nice(settings.worker.niceness)
-    open_nursery()
+    niceness = os.nice(settings.worker.niceness)
+    with contextlib.suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, open_nursery(nursery).pid, niceness)
     with garbage.loading():
         from bot.processes.worker import run_worker
 
     run_worker(settings, supervised_by=supervised_by, ready_fd=ready_fd)
 
 
-def _work(settings: Settings, ready_fd: int) -> None:
-    """A worker's life, in a fork of the server's nursery."""
+def _work_first(settings: Settings, nursery: Nursery, says: Connection, ready_fd: int) -> None:
+    """The first worker's life. It says what is wrong with the settings, or that nothing is."""
+    with says:
+        try:
+            refuse_what_cannot_work(settings)
+        except FaultlineError as error:
+            says.send(error)
+            raise SystemExit(1) from error
+        says.send(None)
+    _work(settings, ready_fd, nursery)
+
+
+def _work(settings: Settings, ready_fd: int, nursery: Nursery | None = None) -> None:
+    """A worker's life, in a fork."""
     try:
-        work(settings, supervised_by=os.getppid(), ready_fd=ready_fd)
+        work(settings, supervised_by=os.getppid(), ready_fd=ready_fd, nursery=nursery)
     except FaultlineError as error:
         sys.stderr.write(f"faultline: {error}\n")
         raise SystemExit(1) from error
 
 
-def refuse_what_cannot_work(settings: Settings, *, with_worker: bool) -> None:
-    """Ends the start where the worker beside it would fail again and again."""
+def refuse_what_cannot_serve(settings: Settings) -> None:
+    """Ends the start of a server without the tokens that it takes. Raises SettingsError."""
     for one in settings.each("slack"):
         if one.slack.app_token is not None:
             from bot.intake.slack_socket import socket_mode_tokens
 
             socket_mode_tokens(one)
-    if not with_worker:
-        # Vendors' keys are the workers', elsewhere: bot.settings.process_secrets.
-        return
-    build_connectors(settings)
+
+
+def refuse_what_cannot_work(settings: Settings) -> None:
+    """Ends the start of a worker that would fail again and again. Raises FaultlineError.
+
+    Only where there is a worker: vendors' keys are not the server's (bot.settings.process_secrets).
+    """
+    from connectors.registry import build_connectors
+
+    with garbage.loading():
+        build_connectors(settings)
     if settings.recorded.case is not None:
         from connectors.recorded.connector import RecordedConnector
 

@@ -7,21 +7,20 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
 
 from bot.answer.announcing import Announce
 from bot.answer.message_updates import MessageUpdates
-from bot.answer.targets.target_type import reply_targets
-from bot.conversation.steps import ConversationSteps
+from bot.answer.targets.target_type import ReplyTargets
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation import analyzing
 from bot.investigation.reading_traces import TraceReading
-from bot.investigation.reported_changes import ReportedChangesConnector
-from bot.investigation.steps import InvestigationSteps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
@@ -37,6 +36,7 @@ from bot.queue.changes import LOOK_AT_LEAST_EVERY_S, STORE
 from bot.queue.dispatch import Dispatch, FairDispatch
 from bot.queue.engine import WorkerEngine, migrate_engine
 from bot.runtime.background_loop import BackgroundLoop
+from bot.runtime.by_need import ByNeed
 from bot.runtime.components import Component, Components, FunctionComponent
 from bot.runtime.heartbeat import HEARTBEAT
 from bot.runtime.logs import configure_logging
@@ -51,8 +51,13 @@ from bot.store.conversations import Conversations
 from bot.store.opening import engine_url, open_cases, open_store
 from bot.store.reported_changes import ReportedChanges
 from bot.store.store import Store
-from connectors.recorded.connector import RecordedConnector
 from connectors.registry import build_connectors
+
+if TYPE_CHECKING:
+    from analysis.vocabulary import Scope
+    from bot.conversation.steps import ConversationSteps
+    from bot.investigation.steps import InvestigationSteps
+    from connectors.base import Connector
 
 log = logging.getLogger("faultline.worker")
 
@@ -154,16 +159,16 @@ class RunningEngine:
         self, engine: WorkerEngine, context: WorkerContext, traces: TraceReading, *, talks: bool
     ) -> None:
         self._engine = engine
-        self._targets = [target.name for target in context.reply_targets]
+        self._targets = [one.own_name for one in configured_targets(context.settings)]
         self._store = context.store.engine
         self._grace_s = context.settings.worker.grace_s
         self.stop_deadline_s = self._grace_s + STOP_MARGIN_S
         self._queues = {TRACES_QUEUE: queue_width(traces.processes)}
         # Workflows must be known before the launch, which takes up those that were left.
-        self._steps = InvestigationSteps(context)
+        self._steps = ByNeed(partial(_investigation_steps, context))
         register_workflows(self._steps)
         if talks:
-            register_conversation(ConversationSteps(context, owner=engine.executor_id))
+            register_conversation(ByNeed(partial(_conversation_steps, context, engine.executor_id)))
             self._queues |= QUEUES
         register_trace_workflow(traces.read)
 
@@ -182,28 +187,55 @@ class RunningEngine:
         until = time.monotonic() + self._grace_s
         self._engine.take_no_more(self._grace_s)
         try:
-            while time.monotonic() < until and self._engine.running() - self._steps.awaiting_retry:
+            while time.monotonic() < until and self._engine.running() - self._awaiting_retry():
                 time.sleep(LOOK_EVERY_S)
-            self._steps.release()
+            if self._steps.made is not None:
+                self._steps.made.release()
         # Nothing is lost by it: other workers find what is left.
         except (SQLAlchemyError, dbos_error.DBOSException) as error:
             log.warning("stopping: %s", type(error).__name__)
+
+    def _awaiting_retry(self) -> set[str]:
+        return self._steps.made.awaiting_retry if self._steps.made is not None else set()
+
+
+def _investigation_steps(context: WorkerContext) -> InvestigationSteps:
+    from bot.investigation.steps import InvestigationSteps
+
+    return InvestigationSteps(context)
+
+
+def _conversation_steps(context: WorkerContext, owner: str) -> ConversationSteps:
+    from bot.conversation.steps import ConversationSteps
+
+    return ConversationSteps(context, owner=owner)
 
 
 def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerContext:
     """What this worker investigates with."""
     connectors = build_connectors(settings)
     if settings.changes.tokens:
+        from bot.investigation.reported_changes import ReportedChangesConnector
+
         connectors = (*connectors, ReportedChangesConnector(ReportedChanges(store.engine)))
     return WorkerContext(
         settings=settings,
         store=store,
         cases=open_cases(settings),
         connectors=connectors,
-        reply_targets=reply_targets(settings, store, owner=owner),
+        reply_targets=ReplyTargets(settings, store, owner=owner),
         pool=ProcessPool(),
-        recorded=next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None),
+        recorded=_recorded_scope(settings, connectors),
     )
+
+
+def _recorded_scope(settings: Settings, connectors: Sequence[Connector]) -> Scope | None:
+    """The scope of a recorded incident, where one is played."""
+    if settings.recorded.case is None:
+        return None
+    from connectors.recorded.connector import RecordedConnector
+
+    return next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None)
 
 
 def _model_probe(settings: Settings) -> list[Component]:

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from bot.runtime.nursery import Nursery
+from bot.runtime.nursery import ForkedChild
 
 
 class WorkerProcess(Protocol):
@@ -48,18 +48,16 @@ class SpawnedWorker:
 
 
 class ForkedWorker:
-    """A worker that begins as a fork of a nursery.
+    """A worker that begins as a fork, which spares it what is loaded there."""
 
-    What server and worker both need is loaded once, lies in memory once, and is there at once when
-    a worker that died is replaced.
-    """
-
-    def __init__(self, nursery: Nursery, work: Callable[..., None], *arguments: Any) -> None:
-        """`work` gets the arguments, and where it says that it is ready. Raises OSError when the
-        nursery has ended."""
+    def __init__(
+        self, start: Callable[..., ForkedChild], work: Callable[..., None], *arguments: Any
+    ) -> None:
+        """`start` is `Nursery.start` or `fork_here`. `work` gets the arguments, and where it says
+        that it is ready. Raises OSError when the nursery has ended."""
         self._ready, ready = os.pipe()
         try:
-            self._child = nursery.start(work, *arguments, descriptors=[ready])
+            self._child = start(work, *arguments, descriptors=[ready])
         except OSError:
             os.close(self._ready)
             raise

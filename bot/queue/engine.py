@@ -36,8 +36,9 @@ from bot.queue.changes import LOOK_AT_LEAST_EVERY_S, QUEUES, STORE, changes_in
 from bot.queue.pollers import SHORTEST_WAIT_S, Pollers, can_be_woken
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.measures import TAKEOVERS
+from bot.store.bounded_connections import bound
 from bot.store.connect import WAL_KEPT_BYTES
-from bot.store.waits import Waits, bound, bounded_address
+from bot.store.waits import Waits, bounded_address
 
 INVESTIGATIONS = "investigations"
 URGENT_INVESTIGATIONS = "investigations-urgent"

@@ -1,16 +1,20 @@
-"""Processes that begin as forks of one in which everything is loaded.
+"""Processes that begin as forks.
 
 A program spends seconds of processor time on its imports, and a fork of a process with threads may
-deadlock. So a process forks a nursery while it has one thread, and asks it for the others: what
-they need is loaded once and lies in memory once. What only some of them need is loaded in a second
-nursery, which the first one forks when it is asked to, and which ends when nothing that it forked
-is left.
+deadlock. So a process forks a nursery while it has one thread and little is loaded, and asks it for
+others later. What many of them need is loaded in a second nursery, which the first one forks when
+it is asked to, and which ends when nothing that it forked is left.
+
+A nursery keeps every page of memory as it was when it was forked, while its parent writes to
+nearly all of them (each reference to an object counts in it). So it is forked before its parent
+loads what only the parent needs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import select
 import signal
 import socket
@@ -18,6 +22,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
@@ -31,7 +36,8 @@ LOOK_EVERY_S = 1.0
 
 
 class ForkedChild:
-    """A process that a nursery has forked. Its methods may be called from any thread."""
+    """A process that this one or a nursery has forked. Its methods may be called from any
+    thread."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
         """`descriptor` is of the process (pidfd_open(2)): its number may be another's once it has
@@ -51,9 +57,14 @@ class ForkedChild:
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for its end; says whether it has ended."""
-        ended = select.poll()
-        ended.register(self._descriptor, select.POLLIN)
-        return bool(ended.poll(None if timeout_s is None else 1000 * timeout_s))
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        ended = bool(poll.poll(None if timeout_s is None else 1000 * timeout_s))
+        if ended:
+            # Where it is this process' own child: a nursery forgets its own.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, os.WNOHANG)
+        return ended
 
 
 class Nursery:
@@ -64,18 +75,20 @@ class Nursery:
     one of them.
     """
 
-    def __init__(self) -> None:
-        """Forks it."""
+    def __init__(self, within: Nursery | None = None) -> None:
+        """Forks it; `within` another nursery, it ends also with that one."""
         parent = os.getpid()
         ours, theirs = socket.socketpair()
-        # Or the fork would write what waits in them once more.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
-            ours.close()
-            _keep(theirs, parent, None)
-        theirs.close()
+        self._is_child = within is None
+        with theirs:
+            if within is not None:
+                self.pid = within.start(_keep_within, descriptors=[theirs.fileno()]).pid
+            else:
+                _flush()
+                self.pid = os.fork()
+                if self.pid == 0:
+                    ours.close()
+                    _keep(theirs, parent, None)
         self._line = Line(ours)
 
     def start(
@@ -91,7 +104,11 @@ class Nursery:
 
     def close(self) -> None:
         """End it, and all that it forked."""
-        self._line.close(lambda: os.waitpid(self.pid, 0))
+        self._line.close((lambda: os.waitpid(self.pid, 0)) if self._is_child else lambda: None)
+
+    def leave(self) -> None:
+        """Ask it no more, for another process that has a copy of this one does."""
+        self._line.leave()
 
 
 class LoadedNursery:
@@ -147,8 +164,10 @@ class Line:
         self, life: Callable[..., None], arguments: Sequence[Any], descriptors: Sequence[int]
     ) -> ForkedChild:
         """For a process; raises OSError when the nursery has ended."""
+        # Unpacked in the fork, because that imports what it names.
+        packed = pickle.dumps((life, arguments))
         with self._asking:
-            self._line.send((life, arguments, len(descriptors)))
+            self._line.send_bytes(len(descriptors).to_bytes(1) + packed)
             socket.send_fds(self._socket, [b" "], descriptors)
             pid, received, _, _ = socket.recv_fds(self._socket, LONGEST_PID, 1)
         if not received:
@@ -162,19 +181,46 @@ class Line:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             then()
-            self._line.close()
-            self._socket.close()
+            self.leave()
+
+    def leave(self) -> None:
+        """Close this process' end, and not that of another one that has a copy."""
+        self._line.close()
+        self._socket.close()
+
+
+def fork_here(
+    life: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()
+) -> ForkedChild:
+    """A fork of this process that calls `life(*arguments, *descriptors)` and ends with it; call it
+    while this process has one thread. The fork has no nursery."""
+    parent = os.getpid()
+    _flush()
+    pid = os.fork()
+    if pid == 0:
+        _leave_nursery()
+        _live(parent, life, [*arguments, *descriptors])
+    return ForkedChild(pid, os.pidfd_open(pid))
 
 
 _own: Nursery | None = None
 _loaded: LoadedNursery | None = None
 
 
-def open_nursery() -> Nursery:
-    """From now on this process has one; call it before anything starts a thread."""
+def open_nursery(one: Nursery | None = None) -> Nursery:
+    """From now on this process has one, `one` or a new one; call it before anything starts a
+    thread."""
     global _own, _loaded
-    _own, _loaded = Nursery(), None
+    _own, _loaded = one or Nursery(), None
     return _own
+
+
+def _leave_nursery() -> None:
+    """In a fork, which has a copy of what is its parent's."""
+    global _own, _loaded
+    left, _own, _loaded = _own, None, None
+    if left is not None:
+        left.leave()
 
 
 def load_in_nursery(load: Callable[[], None]) -> None:
@@ -218,6 +264,10 @@ def _keep(asked: socket.socket, parent: int, load: Callable[[], None] | None) ->
         os._exit(0)
 
 
+def _keep_within(asked: int) -> None:
+    _keep(socket.socket(fileno=asked), os.getppid(), None)
+
+
 def _keep_for_a_while(load: Callable[[], None], asked: int) -> None:
     _keep(socket.socket(fileno=asked), os.getppid(), load)
 
@@ -228,9 +278,10 @@ def _fork_all(asked: socket.socket, load: Callable[[], None] | None) -> None:
         with garbage.loading():
             load()
     while _asked_again(line, for_good=load is None):
-        life, arguments, count = line.recv()
+        asked_for = line.recv_bytes()
+        count, packed = asked_for[0], asked_for[1:]
         _, descriptors, _, _ = socket.recv_fds(asked, 1, max(count, 1))
-        _fork(asked, line, life, arguments, descriptors)
+        _fork(asked, line, packed, descriptors)
 
 
 def _asked_again(line: Connection, *, for_good: bool) -> bool:
@@ -253,8 +304,7 @@ def _has_children() -> bool:
 def _fork(
     asked: socket.socket,
     line: Connection,
-    life: Callable[..., None],
-    arguments: Sequence[Any],
+    packed: bytes,
     descriptors: Sequence[int],
 ) -> None:
     nursery = os.getpid()
@@ -264,7 +314,7 @@ def _fork(
     if pid == 0:
         line.close()
         asked.close()
-        _live(nursery, life, [*arguments, *descriptors])
+        _live(nursery, partial(_unpacked, packed), descriptors)
     child = os.pidfd_open(pid)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     socket.send_fds(asked, [str(pid).encode()], [child])
@@ -272,11 +322,16 @@ def _fork(
         os.close(descriptor)
 
 
-def _live(nursery: int, life: Callable[..., None], arguments: Sequence[Any]) -> NoReturn:
-    """The whole life of a fork: it never goes back to what the nursery was doing."""
+def _unpacked(packed: bytes, *descriptors: int) -> None:
+    life, arguments = pickle.loads(packed)  # noqa: S301  from the parent, by a socket of ours
+    life(*arguments, *descriptors)
+
+
+def _live(parent: int, life: Callable[..., None], arguments: Sequence[Any]) -> NoReturn:
+    """The whole life of a fork: it never goes back to what its parent was doing."""
     status = 1
     try:
-        die_with_parent(nursery)
+        die_with_parent(parent)
         # As in a program that has just begun: whoever works sets its own.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
@@ -291,6 +346,12 @@ def _live(nursery: int, life: Callable[..., None], arguments: Sequence[Any]) -> 
     finally:
         sys.stderr.flush()
         os._exit(status)
+
+
+def _flush() -> None:
+    # Or a fork would write what waits in them once more.
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def _forget_the_ended(*_: object) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,18 @@ PARTS = "parts"
 
 HEAD_BYTES = 65_536
 """Tells what a file is (`analysis.traces.reading.file_kinds`)."""
+
+
+MOST_LISTED = 200_000
+"""Files that are listed for their sizes: S3 gives 1,000 in one request."""
+
+
+@dataclass(frozen=True)
+class CaseSizes:
+    """Bytes by case. `cut`: there are more files than were listed."""
+
+    by_case: Mapping[str, int]
+    cut: bool
 
 
 @dataclass(frozen=True)
@@ -240,14 +253,32 @@ class CaseStore:
         """The room that all cases take. It lists every file."""
         return sum(meta["size"] for batch in obstore.list(self._store) for meta in batch)
 
+    def sizes(self, *, after: str = "", most: int = MOST_LISTED) -> CaseSizes:
+        """Of the cases whose ids come after this one. Raises FaultlineError where the store does
+        not answer."""
+        found: dict[str, int] = defaultdict(int)
+        listed = 0
+        try:
+            for batch in obstore.list(self._store, offset=after or None, chunk_size=1000):
+                for meta in batch:
+                    if listed == most:
+                        return CaseSizes(found, cut=True)
+                    listed += 1
+                    found[meta["path"].partition("/")[0]] += meta["size"]
+        except (BaseError, OSError) as error:
+            raise self._away(error) from error
+        return CaseSizes(found, cut=False)
+
     def check(self) -> None:
         """Raise FaultlineError unless the store answers."""
         try:
             next(iter(obstore.list(self._store)), None)
         except (BaseError, OSError) as error:
-            raise FaultlineError(
-                f"case store {self.location}: {str(error).splitlines()[0][:200]}"
-            ) from error
+            raise self._away(error) from error
+
+    def _away(self, error: BaseError | OSError) -> FaultlineError:
+        said = str(error).splitlines()[0][:200]
+        return FaultlineError(f"case store {self.location}: {said}")
 
 
 def _stored(meta: ObjectMeta) -> Stored:

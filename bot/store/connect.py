@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
 from bot.runtime.threads import STORE_THREADS
-from bot.store.waits import PATIENT, USUAL, Waits, bound, bounded_address
+from bot.store.waits import PATIENT, USUAL, Waits, bounded_address
 
 POOL = STORE_THREADS // 2
 """Connections that a process keeps, and as many more when it is busy, so that each thread of
@@ -34,6 +34,8 @@ def connect(url: str, waits: Waits = USUAL) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(url)
+    from bot.store.bounded_connections import bound  # late: it loads the driver
+
     engine = create_engine(
         bounded_address(parsed),
         pool_size=POOL,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeVar, overload
 
 from analysis.errors import SettingsError
 from bot.answer.outcome import ReplyTarget
@@ -16,7 +19,7 @@ from bot.settings import Settings
 from bot.store.store import Store
 from connectors.settings_types import Section
 
-__all__ = ["ReplyTargetType", "TargetProblem", "configured_types", "reply_targets"]
+__all__ = ["ReplyTargetType", "ReplyTargets", "TargetProblem", "configured_types"]
 
 S = TypeVar("S", bound=Section)
 
@@ -46,9 +49,37 @@ def configured_types(settings: Settings) -> list[ReplyTargetType[Any]]:
     return found
 
 
-def reply_targets(settings: Settings, store: Store, *, owner: str) -> list[ReplyTarget]:
-    """Where answers are posted, in the order in which targets are declared."""
-    built: list[ReplyTarget] = []
-    for one in configured_types(settings):
-        built.append(one.build(one.own_settings(settings), store, owner=owner))
-    return built
+class ReplyTargets(Sequence[ReplyTarget]):
+    """Where answers are posted, in the order in which targets are declared.
+
+    They are built by the first who asks for one: they load vendors' clients and what words an
+    answer.
+    """
+
+    def __init__(self, settings: Settings, store: Store, *, owner: str) -> None:
+        """Raises SettingsError for a plug-in that cannot post."""
+        self._types = configured_types(settings)
+        self._build = partial(_build, self._types, settings, store, owner)
+        self._building = threading.Lock()
+        self._built: list[ReplyTarget] | None = None
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    @overload
+    def __getitem__(self, index: int) -> ReplyTarget: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ReplyTarget]: ...
+
+    def __getitem__(self, index: int | slice) -> ReplyTarget | Sequence[ReplyTarget]:
+        with self._building:
+            if self._built is None:
+                self._built = self._build()
+            return self._built[index]
+
+
+def _build(
+    types: Sequence[ReplyTargetType[Any]], settings: Settings, store: Store, owner: str
+) -> list[ReplyTarget]:
+    return [one.build(one.own_settings(settings), store, owner=owner) for one in types]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 
 from analysis.analyzers import cause_kinds, fault_of, finding_kind, is_training
 from analysis.changes.nearby import NEAR
@@ -77,8 +78,6 @@ from bot.answer.writer.story import (
 )
 
 MOST_EVIDENCE = 4
-_ABOUT_OTHERS = frozenset({PART_CONTRAST.name, PLACE_CONTRAST.name, *cause_kinds()})
-"""Kinds of findings that are evidence for a culprit although another subject is theirs."""
 _FOLLOWS_A_STATE = frozenset({RESOURCE.name, CONNECTIONS.name, RESTARTS.name})
 TOTAL_TIME = "time spent on requests"
 NAMED = 4
@@ -402,7 +401,13 @@ def _is_evidence(finding: Finding, story: Story) -> bool:
     if finding.kind in (CHANGE_RULED_OUT.name, NEAR) or story.cause is None:
         return False
     own = finding.subject == story.cause.subject or _is_of_the_calls(finding, story)
-    return own or finding_kind(finding.kind).name in _ABOUT_OTHERS
+    return own or finding_kind(finding.kind).name in _about_others()
+
+
+@cache
+def _about_others() -> frozenset[str]:
+    """Kinds of findings that are evidence for a culprit although another subject is theirs."""
+    return frozenset({PART_CONTRAST.name, PLACE_CONTRAST.name, *cause_kinds()})
 
 
 def _is_of_the_calls(finding: Finding, story: Story) -> bool:

@@ -6,17 +6,20 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from bot.intake.accepting import Ignored
 from bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource
 from bot.intake.request_body import Refused
-from bot.intake.sources.cloudwatch_alarms import SOURCE, read_alarm
-from bot.intake.sources.sns_certificates import SNS, Fetch, fetch_https
-from bot.intake.sources.sns_signature import SnsMessage, SnsVerifier
+from bot.intake.sources.cloudwatch_alarms import SNS, SOURCE, read_alarm
 from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
 from connectors.aws.settings import AwsSettings
+
+if TYPE_CHECKING:
+    from bot.intake.sources.sns_certificates import Fetch
+    from bot.intake.sources.sns_signature import SnsMessage, SnsVerifier
 
 RAW = "x-amz-sns-rawdelivery"
 """The header of a subscription with raw message delivery, whose messages carry no signature."""
@@ -28,14 +31,22 @@ class SnsWebhook:
     """One for the process: it keeps the certificates it has seen. `fetch` gets them, and confirms
     subscriptions."""
 
-    def __init__(self, settings: Settings, fetch: Fetch = fetch_https) -> None:
+    def __init__(self, settings: Settings, fetch: Fetch | None = None) -> None:
         self._settings = settings
-        self._verifier = SnsVerifier(settings.aws.sns_topics, fetch)
+        self._fetch = fetch
 
     async def receive(self, request: WebhookRequest) -> Found:
         """What to do with a request. Raises BadSignature, NotAccepted, Refused."""
         body = await request.read()
         return await self.read(body, request.headers, now=datetime.now(UTC))
+
+    @cached_property
+    def _verifier(self) -> SnsVerifier:
+        # With the first message: it loads certificates and a client, which no other source needs.
+        from bot.intake.sources.sns_certificates import fetch_https
+        from bot.intake.sources.sns_signature import SnsVerifier
+
+        return SnsVerifier(self._settings.aws.sns_topics, self._fetch or fetch_https)
 
     async def read(
         self, body: bytes, headers: Mapping[str, str], *, now: datetime
@@ -68,8 +79,8 @@ def read_notification(
     return Arrival(alert, delivery, ReplyTo())
 
 
-def cloudwatch_source(fetch: Fetch = fetch_https) -> WebhookSource:
-    """The source; `fetch` reaches SNS itself."""
+def cloudwatch_source(fetch: Fetch | None = None) -> WebhookSource:
+    """The source; without `fetch` it reaches SNS itself."""
     return WebhookSource(
         name=SOURCE,
         endpoint=SNS,
@@ -86,7 +97,7 @@ def cloudwatch_source(fetch: Fetch = fetch_https) -> WebhookSource:
     )
 
 
-def _receive(fetch: Fetch, source: WebhookSource, settings: Settings) -> Receive:
+def _receive(fetch: Fetch | None, source: WebhookSource, settings: Settings) -> Receive:
     return SnsWebhook(settings, fetch).receive
 
 

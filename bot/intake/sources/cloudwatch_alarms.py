@@ -44,6 +44,7 @@ from connectors.aws.resource_kinds import (
 )
 
 SOURCE = "cloudwatch"
+SNS = "sns"
 EVENT = "CloudWatch Alarm State Change"
 FIRING, RESOLVED, NO_DATA = "ALARM", "OK", "INSUFFICIENT_DATA"
 MOST_DIMENSIONS = 30

@@ -19,11 +19,11 @@ from cryptography import x509
 
 from bot.intake.accepting import NotAccepted
 from bot.intake.signatures import BadSignature
+from bot.intake.sources.cloudwatch_alarms import SNS
 
 Fetch = Callable[[str], Awaitable[bytes]]
 """Gets a page of at most MOST_BYTES over HTTPS. Raises OSError or httpx.HTTPError."""
 
-SNS = "sns"
 MOST_BYTES = 65_536
 FETCH_S = 4.0
 MOST_CERTIFICATES = 64

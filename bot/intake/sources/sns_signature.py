@@ -25,7 +25,8 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from bot.intake.payload_fields import as_time, as_url, json_object
 from bot.intake.signatures import BadSignature
-from bot.intake.sources.sns_certificates import SNS, Fetch, SnsCertificates, fetched
+from bot.intake.sources.cloudwatch_alarms import SNS
+from bot.intake.sources.sns_certificates import Fetch, SnsCertificates, fetched
 
 OLDEST = timedelta(hours=1)
 """SNS repeats a delivery for an hour at the longest (developer guide, "Message delivery retries",

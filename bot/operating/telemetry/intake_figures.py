@@ -33,6 +33,11 @@ class IntakeFigures(Collector):
             ("faultline_spool_alerts", "Alerts that wait for the database.", figures.alerts),
             ("faultline_spool_bytes", "Bytes of the spool's files.", figures.bytes),
             (
+                "faultline_spool_filled_ratio",
+                "The share of the spool's bound that is used, of alerts or of bytes.",
+                health.spool.filled(),
+            ),
+            (
                 "faultline_spool_oldest_seconds",
                 "How long the oldest alert in the spool has waited; 0 where none waits.",
                 health.not_stored_s(),

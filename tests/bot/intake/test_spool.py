@@ -235,3 +235,13 @@ def test_what_was_acknowledged_survives_kills_at_any_moment(tmp_path: Path) -> N
         assert figures_of(directory).alerts == spool.figures().alerts
         acknowledged += len(names)
     assert acknowledged > 30
+
+
+def test_it_says_how_full_it_is_of_alerts_or_of_bytes(tmp_path: Path) -> None:
+    many = Spool(tmp_path / "many", max_alerts=4)
+    assert many.filled() == 0
+    many.append([alert("one"), alert("two")])
+    assert many.filled() == 0.5
+    large = Spool(tmp_path / "large", max_bytes=2_000)
+    large.append([alert("one")])
+    assert large.filled() == pytest.approx(large.figures().bytes / 2_000)

@@ -28,6 +28,7 @@ from bot.investigation.steps import RECOVERIES, InvestigationSteps
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
 from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.runtime.by_need import ByNeed
 from bot.runtime.process_pool import ProcessPool
 from bot.runtime.threads import in_thread
 from bot.settings import Settings
@@ -225,7 +226,7 @@ def test_a_model_whose_budget_of_the_day_is_used_up_is_not_asked_and_the_answer_
 def working(context: WorkerContext, url: str, directory: Path) -> Iterator[WorkerEngine]:
     """A worker in this process."""
     engine = WorkerEngine(url, directory, concurrency=1, polling_interval_s=0.1)
-    register_workflows(InvestigationSteps(context))
+    register_workflows(ByNeed(lambda: InvestigationSteps(context)))
     engine.launch(
         on_lock_lost=threading.Event().set, places=[place.name for place in context.reply_targets]
     )

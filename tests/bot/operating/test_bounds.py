@@ -20,6 +20,7 @@ from bot.operating.sweep import Sweep
 from bot.queue.engine import migrate_engine, system_engine
 from bot.store.api_tables import AskedRequestRow
 from bot.store.api_tokens import make_token, tokens
+from bot.store.case_store import CaseSizes, CaseStore
 from bot.store.connect import connect, migrate
 from bot.store.executor_tables import ExecutorRow
 from bot.store.last_times import LastTimeRow
@@ -118,6 +119,37 @@ def test_sizes_and_growth_are_shown(installation: Installation) -> None:
     assert "a day. Largest: " in said["database size"]
     assert "a day came in the last week" in said["case store size"]
     assert "retention stops the growth after 400 days" in said["disk"]
+
+
+def test_the_size_of_cases_in_a_bucket_is_shown_with_its_growth(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = CaseStore(tmp_path / "bucket")
+    for days in (1, 2, 20):
+        bucket.put(
+            f"{NOW - timedelta(days=days):%Y%m%d-%H%M%S}-abcdef", "alert.json", b"x" * 700_000
+        )
+    monkeypatch.setattr("bot.operating.size_checks.open_cases", lambda _settings: bucket)
+    stored = installation.settings.store.model_copy(update={"cases": "s3://bucket/faultline"})
+    settings = installation.settings.model_copy(update={"store": stored})
+    with inspected(settings, NOW) as inspection:
+        said = {one.about: one.what for one in size_checks(inspection)}["case store size"]
+        assert said.startswith("2.1 MB, oldest "), said
+        assert said.endswith("; 0.2 MB a day came in the last week"), said
+        monkeypatch.setattr("bot.operating.size_checks.open_cases", lambda _settings: Cut())
+        said = {one.about: one.what for one in size_checks(inspection)}["case store size"]
+        assert said.startswith("more than 5.0 MB (only 200,000 files were listed)"), said
+
+
+class Cut(CaseStore):
+    """One with more files than are listed."""
+
+    def __init__(self) -> None:
+        pass
+
+    def sizes(self, *, after: str = "", most: int = 0) -> CaseSizes:
+        """As of a bucket that holds more."""
+        return CaseSizes({f"{NOW:%Y%m%d-%H%M%S}-abcdef": 5_000_000}, cut=not after)
 
 
 def test_a_disk_that_is_full_soon_is_wrong(

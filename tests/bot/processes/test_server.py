@@ -43,6 +43,20 @@ def test_a_port_in_use_ends_the_program_with_one_line_and_exit_code_2(tmp_path: 
     )
 
 
+def test_settings_that_fail_every_worker_end_the_start(tmp_path: Path) -> None:
+    environ = {
+        **os.environ,
+        "FAULTLINE_STORE__DIRECTORY": str(tmp_path / "state"),
+        "FAULTLINE_SERVER__PORT": "0",
+        "FAULTLINE_RECORDED__CASE": str(tmp_path / "no such case"),
+    }
+    ended = run_preloaded(["serve"], env=environ)
+    assert ended.returncode != 0
+    assert ended.stderr.startswith("faultline: ")
+    assert "no such case" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
 def test_a_host_that_is_not_ours_is_named() -> None:
     with pytest.raises(SettingsError, match=r"^server\.host: "):
         listen("192.0.2.1", 0)

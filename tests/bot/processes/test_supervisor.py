@@ -107,7 +107,7 @@ def nursery() -> Iterator[Nursery]:
 def test_every_worker_is_a_fork_as_long_as_there_is_a_nursery(
     tmp_path: Path, nursery: Nursery
 ) -> None:
-    one = supervised(tmp_path, fork=partial(ForkedWorker, nursery, work, tmp_path / "log"))
+    one = supervised(tmp_path, fork=partial(ForkedWorker, nursery.start, work, tmp_path / "log"))
     one.start()
     for number in (1, 2):
         wait_for(lambda number=number: len(workers(tmp_path)) == number)  # type: ignore[misc]
@@ -124,7 +124,7 @@ def test_every_worker_is_a_fork_as_long_as_there_is_a_nursery(
 
 
 def test_a_fork_that_works_ends_with_the_server(tmp_path: Path, nursery: Nursery) -> None:
-    one = supervised(tmp_path, fork=partial(ForkedWorker, nursery, work, tmp_path / "log"))
+    one = supervised(tmp_path, fork=partial(ForkedWorker, nursery.start, work, tmp_path / "log"))
     one.start()
     wait_for(lambda: len(workers(tmp_path)) == 1)
     one.stop()

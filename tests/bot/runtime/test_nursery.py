@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bot.runtime import nursery as nurseries
-from bot.runtime.nursery import LoadedNursery, Nursery
+from bot.runtime.nursery import LoadedNursery, Nursery, fork_here
 from bot.runtime.process_pool import ProcessPool
 
 PATIENT_S = 60.0
@@ -112,6 +112,41 @@ def test_a_pool_begins_its_processes_there_until_it_was_killed(
 
     asyncio.run(story())
     pool.close()
+
+
+def say_whether_loaded(module: str, answer: int) -> None:
+    Connection(answer).send(module in sys.modules)
+
+
+def test_what_a_fork_calls_is_imported_in_the_fork_and_not_in_the_nursery(
+    nursery: Nursery,
+) -> None:
+    # Nothing else here needs it.
+    import nturl2path
+
+    ours, theirs = Pipe()
+    nursery.start(nturl2path.url2pathname, "//x").join(PATIENT_S)
+    nursery.start(say_whether_loaded, nturl2path.__name__, descriptors=[theirs.fileno()])
+    assert ours.recv() is False
+
+
+def test_one_within_another_ends_with_the_process_that_asks_it(nursery: Nursery) -> None:
+    second = Nursery(within=nursery)
+    ours, theirs = Pipe()
+    asleep = second.start(sleep, descriptors=[theirs.fileno()])
+    assert ours.recv()[2] == second.pid
+    user = fork_here(ask_and_wait, second, theirs)
+    second.leave()
+    assert ours.recv()[2] == second.pid
+    user.kill()
+    assert user.join(PATIENT_S)
+    assert asleep.join(PATIENT_S)
+    wait_for_end_of(second.pid)
+
+
+def ask_and_wait(nursery: Nursery, answer: Connection) -> None:
+    nursery.start(tell, "is there", descriptors=[answer.fileno()])
+    time.sleep(600)
 
 
 LOADED: list[int] = []

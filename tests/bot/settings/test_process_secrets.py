@@ -6,7 +6,7 @@ import pytest
 
 from analysis.errors import SettingsError
 from bot.processes.check import secrets_check
-from bot.processes.launch import refuse_what_cannot_work
+from bot.processes.launch import refuse_what_cannot_serve, refuse_what_cannot_work
 from bot.settings import Settings
 from bot.settings.process_secrets import beyond_need
 
@@ -40,5 +40,5 @@ def test_a_server_builds_no_connector_and_so_needs_no_key() -> None:
         {"github": {"app_id": "1", "installation_id": "2", "private_key": "not a key"}}
     )
     with pytest.raises(SettingsError, match="private_key"):
-        refuse_what_cannot_work(settings, with_worker=True)
-    refuse_what_cannot_work(settings, with_worker=False)
+        refuse_what_cannot_work(settings)
+    refuse_what_cannot_serve(settings)

@@ -116,3 +116,25 @@ def test_pages_see_what_was_added_to_a_case_after_the_first_look(cases: CaseStor
     assert second is not None
     assert (second / "charts/decisive.png").read_bytes() == b"chart"
     assert (second / "report.json").read_bytes() == b'{"headline": 1}'
+
+
+def test_sizes_are_listed_by_case_within_a_bound(cases: CaseStore) -> None:
+    for day in (21, 22, 23):
+        for name in ("alert.json", "traces/rank0.json"):
+            cases.put(f"202611{day}-030000-abcdef", name, b"x" * day)
+    found = cases.sizes()
+    assert not found.cut
+    assert found.by_case == {f"202611{day}-030000-abcdef": 2 * day for day in (21, 22, 23)}
+    assert cases.sizes(after="20261123-000000").by_case == {"20261123-030000-abcdef": 46}
+    bounded = cases.sizes(most=3)
+    assert bounded.cut
+    assert len(bounded.by_case) <= 3
+
+
+def test_sizes_of_a_store_that_is_away_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    away = CaseStore("s3://cases/faultline", endpoint_url="http://127.0.0.1:9")
+    with pytest.raises(FaultlineError, match="case store s3://cases/faultline"):
+        away.sizes()

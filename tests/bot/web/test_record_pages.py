@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import httpx
 import pytest
 
+from analysis.vocabulary import Alert
+from bot.intake.intake_health import IntakeHealth
+from bot.intake.spool import Spool
+from bot.intake.spool_records import TakenAlert
+from bot.operating.telemetry.readiness import Readiness
+from bot.policy.values import Arrival, Delivery
 from bot.store.condition import Condition, read_condition
 from bot.store.judged import JudgedAnswer
 from bot.store.labels import Labels
 from bot.web.accuracy_view import Share, accuracy_of
-from bot.web.record_pages import condition_lines
+from bot.web.record_pages import condition_lines, intake_lines
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Site
 
@@ -103,3 +110,21 @@ def test_alerts_that_wait_for_long_are_a_fault() -> None:
     assert "3 waiting, the oldest for 9 min" in lines["Queue"].said
     idle = Condition({"done": 3}, None, NOW - timedelta(hours=9), (1.0,), (), ())
     assert {line.tone for line in condition_lines(idle, NOW)} == {"well"}
+
+
+def test_the_health_page_says_what_waits_in_the_spool_and_whether_it_takes_more(
+    tmp_path: Path, site: Site
+) -> None:
+    now = datetime.now(UTC)
+    health = IntakeHealth(Spool(tmp_path / "spool", max_alerts=1))
+    readiness = Readiness(site.store, health)
+    assert [line.said for line in intake_lines(readiness, now)] == ["no alert waits for the store"]
+    alert = Alert(source="pagerduty", title="slow", started_at=now)
+    waits = TakenAlert(Arrival(alert, Delivery("pagerduty", "1", now)), now - timedelta(minutes=3))
+    health.spool.append([waits])
+    [line] = intake_lines(readiness, now)
+    assert line.said.startswith("1 alerts wait for the store, the oldest for 3")
+    health.spool.append([waits])
+    [line] = intake_lines(readiness, now)
+    assert line.tone == "fault"
+    assert line.said.startswith("takes no alerts: ")

@@ -15,7 +15,7 @@ from analysis.vocabulary import Alert
 from bot.answer.message_updates import MessageUpdates
 from bot.answer.outcome import Answer, Outcome, ReplyTarget
 from bot.answer.targets.one_message import OneMessage
-from bot.answer.targets.target_type import ReplyTargetType, reply_targets
+from bot.answer.targets.target_type import ReplyTargets, ReplyTargetType
 from bot.policy.admission import Policy
 from bot.policy.reply_targets import declared_targets
 from bot.policy.values import ReplyTo
@@ -90,7 +90,7 @@ def settings(**more: Any) -> Settings:
 
 def opened(store: Store, given: Settings) -> tuple[Store, Pigeons]:
     ours = Store(store.engine, policy=Policy.of(given))
-    [target] = reply_targets(given, ours, owner="w")
+    [target] = ReplyTargets(given, ours, owner="w")
     assert isinstance(target, Pigeons)
     return ours, target
 
@@ -216,4 +216,4 @@ def test_an_alert_brings_its_own_address_which_is_kept(store: Store) -> None:
 def test_without_its_key_it_is_not_used(store: Store) -> None:
     given = settings().model_copy(update={"pigeons": PigeonSettings()})
     assert [one.name for one in declared_targets(given)] == ["slack", "pagerduty", "pigeons"]
-    assert reply_targets(given, store, owner="w") == []
+    assert list(ReplyTargets(given, store, owner="w")) == []
