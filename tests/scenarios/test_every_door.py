@@ -109,7 +109,7 @@ def expected(doors: Doors) -> Json:
 
 
 def without(answer: Json, *names: str) -> Json:
-    """the answer without what differs in each run."""
+    """The answer without what differs in each run."""
     return {name: value for name, value in answer.items() if name not in names}
 
 
