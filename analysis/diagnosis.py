@@ -20,6 +20,7 @@ from analysis.ranking.discriminating_query import next_query
 from analysis.ranking.hypotheses import memory_findings
 from analysis.ranking.impact import assess_impact
 from analysis.ranking.ranking import rank_causes
+from analysis.ranking.short_history import short_history
 from analysis.ranking.unknown_calls import unknown_calls
 from analysis.ranking.verdicts import conclude
 from analysis.requests.topology import read_topology
@@ -90,6 +91,9 @@ def diagnose(case: Case) -> Diagnosis:
     if any(is_training(finding) for finding in findings):
         # Ranks of a training job call one another in collectives, whatever else is known.
         about_calls = None
+    limit = short_history(case)
+    if limit is not None:
+        missing = (limit, *missing)
     undecided = conclusion.verdict in (Verdict.CAUSE_FOUND, Verdict.INSUFFICIENT_EVIDENCE)
     return Diagnosis(
         verdict=conclusion.verdict,

@@ -206,6 +206,8 @@ class Scope(Frozen):
     training: JobIdentity | None = None
     queries: tuple[AddedQuery, ...] = ()
     log_words: LogWords | None = None
+    data_since: UtcTime | None = None
+    """When the data begins, where that is later than the baseline was meant to."""
 
     @property
     def logs_before(self) -> tuple[Window, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from analysis.kinds.watched_signals import AlertQuery
@@ -69,6 +70,23 @@ class KnowsServices(Protocol):
     async def services_in(self, window: Window) -> tuple[str, ...]:
         """Names of services with data in that time, as the server has them. Raises
         FaultlineError."""
+
+
+@runtime_checkable
+class KnowsHistory(Protocol):
+    """A connector whose server can tell quickly since when it has data."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+
+    @property
+    def kinds(self) -> tuple[EvidenceKind, ...]:
+        """What it can bring."""
+
+    async def data_since(self, window: Window) -> datetime | None:
+        """When the data in this window begins: the window's start where there was some before.
+        None where there is none. Raises FaultlineError."""
 
 
 @runtime_checkable

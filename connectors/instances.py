@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from analysis.errors import ConnectorError
@@ -20,6 +21,7 @@ from connectors.abilities import (
     BoundedQuery,
     KnowsAlerts,
     KnowsCalls,
+    KnowsHistory,
     KnowsItsOwn,
     KnowsOnCall,
     KnowsRules,
@@ -112,6 +114,13 @@ class ConnectorInstance:
             return ()
         with asking_instance(self._settings.name):
             return await self._connector.services_in(window)
+
+    async def data_since(self, window: Window) -> datetime | None:
+        """When this instance's data begins. Raises FaultlineError."""
+        if not isinstance(self._connector, KnowsHistory):
+            return None
+        with asking_instance(self._settings.name):
+            return await self._connector.data_since(window)
 
     async def on_call(self, service: str) -> Mapping[str, str]:
         """Who is on call for a service, as far as this instance knows. Raises FaultlineError."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from analysis.errors import SettingsError
+from analysis.errors import EvidenceError, SettingsError
 from bot.answer.replay import as_json, print_report, replay
 from bot.cli.follow_up import answer_follow_ups
 from bot.cli.terminal_chart import print_chart
@@ -53,10 +53,12 @@ class AskOptions:
     config: Path | None = None
     as_json: bool = False
     case: Path | None = None
+    html: Path | None = None
 
 
 def ask(question: str, options: AskOptions) -> int:
     """Investigate, print the answer, and answer questions about it. Returns the exit code."""
+    _refuse_html(options.html)
     settings = settings_for(options, os.environ)
     if not build_connectors(settings):
         raise SettingsError("ask", NO_SOURCE)
@@ -97,6 +99,12 @@ def variable(section: str, key: str) -> str:
     return f"{ENV_PREFIX}{section}__{key}".upper()
 
 
+def _refuse_html(file: Path | None) -> None:
+    """Raise SettingsError where the page could not be written after all."""
+    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+        raise SettingsError("--html", f"{file} is no file in a folder that exists")
+
+
 @contextmanager
 def _scratch(case: Path | None) -> Iterator[Path]:
     """A folder for the bot's data. Raises SettingsError where the case could not be kept after
@@ -120,6 +128,8 @@ def _answer(bot: LocalBot, found: StoredInvestigation, scratch: Path, options: A
     if found.status == "failed":
         sys.stderr.write(f"faultline: {found.headline}\n")
         return FAILED
+    if options.html is not None:
+        _write_page(found, folder, options.html)
     replayed = replay(folder)
     if options.as_json:
         answer = {"id": found.id, **as_json(replayed)}
@@ -129,6 +139,19 @@ def _answer(bot: LocalBot, found: StoredInvestigation, scratch: Path, options: A
     print_chart(replayed.case, replayed.diagnosis, folder)
     if options.case is not None:
         sys.stdout.write(f"Kept as {options.case}: faultline investigate {options.case}\n")
+    if options.html is not None:
+        sys.stdout.write(f"Written as a page: {options.html}\n")
     if sys.stdin.isatty() and sys.stdout.isatty():
         answer_follow_ups(bot.settings, found, folder)
     return 0
+
+
+def _write_page(found: StoredInvestigation, folder: Path, file: Path) -> None:
+    # Late: the pages' templates take a moment to load, and few ask for one.
+    from bot.web.answer_file import answer_file
+
+    try:
+        file.write_text(answer_file(found, folder), encoding="utf-8")
+    except OSError as error:
+        said = error.strerror or type(error).__name__
+        raise EvidenceError(str(file), f"cannot be written ({said})") from error

@@ -244,6 +244,12 @@ def ask(
         Path | None,
         typer.Option("--case", metavar="DIR", help="Keep the case in this folder, which is empty."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write the answer as one page that needs no server."
+        ),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Investigate now, from this terminal: against the configured sources, or those named here.
@@ -260,6 +266,7 @@ def ask(
         config=config,
         as_json=json_,
         case=case,
+        html=html,
     )
     raise typer.Exit(run(question, options))
 

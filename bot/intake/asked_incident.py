@@ -46,7 +46,7 @@ def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arriv
     title = one_line(text)
     if not title:
         raise SettingsError("question", "is empty: say what you see, such as: checkout is slow")
-    since = asked.since or _since(text, now, asked.zone) or now
+    since = asked.since or since_in(text, now, asked.zone) or now
     if since > now + SHORT:
         raise SettingsError("since", "lies in the future")
     if since < now - OLDEST:
@@ -68,7 +68,8 @@ def _labels(places: Mapping[str, str]) -> dict[str, str]:
     return {one_line(name): one_line(value) for name, value in places.items()}
 
 
-def _since(text: str, now: datetime, zone: tzinfo) -> datetime | None:
+def since_in(text: str, now: datetime, zone: tzinfo = UTC) -> datetime | None:
+    """When it began, by a text that says so: "since 14:19", "in the last 2 hours"."""
     span = asked_span(text)
     if span is None or (span.since is None and span.length is None):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from analysis.vocabulary import Alert
+from bot.intake.asked_incident import since_in
 from bot.intake.payload_fields import one_line, plain
 from bot.intake.questions.commands import command_in
 from bot.intake.service_names import mentioned
@@ -61,12 +62,14 @@ def asked(
     workspace = settings.instance_of(SOURCE)
     channel = named_id(workspace, message.channel)
     fingerprint = f"asked:{channel}:{message.ts}"
+    asked_at = slack_time(message.ts) or now
+    since = since_in(question, asked_at)
     if about is None:
         alert = Alert(
             source=SOURCE,
             id=message.ts,
             title=title,
-            started_at=slack_time(message.ts) or now,
+            started_at=since or asked_at,
             service=service,
             summary=context or None,
             labels={"fingerprint": fingerprint},
@@ -77,7 +80,7 @@ def asked(
             source=SOURCE,
             id=message.ts,
             title=title,
-            started_at=about.started_at,
+            started_at=since or about.started_at,
             service=service or about.service,
             severity=about.severity,
             summary=context or None,

@@ -50,6 +50,7 @@ from bot.investigation.remembering import (
 )
 from bot.investigation.scoping import with_objective, with_related
 from bot.investigation.worker_context import WorkerContext
+from bot.investigation.young_systems import with_known_history
 from bot.policy.service_catalogue import catalogue_name
 from bot.runtime.threads import in_store, in_thread
 from bot.store.captures import CaptureLog
@@ -150,6 +151,8 @@ class InvestigationSteps:
         follow_ups = FollowUps(self.context.store.engine)
         scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation_id))
         connectors = worth_asking(self.context.connectors, alert, scope)
+        if recorded is None:
+            scope = await with_known_history(alert, scope, connectors, deadline_s=ENRICH_DEADLINE_S)
         kinds = {kind for connector in connectors for kind in connector.kinds}
         scope = scope.model_copy(update={"obtainable": tuple(sorted(kinds))})
         names = [connector.name for connector in connectors]

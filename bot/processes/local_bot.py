@@ -4,9 +4,10 @@ apart and in this process, without reply targets and pages."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from analysis.errors import FaultlineError
@@ -15,7 +16,12 @@ from bot.investigation.reading_traces import TraceReading
 from bot.policy.teams import Teams
 from bot.processes.worker import RunningEngine, build_context
 from bot.queue.dispatch import FairDispatch
-from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.queue.engine import (
+    INVESTIGATIONS,
+    URGENT_INVESTIGATIONS,
+    WorkerEngine,
+    migrate_engine,
+)
 from bot.runtime.components import Components, FunctionComponent
 from bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
 from bot.settings import Settings
@@ -35,6 +41,8 @@ class LocalBot:
 
     settings: Settings
     store: Store
+    in_hand: Callable[[], Collection[str]]
+    """The investigations that wait or run."""
 
     def investigate(
         self, arrival: Arrival, said: Callable[[Progress], None]
@@ -49,7 +57,9 @@ class LocalBot:
             for line in self.store.progress(taken, after):
                 said(line)
                 after = line.seq
-            if found is not None and found.status in ENDED:
+            # The answer stands a moment before the last files of its case do.
+            has_ended = found is not None and found.status in ENDED
+            if found is not None and has_ended and taken not in self.in_hand():
                 return found
             time.sleep(LOOK_EVERY_S)
         raise FaultlineError(f"no answer within {ANSWER_WITHIN_S / 60:.0f} minutes")
@@ -82,8 +92,13 @@ def local_bot(settings: Settings, directory: Path) -> Iterator[LocalBot]:
     )
     components.start()
     try:
-        yield LocalBot(own, store)
+        yield LocalBot(own, store, partial(_in_hand, engine))
     finally:
         components.stop()
         store.engine.dispose()
         close_nursery()
+
+
+def _in_hand(engine: WorkerEngine) -> list[str]:
+    # What a person asks for is urgent.
+    return [*engine.in_hand(URGENT_INVESTIGATIONS), *engine.in_hand(INVESTIGATIONS)]

@@ -148,7 +148,8 @@ class InvestigationSettings(Section):
     incident_hours: float = Field(default=6, gt=0)
     """How far it reaches beyond the alert at most, for alerts that are investigated late."""
     baseline_minutes: float = Field(default=120, gt=0)
-    """Length of the baseline window, which ends where the incident window begins."""
+    """Length of the baseline window, which ends where the incident window begins. Both are shorter
+    where metrics begin later."""
     history_days: int = Field(default=0, ge=0, le=14)
     """Days whose same hours are compared as well, so that what happens every night is discounted.
     Each day adds a window to every query for metrics."""

@@ -32,6 +32,7 @@ from connectors.prometheus.exporter_facts import fact_rows, in_trouble
 from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
 from connectors.prometheus.exporter_queries import ExporterAnswer, ExporterQueries
 from connectors.prometheus.gpus import GpuQueries, gpu_queries
+from connectors.prometheus.history import data_since
 from connectors.prometheus.http_api import PrometheusApi
 from connectors.prometheus.long_standing import dated
 from connectors.prometheus.node_names import name_nodes
@@ -263,6 +264,11 @@ class PrometheusConnector:
             for label in dict.fromkeys((self._choice.service_label, *promql.SERVICE_LABELS)):
                 found |= dict.fromkeys(await api.values_of(label, [window]))
         return tuple(found)
+
+    async def data_since(self, window: Window) -> datetime | None:
+        """When the metrics of services begin, or those of anything where there are none."""
+        async with self._http.open() as session:
+            return await data_since(PrometheusApi(session), window)
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert, by its name. Raises ConnectorError."""

@@ -130,12 +130,18 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> 
     pytest.fail("prometheus was not ready in 10 s")
 
 
-def open_metrics(alert_at: datetime = ALERT_AT) -> str:
+def open_metrics(
+    alert_at: datetime = ALERT_AT,
+    *,
+    history: timedelta = timedelta(hours=3),
+    sick: timedelta = timedelta(minutes=10),
+    after: timedelta = timedelta(minutes=1),
+) -> str:
     """Three hours at 15 s: checkout slows down and fails from ten minutes before the alert on, cart
     stays as it was."""
-    onset = alert_at - timedelta(minutes=10)
-    first = int((alert_at - timedelta(hours=3)).timestamp())
-    times = range(first, int(alert_at.timestamp()) + 60, 15)
+    onset = alert_at - sick
+    first = int((alert_at - history).timestamp())
+    times = range(first, int((alert_at + after).timestamp()), 15)
     series = OpenMetrics()
     for service in ("checkout", 'ca"rt'):
         _service(series, service, times, onset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -86,12 +86,14 @@ def bot_story(
     serve: tuple[str, ...] = (),
     before: Sequence[SlackedMessage] = (),
     from_nothing: bool = False,
-    **environ: str,
+    environ: Mapping[str, str] | None = None,
+    **more: str,
 ) -> Iterator[Story]:
     """Start the vendors and the bot; stop all of them at the end. `before` stands in Slack
     already. Without a case the bot asks the sources that `environ` names.
 
-    On SQLite the bot finds its tables made, unless it is to begin `from_nothing`.
+    Without a recorded `case` the sources are those of faultline.toml in the directory. On SQLite
+    the bot finds its tables made, unless it is to begin `from_nothing`.
     """
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
     slack.messages.extend(before)
@@ -112,7 +114,8 @@ def bot_story(
         "FAULTLINE_WORKER__POLLING_INTERVAL_S": "1",
         "FAULTLINE_WORKER__GRACE_S": "2",
         "FAULTLINE_WORKER__NICENESS": "0",  # the tests themselves keep the machine busy
-        **environ,
+        **(environ or {}),
+        **more,
     }
     if case is not None:
         settings["FAULTLINE_RECORDED__CASE"] = str(case)

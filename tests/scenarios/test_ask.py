@@ -50,10 +50,28 @@ def test_an_answer_from_an_address_alone(prometheus: RunningPrometheus, tmp_path
     assert answer["causes"][0]["subject"] == "checkout"
     assert "asking prometheus" in told.stderr
     assert read_diagnosis(case).first_cause is not None
+    assert (case / "answered.json").is_file(), "the case is whole"
+    assert not (case / "parts").exists()
     again = run(tmp_path, *asked, "--case", str(case))
     assert (again.returncode, again.stdout) == (2, "")
     assert "is not empty" in again.stderr
     assert not list(tmp_path.glob(".faultline*")), "nothing is left behind"
+
+
+def test_the_answer_as_a_page(prometheus: RunningPrometheus, tmp_path: Path) -> None:
+    file = tmp_path / "answer.html"
+    asked = ["checkout is slow", *SINCE, "--prometheus", prometheus.url]
+    refused = run(tmp_path, *asked, "--html", str(tmp_path / "nowhere" / "a.html"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--html" in refused.stderr
+    assert refused.stderr.count("\n") == 1, "it is refused before anything is asked"
+    told = run(tmp_path, *asked, "--html", str(file))
+    assert told.returncode == 0, told.stderr
+    page = file.read_text(encoding="utf-8")
+    assert "checkout is " in page
+    assert "histogram_quantile(0.99" in page
+    assert "default-src &#39;none&#39;" in page
+    assert f"Written as a page: {file}" in told.stdout
 
 
 def test_questions_go_on_in_the_same_terminal(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -70,6 +70,17 @@ def test_the_answer_goes_to_the_thread_of_the_question() -> None:
     assert found.delivery.id == "Ev1"
     inside = answered("investigate basket", thread_ts="1763680000.000100")
     assert inside.reply_to.slack_thread == "1763680000.000100"
+
+
+def test_since_when_is_what_the_question_says() -> None:
+    sent = datetime.fromtimestamp(1763690000, UTC)
+    told = answered("investigate basket is slow since 01:05").alert.started_at
+    assert told == sent.replace(hour=1, minute=5, second=0)
+    last = answered("investigate basket errors in the last 2 hours").alert.started_at
+    assert sent - last == pytest.approx(timedelta(hours=2), abs=timedelta(seconds=1))
+    inside = answered("investigate since 01:05", bot_message(), thread_ts="1763690000.000100")
+    assert inside.alert.started_at == told
+    assert answered("investigate basket").alert.started_at == sent.replace(microsecond=100)
 
 
 def test_who_asks_the_same_again_gets_another_answer() -> None:
