@@ -22,7 +22,7 @@ from bot.cli.source_options import (
 
 def add_agent_commands(app: typer.Typer) -> None:
     """Make them known to the command line."""
-    app.command()(mcp)
+    app.command(short_help="Serve coding agents over MCP on standard input and output.")(mcp)
     app.command()(verify_deploy)
 
 

@@ -33,11 +33,15 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 100},
+    # Boxes and colours take more processor time than everything else that help needs.
+    rich_markup_mode=None,
 )
 app.add_typer(
     trace_commands,
     name="trace",
     help="Find out what is wrong with a training job, from its traces.",
+    short_help="Find out what is wrong with a training job.",
 )
 app.add_typer(model_commands, name="model")
 
@@ -76,7 +80,7 @@ BAD_INPUT = 2
 """Exit code when settings or input cannot be read."""
 
 
-@app.command()
+@app.command(short_help="Play a recorded incident from alert to answer.")
 def demo(
     exit_: Annotated[bool, typer.Option("--exit", help="Exit when the answer is there.")] = False,
     port: Annotated[int, typer.Option(help="Port of the pages. 0 takes any free one.")] = 0,
@@ -88,7 +92,7 @@ def demo(
     raise typer.Exit(run_demo(stay=not exit_, port=port))
 
 
-@app.command()
+@app.command(short_help="Break a live shop with one fault, and see the answer.")
 def lab(
     fault: Annotated[
         str | None,
@@ -150,7 +154,7 @@ def worker(
     work(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
 
 
-@app.command()
+@app.command(short_help="Ask five questions and write the settings.")
 def init(
     directory: Annotated[
         Path, typer.Option("--directory", metavar="DIR", help="Where to write the two files.")
@@ -194,7 +198,7 @@ def init(
     run(options, os.environ)
 
 
-@app.command()
+@app.command(short_help="Check that each configured part is reachable.")
 def check(
     config: Config = None,
     role: Annotated[
@@ -223,7 +227,7 @@ def investigate(
     (print_json if json_ else print_report)(replayed)
 
 
-@app.command()
+@app.command(short_help="Investigate now, from this terminal.")
 def ask(
     question: Annotated[str, typer.Argument(help="What you see: checkout is slow since 14:19.")],
     service: Annotated[
@@ -271,7 +275,7 @@ def ask(
     raise typer.Exit(run(question, options))
 
 
-@app.command()
+@app.command(short_help="Write a case as a postmortem, JSON or a task.")
 def export(
     case: Annotated[Path, typer.Argument(help="A case folder.")],
     as_: Annotated[ExportAs, typer.Option("--as", help="The format.")] = ExportAs.POSTMORTEM,
@@ -297,7 +301,7 @@ def export(
         ) from error
 
 
-@app.command("eval")
+@app.command("eval", short_help="Grade the answers on labelled cases.")
 def eval_(
     cases: Annotated[
         list[Path], typer.Argument(help="Folders of case folders with a label.json each.")
@@ -365,11 +369,11 @@ def eval_(
     )
 
 
-@app.command()
+@app.command(short_help="Capture a trace from a running training job.")
 def capture(
     job: Annotated[
         str | None,
-        typer.Option("--job", metavar="NAME", help=r"A job in the settings: \[jobs.NAME]."),
+        typer.Option("--job", metavar="NAME", help="A job in the settings: [jobs.NAME]."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="Length of the recording. Default: 0.5.")
@@ -401,7 +405,7 @@ def capture(
     )
 
 
-@app.command()
+@app.command(short_help="Show which service calls which.")
 def topology(
     service: Annotated[
         str | None, typer.Option("--service", metavar="NAME", help="Only its callers and callees.")

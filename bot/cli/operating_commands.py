@@ -28,8 +28,10 @@ database_commands = typer.Typer(
 
 def add_operating_commands(app: typer.Typer) -> None:
     """Make them known to the command line."""
-    for command in (doctor, backup, restore, requeue, delete):
+    for command in (doctor, restore, requeue):
         app.command()(command)
+    app.command(short_help="Back up the databases and the case folders.")(backup)
+    app.command(short_help="Delete an investigation everywhere.")(delete)
     app.add_typer(database_commands, name="database")
 
 

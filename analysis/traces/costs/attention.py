@@ -74,7 +74,7 @@ COSTS: Mapping[str, Callable[[Call], Cost]] = {
     ),
     # q, k, v, dropout_p, softmax_scale, causal
     "flash_attn::_flash_attn_forward": partial(_attention, causal=5, heads_last=True),
-    # dout, q, k, v, out, softmax_lse, dq, dk, dv, dropout_p, softmax_scale, causal
+    # grad_out, q, k, v, out, softmax_lse, dq, dk, dv, dropout_p, softmax_scale, causal
     "flash_attn::_flash_attn_backward": partial(
         _attention, first=1, causal=11, backward=True, heads_last=True
     ),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import typer
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from bot.cli.main import app
@@ -44,13 +41,20 @@ def test_names_of_tables_are_not_lost_from_help_as_markup() -> None:
     assert "[jobs.NAME]" in told.stdout
 
 
-def test_no_text_of_the_help_holds_markup_that_is_not_meant() -> None:
-    group = get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    for name, command in group.commands.items():
-        for parameter in command.params:
-            text = getattr(parameter, "help", None) or ""
-            assert not re.search(r"(?<!\\)\[[a-z]", text), f"{name}: {text}"
+def test_each_command_fits_its_line_of_the_help() -> None:
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"})
+    commands = told.stdout.partition("Commands:")[2].splitlines()
+    assert len(commands) > 15
+    assert [line for line in commands if line.endswith("...")] == []
+
+
+def test_help_does_not_load_what_draws_boxes() -> None:
+    program = (
+        "import sys; from bot.cli.main import main; sys.argv = ['faultline', '--help']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "assert not {'rich.console', 'polars', 'numpy', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], timeout=120, check=True)
 
 
 @pytest.mark.parametrize(
