@@ -90,10 +90,10 @@ def bot_story(
     **more: str,
 ) -> Iterator[Story]:
     """Start the vendors and the bot; stop all of them at the end. `before` stands in Slack
-    already. Without a case the bot asks the sources that `environ` names.
+    already.
 
-    Without a recorded `case` the sources are those of faultline.toml in the directory. On SQLite
-    the bot finds its tables made, unless it is to begin `from_nothing`.
+    Without a recorded `case` the sources are those that `environ` or faultline.toml in the
+    directory name. On SQLite the bot finds its tables made, unless it is to begin `from_nothing`.
     """
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
     slack.messages.extend(before)

@@ -126,7 +126,6 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
             "AWS_DEFAULT_REGION": "us-east-1",
         }
         environ |= {
-            "FAULTLINE_RECORDED__CASE": "",
             "FAULTLINE_CONFIG": str(_write(directory, tables, environ)),
         }
         environ |= {
@@ -140,7 +139,7 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
         }
         environ |= {"FAULTLINE_TELEMETRY__LOG_LEVEL": "debug"}
         log = directory / "bot.log"
-        story = stack.enter_context(bot_story(directory, directory, "sqlite", log=log, **environ))
+        story = stack.enter_context(bot_story(directory, None, "sqlite", log=log, **environ))
         story.slack.channels[ALERTS_CHANNEL] = "alerts"
         yield Connected(story, servers, secrets, log)
 

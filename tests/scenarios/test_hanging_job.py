@@ -192,9 +192,8 @@ def test_the_answer_names_the_rank_and_the_line_that_a_hanging_job_stands_in(
         given = {
             "FAULTLINE_CONFIG": str(_settings(tmp_path, debug_port)),
             "FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS": "am-token",
-            "FAULTLINE_RECORDED__CASE": "",
         }
-        with bot_story(tmp_path, tmp_path, "sqlite", **given) as story:
+        with bot_story(tmp_path, None, "sqlite", **given) as story:
             first = _alert(story, "TrainingStalled")
             answer = _answer(story, first)
             assert f"rank {CULPRIT}" in answer.lower()

@@ -33,7 +33,9 @@ class Inspector:
     """The inspector's command line, with a server in a folder."""
 
     def __init__(self, program: Path, folder: Path, *options: str) -> None:
-        self._command = [str(program), "--cli", *SERVER, *options]
+        # A machine that runs other tests beside may take longer than its 15 s to start a server.
+        patient = ("--connect-timeout", "60000")
+        self._command = [str(program), "--cli", *patient, *SERVER, *options]
         self._folder = folder
 
     def __call__(self, method: str, *more: str) -> Any:

@@ -75,11 +75,11 @@ def test_a_trace_without_steps_is_as_long_in_the_header_as_in_the_sentence(tmp_p
     write_trace(tmp_path / "rank0.pt.trace.json", document(events, 0, 1))
     printed = trace(tmp_path, columns=200).stdout
     assert one_number(r"([\d.,]+) ms in all", printed) == 50.0
-    assert "Nothing wrong: 50 ms without marked steps" in printed
+    assert "work only 20 % of the time: 50 ms without marked steps" in printed
     assert "a step" not in printed
     assert one_number(r"window  █+  ([\d.,]+) ms", printed) == 10.0
     found = summary_of(tmp_path)["summary"]
-    assert (found["verdict"], found["statement"][:13]) == ("nothing_wrong", "nothing wrong")
+    assert (found["verdict"], found["statement"][:7]) == ("nothing_certain", "no rule")
 
 
 def test_the_share_of_a_kernel_is_of_all_kernels_also_of_those_that_are_not_listed(

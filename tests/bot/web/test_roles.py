@@ -49,6 +49,7 @@ MAY = {
         ("GET", "/api" + ONE + "/findings"),
         ("GET", "/api" + ONE + "/findings/{finding_id}"),
         ("GET", "/api" + ONE + "/events"),
+        ("GET", "/api/deploy-checks/{check_id}"),
         ("GET", "/api/{path:path}"),
     ),
     "responder": (
@@ -58,6 +59,7 @@ MAY = {
         ("POST", "/investigate"),
         ("POST", "/api/investigations"),
         ("POST", "/api" + ONE + "/feedback"),
+        ("POST", "/api/deploy-checks"),
     ),
     "admin": (
         ("GET", "/audit"),
@@ -81,7 +83,10 @@ GUARDED = [(method, path, role) for role, routes in MAY.items() for method, path
 
 def address(path: str) -> str:
     return (
-        path.replace("{id}", "none").replace("{finding_id}", "F1").replace("{path:path}", "nothing")
+        path.replace("{id}", "none")
+        .replace("{finding_id}", "F1")
+        .replace("{check_id}", "none")
+        .replace("{path:path}", "nothing")
     )
 
 

@@ -31,11 +31,12 @@ ACCUSED = {
     "hta/timeline_analysis": ["gpu_idle"],
     "hta/trace_filter": ["gpu_idle"],
     "tracelens/mi300/resnet_act_checkpoint": ["communication_bound"],
+    "debug_server": ["communication_bound"],
 }
 """By the beginning of the path. A loader in the training process, which the plugin's own sample is
 made to show; one that starves its GPU for half of each step; GPUs that are busy 24 to 45 % of the
-time with many long gaps; one of eight ranks that spends more than 40 % of its time in exposed
-all_reduce kernels. Nothing else is accused."""
+time with many long gaps; a rank of eight, and two ranks on a CPU, that spend more than 40 % of
+their time in exposed communication. Nothing else is accused."""
 
 
 def job_from(paths: Iterable[Path]) -> TrainingJob:
