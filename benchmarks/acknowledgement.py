@@ -62,10 +62,16 @@ async def _load(port: int, rate: int, seconds: float) -> Load:
         while free and free[-1][0].at_eof():
             free.pop()[1].close()
         reader, writer = free.pop() if free else await asyncio.open_connection("127.0.0.1", port)
-        writer.write(request)
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        await reader.readexactly(length)
+        try:
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+            await reader.readexactly(length)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            # The bot closes the oldest connection of an address that holds too many.
+            refused += 1
+            writer.close()
+            return
         latencies.append((time.perf_counter() - began) * 1000)
         refused += not head.startswith(b"HTTP/1.1 202")
         free.append((reader, writer))
