@@ -261,9 +261,11 @@ def serve_web(
     observe = partial(observe_web, settings, store, cases, labels, [intake])
     outside = Components([Telemetry("server", observe)])
     outside.start()
-    greet(settings, addresses_of(sockets), alert_sources(), worker=bool(beside), config=config)
     try:
+        # Whoever reads the greeting may press Ctrl+C before the server listens for it.
         with contextlib.suppress(KeyboardInterrupt):
+            where = addresses_of(sockets)
+            greet(settings, where, alert_sources(), worker=bool(beside), config=config)
             server.run(sockets=sockets)
     finally:
         outside.stop()
