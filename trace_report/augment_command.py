@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from analysis.errors import SettingsError
@@ -19,6 +20,7 @@ def write_augmented(
     result: JobResult,
     rank: int | None,
     step: int | None,
+    steps: str,
     counters: Path | None,
     overlay: Path | None,
 ) -> None:
@@ -26,7 +28,7 @@ def write_augmented(
     if counters is None and overlay is None:
         return
     chosen = _chosen(result, rank, "--counters" if counters else "--overlay")
-    trace = read_trace(chosen.path)
+    trace = replace(read_trace(chosen.path), step_name=steps)
     if counters is not None:
         _say(write_with_counters(chosen.path, counters, trace), counters)
     if overlay is not None:

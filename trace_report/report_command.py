@@ -95,7 +95,12 @@ def _show(report: JobReport, options: Options) -> None:
         from trace_report.augment_command import write_augmented
 
         write_augmented(
-            report.result, options.rank, options.step, options.counters, options.overlay
+            report.result,
+            options.rank,
+            options.step,
+            options.steps,
+            options.counters,
+            options.overlay,
         )
     if options.as_json:
         from trace_report.json_output import write_json

@@ -120,6 +120,11 @@ def _split(trace: TraceColumns, kernels: Int64) -> tuple[Int64, Int64]:
     return kernels[used[trace.name[kernels]]], kernels[matrix[trace.name[kernels]]]
 
 
+def matrix_kernels(trace: TraceColumns, kernels: Int64) -> Int64:
+    """Those of the kernels that compute matrix products, on matrix units or not."""
+    return np.sort(np.concatenate(_split(trace, kernels)))
+
+
 def compute_capability(trace: TraceColumns) -> float | None:
     """CUDA's compute capability of the first device; None for other vendors (they count from 9 in
     another way)."""

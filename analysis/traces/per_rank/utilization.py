@@ -14,8 +14,12 @@ from analysis.traces.costs.accelerators import Accelerator, accelerator_of
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.costed_calls import CostedCalls, costed_calls
 from analysis.traces.per_rank.step_window import window_of
+from analysis.traces.per_rank.tensor_cores import matrix_kernels
 
 MAX_ROWS = 1_000
+LEFT_OUT = 0.05
+"""Share of the computation in matrix products without a known operator, above which no MFU is
+stated (our choice: it would be too low by about as much)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,9 @@ class Utilization:
     costed_ns: int
     """Summed length of the kernels whose operators have a cost."""
     compute_ns: int
-    """Summed length of all computation kernels launched in the part."""
+    """Summed length of all computation kernels of the part."""
+    unknown_ns: int
+    """Of them those of matrix products whose operator is not known, as in a replayed graph."""
 
     @property
     def tflops_per_s(self) -> float:
@@ -48,6 +54,8 @@ class Utilization:
         twice (activation checkpointing) counts twice: papers call that hardware FLOPs
         utilization."""
         if self.peak_ns is None or not self.length_ns or self.without_cost:
+            return None
+        if self.unknown_ns > LEFT_OUT * self.compute_ns:
             return None
         return 100.0 * self.peak_ns / self.length_ns
 
@@ -69,8 +77,10 @@ def utilization(trace: TraceColumns, stacks: CallStacks | None = None) -> list[U
     bounds = zip(steps.number.tolist(), steps.start.tolist(), steps.end.tolist(), strict=True)
     parts += [(f"step {number}", begin, end) for number, begin, end in bounds]
     device = accelerator_of(trace.header)
-    computing = np.flatnonzero((kinds(trace) == Kind.COMPUTATION) & (stacks.parent >= 0))
-    asked = trace.ts[stacks.parent[computing]]
+    computing = np.flatnonzero(kinds(trace) == Kind.COMPUTATION)
+    launch = stacks.parent[computing]
+    # Where no launch is recorded, a kernel belongs to the step in which it runs.
+    asked = np.where(launch >= 0, trace.ts[launch], trace.ts[computing])
     return [_utilization(found, device, computing, asked, *part) for part in parts[:MAX_ROWS]]
 
 
@@ -131,4 +141,5 @@ def _utilization(
         without_cost=int(((missing >= begin) & (missing < end)).sum()),
         costed_ns=int(trace.dur[launched[costed]].sum()),
         compute_ns=int(trace.dur[launched].sum()),
+        unknown_ns=int(trace.dur[matrix_kernels(trace, launched[~costed])].sum()),
     )

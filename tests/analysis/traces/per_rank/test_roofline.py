@@ -124,6 +124,17 @@ def test_mfu_is_not_stated_where_a_product_has_no_cost(tmp_path: Path) -> None:
     assert (found[0].without_cost, found[0].mfu_percent, found[0].costed_percent) == (1, None, 50)
 
 
+def test_mfu_is_not_stated_where_products_run_that_no_operator_asked_for(tmp_path: Path) -> None:
+    """The kernels of a replayed graph."""
+    known = [*mm(10, 4096, 4096, 4096, 1), kernel(GEMM, 100, 200, correlation=1)]
+    replayed = [event("cudaGraphLaunch", 50, 5, cat="cuda_runtime", correlation=2)]
+    replayed += [kernel(GEMM, 400, 100, correlation=2), kernel(GEMM, 600, 100)]
+    found = utilization(trace_of(tmp_path, *known, *replayed, header=H100))
+    assert (found[0].unknown_ns, found[0].mfu_percent, found[0].costed_percent) == (
+        200_000, None, 50,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "memory_gb", "tb_s", "bf16"),
     [
