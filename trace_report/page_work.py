@@ -137,7 +137,7 @@ def kernels_section(report: JobReport) -> ReportSection:
     return section_of(
         "kernels",
         "Kernels",
-        "Computation on the device, all ranks; a kernel is its name and launch shape.",
+        "On the device, communication included, all ranks; a kernel is its name and launch shape.",
         blocks,
     )
 

@@ -19,7 +19,7 @@ from analysis.traces.costs.cost import Cost, cost_from
 def normalization(call: Call, *, affine: tuple[int, ...], running: tuple[int, ...] = ()) -> Cost:
     """Of the first argument; `affine` and `running` are the places of weight and bias, and of the
     running mean and variance. Mean, variance, subtraction, division and scaling: five operations
-    for each element, of which TraceLens counts the same."""
+    for each element."""
     shape = call.shape(0)
     moved = 2 * call.at(0).bytes
     moved += sum(call.at(place).bytes for place in affine)

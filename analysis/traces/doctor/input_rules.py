@@ -9,9 +9,10 @@ from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, ms, percent, plural, said_ranks, subject_of
+from analysis.traces.per_rank.data_loading import STALLED_SHARE
 from analysis.traces.per_rank.step_times import DATA, PARTS
 
-WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
+WARN_SHARE, CRITICAL_SHARE = STALLED_SHARE, 0.20
 """Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises
 from 5 %)."""
 PERSISTENT = 0.25
