@@ -18,6 +18,8 @@ class RankLine:
 
     rank: int
     file: str
+    format: str
+    """What kind of file it is."""
     rank_source: str
     host: str | None
     world_size: int | None
@@ -60,6 +62,7 @@ def rank_line(
     return RankLine(
         rank=summary.rank,
         file=summary.file,
+        format=summary.format,
         rank_source=summary.rank_source,
         host=summary.host,
         world_size=summary.world_size,

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.traces.columns.device import Kind
 from analysis.traces.columns.disjoint_intervals import Spans, coarsened, intersection, length
-from analysis.traces.columns.events import Int64, RankSource, TraceColumns
+from analysis.traces.columns.events import PROFILER, Int64, RankSource, TraceColumns
 from analysis.traces.columns.steps import StepColumns, steps_of, steps_on_device
 from analysis.traces.per_rank.activity import Activity, activity_of
 from analysis.traces.per_rank.collective_calls import (
@@ -133,6 +133,8 @@ class RankSummary:
     """Of computation."""
     facts: RankFacts
     communication_kernels: KernelSpeeds = field(default_factory=no_kernels)
+    format: str = PROFILER
+    """What kind of file it was read from, for people."""
 
     @property
     def has_accelerator(self) -> bool:
@@ -181,6 +183,7 @@ def summarise(trace: TraceColumns) -> RankSummary:
         kernels=kernel_speeds(trace, activity.kind),
         facts=rank_facts(trace),
         communication_kernels=kernel_speeds(trace, activity.kind, Kind.COMMUNICATION),
+        format=trace.format,
     )
 
 

@@ -47,13 +47,15 @@ COMMUNICATION_KERNEL = re.compile(
     r"cross_device_reduce|custom_all_?reduce|(one|two|multi)_?shot_(all_?reduce|reduce_scatter"
     r"|all_gather)|"
     r"multimem_(all_?reduce|reduce_scatter|all_gather)|quick_?reduce|^ucc_|allreduce_fusion_kernel|"
-    r"vllm::.*all_?reduce|trtllm_allreduce|sglang.*all_?reduce|collective_subgraph_execution",
+    r"vllm::.*all_?reduce|trtllm_allreduce|sglang.*all_?reduce|collective_subgraph_execution|"
+    r"^(?:ragged-)?all-(?:reduce|gather|to-all)|^reduce-scatter|^collective-(?:permute|broadcast)|"
+    r"^(?:send|recv)(?:-done)?(?:\.\d+)?$",
     re.IGNORECASE,
 )
 """Kernels that move data between ranks: NCCL (`ncclKernel*` up to 2.18, `ncclDevKernel*` since),
 RCCL, MSCCL(++), oneCCL, HCCL (Gaudi, MTIA), DeepEP, NVSHMEM, ROCSHMEM, PyTorch's symmetric memory,
-vLLM's, SGLang's and TensorRT-LLM's custom all-reduce. HTA knows only the first, and only where the
-name begins with it."""
+vLLM's, SGLang's and TensorRT-LLM's custom all-reduce, and XLA's operations (`HloOpcode`). HTA knows
+only the first, and only where the name begins with it."""
 
 _MEMORY_NAME = re.compile(r"^(hip)?(Memcpy|Memset)\b|^(hip)?(Memcpy|Memset)|^dma", re.IGNORECASE)
 _MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")

@@ -1,0 +1,313 @@
+"""XPlane files as columns: one trace per accelerator, each with the threads of the host.
+
+`jax.profiler.trace` writes one file per host (`plugins/profile/<time>/<host>.xplane.pb`). Without
+an accelerator, XLA's operations are among the events of the host's threads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.errors import EvidenceError
+from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.native.nesting import nesting_parents
+from analysis.traces.protobuf.wire import Buffer, read_file
+from analysis.traces.reading.assembled import EventPart, Names, assembled
+from analysis.traces.reading.file_kinds import rank_in_name
+from analysis.traces.xla.names import (
+    annotated_step,
+    collective_in,
+    device_category,
+    host_category,
+    python_name,
+)
+from analysis.traces.xla.planes import Line, Plane, Space, space_of
+
+FORMAT = "XPlane profile (JAX, XLA)"
+MAX_DEVICES = 256
+EPOCH_NS = 10**17
+"""Times above are since 1970 by themselves."""
+_DEVICE = re.compile(r"^/device:(TPU|GPU|CUSTOM):(?:.*?)(\d{1,6})\b")
+_STREAM = re.compile(r"^Stream #(\d{1,18})")
+_XLA_OPERATIONS = re.compile(r"^(?:Async )?XLA Ops$|^Sparse ?Core Ops$", re.IGNORECASE)
+_ROWS_ABOUT_WORK = re.compile(
+    r"^(?:Sparse Core )?(?:Steps|Modules)$|^XLA Modules$|^XLA Ops$|^(?:Framework|TensorFlow) Ops$",
+    re.IGNORECASE,
+)
+"""Rows that say to what the work of a device belongs; they do no work themselves."""
+_SIZE = re.compile(r"\bsize:(\d{1,18})")
+_SHAPE = re.compile(r"\b(grid|block):(\d{1,9}),(\d{1,9}),(\d{1,9})")
+_MARKERS = ("ThreadpoolListener::", "end: ")
+"""Moments without a length that only link threads."""
+
+
+def read_xplane(path: Path) -> list[TraceColumns]:
+    """One trace per accelerator, by number; one of the host alone where there is none.
+
+    A file of one device whose name says a rank is that rank. Raises EvidenceError, one line, when
+    the file is no XPlane file or has no events.
+    """
+    buffer = read_file(path)
+    space = space_of(buffer)
+    traces = _File(buffer, space).traces()
+    rank = rank_in_name(path) if len(traces) == 1 else None
+    if rank is None:
+        return traces
+    return [replace(traces[0], rank=rank, rank_source="file name")]
+
+
+class _File:
+    """One file, plane by plane."""
+
+    def __init__(self, buffer: Buffer, space: Space) -> None:
+        self.buffer, self.space = buffer, space
+        self.names = Names()
+        self.steps: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+
+    def traces(self) -> list[TraceColumns]:
+        """All devices, each beside the host."""
+        host: list[EventPart] = []
+        devices: dict[tuple[str, int], list[EventPart]] = {}
+        facts: dict[tuple[str, int], Plane] = {}
+        for plane in self.space.planes:
+            found = _DEVICE.match(plane.name)
+            if found is None:
+                if plane.name.startswith("/host:"):
+                    host += self._host(plane)
+                continue
+            key = (found[1], int(found[2]))
+            parts = self._device(plane, key)
+            if parts:
+                devices.setdefault(key, []).extend(parts)
+                facts.setdefault(key, plane)
+        if len(devices) > MAX_DEVICES:
+            raise EvidenceError(self.buffer.name, f"has over {MAX_DEVICES} devices")
+        if not devices and not any(len(part.start) for part in host):
+            raise EvidenceError(self.buffer.name, "holds no events of a host or an accelerator")
+        if not devices:
+            return [self._trace(0, host, None)]
+        traces = []
+        for rank, key in enumerate(sorted(devices)):
+            own = (
+                devices[key] if self.steps else [*devices[key], *_device_steps(devices[key], self)]
+            )
+            traces.append(self._trace(rank, [*host, *own], facts[key]))
+        return traces
+
+    def _trace(self, rank: int, parts: Sequence[EventPart], plane: Plane | None) -> TraceColumns:
+        header: dict[str, Any] = {}
+        base = self._base(parts)
+        if base:
+            header["baseTimeNanoseconds"] = base
+        if plane is not None:
+            header["deviceProperties"] = [{"name": _device_name(plane)}]
+        step = self.steps.most_common(1)
+        return assembled(
+            parts,
+            self.names,
+            file=self.buffer.name,
+            rank=rank,
+            base=base,
+            header=header,
+            dropped=self.buffer.dropped,
+            host=self.space.hostname[:256] or None,
+            skipped=dict(self.skipped),
+            step_name=_exactly(step[0][0]) if step else "",
+            format=FORMAT,
+        )
+
+    def _base(self, parts: Sequence[EventPart]) -> int:
+        """ns since 1970 of the profile's start; 0 where the events' times are that already."""
+        earliest = min((int(part.start.min()) for part in parts if len(part.start)), default=0)
+        if earliest > EPOCH_NS:
+            return 0
+        for plane in self.space.planes:
+            if plane.name == "Task Environment":
+                start = plane.statistics.get("profile_start_time", 0)
+                return start if isinstance(start, int) and 0 <= start < 1 << 61 else 0
+        return 0
+
+    def _host(self, plane: Plane) -> list[EventPart]:
+        parts: list[EventPart] = []
+        for line in plane.lines:
+            parts += self._thread(plane, line)
+        return parts
+
+    def _thread(self, plane: Plane, line: Line) -> list[EventPart]:
+        """The events of a thread, by category."""
+        count = len(line.start_ns)
+        correlation = line.statistics.number("correlation_id", count)
+        step = line.statistics.number("step_num", count)
+        kinds: dict[str, int] = {"": 0}
+        ids, place = np.unique(line.metadata, return_inverse=True)
+        name_of, kind_of = [], []
+        for key in ids.tolist():
+            text = plane.event_names.get(key, "")
+            kind = "" if text.startswith(_MARKERS) else host_category(text)
+            name_of.append(self.names.number(python_name(text)))
+            kind_of.append(kinds.setdefault(kind, len(kinds)))
+        name = np.asarray(name_of, dtype=np.int32)[place]
+        category = np.asarray(kind_of, dtype=np.int64)[place]
+        if not category.all():
+            self.skipped["markers between threads"] += int((category == 0).sum())
+        for row in np.flatnonzero(step >= 0).tolist():
+            text = plane.event_names.get(int(line.metadata[row]), "")
+            self.steps[text] += 1
+            name[row] = self.names.number(annotated_step(text, int(step[row])))
+            category[row] = kinds.setdefault("user_annotation", len(kinds))
+        calls = (correlation > 0) & (category > 0)
+        category[calls] = kinds.setdefault("cuda_runtime", len(kinds))
+        whole = EventPart(
+            category="",
+            lane=(plane.name, line.name or str(line.number)),
+            start=line.start_ns,
+            end=line.end_ns,
+            name=name,
+            correlation=correlation,
+            texts={"hlo_op": line.statistics.text("hlo_op", count)},
+        )
+        parts = [whole.where(category == i, kind) for kind, i in kinds.items() if i]
+        return [part for part in parts if len(part.start)]
+
+    def _device(self, plane: Plane, key: tuple[str, int]) -> list[EventPart]:
+        parts: list[EventPart] = []
+        for number, line in enumerate(plane.lines):
+            stream = _STREAM.match(line.name)
+            if stream is not None:
+                parts += self._work(plane, line, key, int(stream[1]))
+            elif key[0] != "GPU" and _XLA_OPERATIONS.match(line.name):
+                parts += self._work(plane, line, key, number)
+            elif _ROWS_ABOUT_WORK.match(line.name):
+                parts.append(self._about_work(plane, line, key))
+            else:
+                self.skipped[f"rows of {line.name[:64]}"] += len(line.start_ns)
+        return [part for part in parts if len(part.start)]
+
+    def _about_work(self, plane: Plane, line: Line, key: tuple[str, int]) -> EventPart:
+        texts = [plane.event_names.get(i, "") for i in line.metadata.tolist()]
+        if line.name == "Steps":
+            texts = [f"step {text}" if text.isdecimal() else text for text in texts]
+        return EventPart(
+            category="gpu_user_annotation",
+            lane=(_device_lane(key), line.name),
+            start=line.start_ns,
+            end=line.end_ns,
+            name=self.names.numbers(texts),
+        )
+
+    def _work(self, plane: Plane, line: Line, key: tuple[str, int], stream: int) -> list[EventPart]:
+        """Kernels, copies and fills; an operation that encloses others is none itself."""
+        count = len(line.start_ns)
+        hlo = _hlo_categories(plane, line)
+        texts = []
+        for key_of_name, kind in zip(line.metadata.tolist(), hlo, strict=True):
+            texts.append(collective_in(plane.event_names.get(key_of_name, ""), kind))
+        details = line.statistics.text("kernel_details", count)
+        copies = line.statistics.text("memcpy_details", count)
+        fills = line.statistics.text("Memset_details", count)
+        category = np.asarray(
+            [
+                device_category(text, copy, fill)
+                for text, copy, fill in zip(texts, copies, fills, strict=True)
+            ],
+            dtype=object,
+        )
+        encloses = np.zeros(count, dtype=np.bool_)
+        if key[0] != "GPU":
+            encloses = _enclosing(line.start_ns, line.end_ns)
+        whole = EventPart(
+            category="",
+            lane=(_device_lane(key), line.name),
+            start=line.start_ns,
+            end=line.end_ns,
+            name=self.names.numbers(texts),
+            stream=stream,
+            correlation=line.statistics.number("correlation_id", count),
+            numbers={
+                "device": np.full(count, float(key[1])),
+                "bytes": _sizes(copies, fills),
+                "memory bandwidth (GB/s)": _sizes(copies, fills)
+                / np.maximum(line.end_ns - line.start_ns, 1),
+            },
+            texts={
+                "hlo_op": line.statistics.text("hlo_op", count),
+                "hlo_category": hlo,
+                "grid": [_shape(text, "grid") for text in details],
+                "block": [_shape(text, "block") for text in details],
+            },
+        )
+        parts = [whole.where(encloses, "gpu_user_annotation")]
+        for kind in ("kernel", "gpu_memcpy", "gpu_memset"):
+            parts.append(whole.where(~encloses & (category == kind), kind))
+        return parts
+
+
+def _hlo_categories(plane: Plane, line: Line) -> list[str]:
+    """What kind of operation each event is; most profiles say it once for all events of an id."""
+    keys, statistics = plane.event_statistics
+    by_key = dict(zip(keys, statistics.text("hlo_category", len(keys)), strict=True))
+    own = line.statistics.text("hlo_category", len(line.start_ns))
+    found = []
+    for text, key in zip(own, line.metadata.tolist(), strict=True):
+        found.append(text or by_key.get(key, ""))
+    return found
+
+
+def _device_steps(parts: Sequence[EventPart], file: _File) -> list[EventPart]:
+    """The device's own steps as ranges, where the host has none."""
+    for part in parts:
+        if part.lane[1] == "Steps":
+            whole = np.ones(len(part.start), dtype=np.bool_)
+            return [part.where(whole, "user_annotation")]
+    return []
+
+
+def _enclosing(start: Int64, end: Int64) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which events have others inside (loops, conditionals, calls)."""
+    order = np.lexsort((-end, start))
+    parents, _ = nesting_parents(np.zeros(len(start), dtype=np.int32), start[order], end[order])
+    found = np.zeros(len(start), dtype=np.bool_)
+    found[order[parents[parents >= 0]]] = True
+    return found
+
+
+def _sizes(copies: Sequence[str], fills: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    sizes = np.full(len(copies), np.nan)
+    for row, text in enumerate(map("".join, zip(copies, fills, strict=True))):
+        found = _SIZE.search(text) if text else None
+        if found is not None:
+            sizes[row] = float(found[1])
+    return sizes
+
+
+def _shape(details: str, what: str) -> str:
+    for found in _SHAPE.finditer(details):
+        if found[1] == what:
+            return f"[{found[2]},{found[3]},{found[4]}]"
+    return ""
+
+
+def _device_lane(key: tuple[str, int]) -> str:
+    return f"{key[0]}:{key[1]}"
+
+
+def _device_name(plane: Plane) -> str:
+    """What the profile calls the accelerator; its plane's name where it says nothing."""
+    facts = plane.statistics
+    named = facts.get("device_type_string") or facts.get("device_type")
+    vendor = facts.get("device_vendor", "")
+    return f"{vendor} {named or plane.name.removeprefix('/device:')}".strip()[:128]
+
+
+def _exactly(name: str) -> str:
+    """A name as a pattern of `TraceColumns.step_name` that means only itself and its number."""
+    escaped = re.sub(r"([*?\[])", r"[\1]", name)
+    return name if escaped == name else f"{escaped} [0-9]*"
