@@ -66,7 +66,7 @@ def put_together(
     for order, (file, reading) in enumerate(readings):
         if reading.problem is not None:
             problems.append((file.path.name, reading.problem))
-        elif file.kind in SEVERAL_RANKS:
+        elif file.kind in SEVERAL_RANKS or len(reading.summaries) > 1:
             summaries += [_ranked(s, processes + s.rank) for s in reading.summaries]
             processes = len(summaries)
         else:

@@ -9,6 +9,7 @@ from analysis.traces.columns.events import TraceColumns
 from analysis.traces.reading.file_kinds import FileKind, first_block, kind_of
 from analysis.traces.reading.kineto import read_trace
 from analysis.traces.reading.trace_bytes import Progress
+from analysis.traces.xla.chrome import is_profile, profile_traces
 
 
 def traces_in(
@@ -41,4 +42,5 @@ def traces_in(
         from analysis.traces.rocprof.results import read_results
 
         return read_results(path)
-    return [read_trace(path, order=order, progress=progress)]
+    trace = read_trace(path, order=order, progress=progress)
+    return profile_traces(trace) if is_profile(trace) else [trace]

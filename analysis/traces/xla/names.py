@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+MARKERS = ("ThreadpoolListener::", "end: ")
+"""Moments without a length that only link threads."""
 _PYTHON = re.compile(r"^\$(.*?):(\d{1,9}) (.*)$")
 _COLLECTIVE = re.compile(
     r"all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast",
@@ -33,6 +35,12 @@ def host_category(text: str) -> str:
 def annotated_step(name: str, number: int) -> str:
     """A step of `jax.profiler.StepTraceAnnotation`."""
     return f"{name} {number}"
+
+
+def exactly(name: str) -> str:
+    """The name of steps as a pattern for `TraceColumns.step_name`: itself with a number alone."""
+    escaped = re.sub(r"([*?\[])", r"[\1]", name)
+    return name if escaped == name else f"{escaped} [0-9]*"
 
 
 def device_category(name: str, copy: str, fill: str) -> str:

@@ -16,36 +16,28 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.native.nesting import nesting_parents
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.protobuf.wire import Buffer, read_file
 from analysis.traces.reading.assembled import EventPart, Names, assembled
 from analysis.traces.reading.file_kinds import rank_in_name
 from analysis.traces.xla.names import (
+    MARKERS,
     annotated_step,
     collective_in,
     device_category,
+    exactly,
     host_category,
     python_name,
 )
 from analysis.traces.xla.planes import Line, Plane, Space, space_of
+from analysis.traces.xla.rows_of_devices import ABOUT_WORK, device_of, enclosing, work_stream
 
 FORMAT = "XPlane profile (JAX, XLA)"
 MAX_DEVICES = 256
 EPOCH_NS = 10**17
 """Times above are since 1970 by themselves."""
-_DEVICE = re.compile(r"^/device:(TPU|GPU|CUSTOM):(?:.*?)(\d{1,6})\b")
-_STREAM = re.compile(r"^Stream #(\d{1,18})")
-_XLA_OPERATIONS = re.compile(r"^(?:Async )?XLA Ops$|^Sparse ?Core Ops$", re.IGNORECASE)
-_ROWS_ABOUT_WORK = re.compile(
-    r"^(?:Sparse Core )?(?:Steps|Modules)$|^XLA Modules$|^XLA Ops$|^(?:Framework|TensorFlow) Ops$",
-    re.IGNORECASE,
-)
-"""Rows that say to what the work of a device belongs; they do no work themselves."""
 _SIZE = re.compile(r"\bsize:(\d{1,18})")
 _SHAPE = re.compile(r"\b(grid|block):(\d{1,9}),(\d{1,9}),(\d{1,9})")
-_MARKERS = ("ThreadpoolListener::", "end: ")
-"""Moments without a length that only link threads."""
 
 
 def read_xplane(path: Path) -> list[TraceColumns]:
@@ -78,12 +70,11 @@ class _File:
         devices: dict[tuple[str, int], list[EventPart]] = {}
         facts: dict[tuple[str, int], Plane] = {}
         for plane in self.space.planes:
-            found = _DEVICE.match(plane.name)
-            if found is None:
+            key = device_of(plane.name)
+            if key is None:
                 if plane.name.startswith("/host:"):
                     host += self._host(plane)
                 continue
-            key = (found[1], int(found[2]))
             parts = self._device(plane, key)
             if parts:
                 devices.setdefault(key, []).extend(parts)
@@ -120,7 +111,7 @@ class _File:
             dropped=self.buffer.dropped,
             host=self.space.hostname[:256] or None,
             skipped=dict(self.skipped),
-            step_name=_exactly(step[0][0]) if step else "",
+            step_name=exactly(step[0][0]) if step else "",
             format=FORMAT,
         )
 
@@ -151,7 +142,7 @@ class _File:
         name_of, kind_of = [], []
         for key in ids.tolist():
             text = plane.event_names.get(key, "")
-            kind = "" if text.startswith(_MARKERS) else host_category(text)
+            kind = "" if text.startswith(MARKERS) else host_category(text)
             name_of.append(self.names.number(python_name(text)))
             kind_of.append(kinds.setdefault(kind, len(kinds)))
         name = np.asarray(name_of, dtype=np.int32)[place]
@@ -180,12 +171,10 @@ class _File:
     def _device(self, plane: Plane, key: tuple[str, int]) -> list[EventPart]:
         parts: list[EventPart] = []
         for number, line in enumerate(plane.lines):
-            stream = _STREAM.match(line.name)
+            stream = work_stream(line.name, key[0], number)
             if stream is not None:
-                parts += self._work(plane, line, key, int(stream[1]))
-            elif key[0] != "GPU" and _XLA_OPERATIONS.match(line.name):
-                parts += self._work(plane, line, key, number)
-            elif _ROWS_ABOUT_WORK.match(line.name):
+                parts += self._work(plane, line, key, stream)
+            elif ABOUT_WORK.match(line.name):
                 parts.append(self._about_work(plane, line, key))
             else:
                 self.skipped[f"rows of {line.name[:64]}"] += len(line.start_ns)
@@ -222,7 +211,7 @@ class _File:
         )
         encloses = np.zeros(count, dtype=np.bool_)
         if key[0] != "GPU":
-            encloses = _enclosing(line.start_ns, line.end_ns)
+            encloses = enclosing(line.start_ns, line.end_ns)
         whole = EventPart(
             category="",
             lane=(_device_lane(key), line.name),
@@ -270,15 +259,6 @@ def _device_steps(parts: Sequence[EventPart], file: _File) -> list[EventPart]:
     return []
 
 
-def _enclosing(start: Int64, end: Int64) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which events have others inside (loops, conditionals, calls)."""
-    order = np.lexsort((-end, start))
-    parents, _ = nesting_parents(np.zeros(len(start), dtype=np.int32), start[order], end[order])
-    found = np.zeros(len(start), dtype=np.bool_)
-    found[order[parents[parents >= 0]]] = True
-    return found
-
-
 def _sizes(copies: Sequence[str], fills: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
     sizes = np.full(len(copies), np.nan)
     for row, text in enumerate(map("".join, zip(copies, fills, strict=True))):
@@ -305,9 +285,3 @@ def _device_name(plane: Plane) -> str:
     named = facts.get("device_type_string") or facts.get("device_type")
     vendor = facts.get("device_vendor", "")
     return f"{vendor} {named or plane.name.removeprefix('/device:')}".strip()[:128]
-
-
-def _exactly(name: str) -> str:
-    """A name as a pattern of `TraceColumns.step_name` that means only itself and its number."""
-    escaped = re.sub(r"([*?\[])", r"[\1]", name)
-    return name if escaped == name else f"{escaped} [0-9]*"
