@@ -40,6 +40,7 @@ HEADINGS = {
     "idle_gaps": "Longest gaps on the device",
     "kernels": "Kernels",
     "annotations": "Annotations",
+    "serving": "Prefill and decode",
     "launches": "Launches",
     "launch_queue": "Launch queue",
     "bandwidth": "Memory copies",

@@ -18,6 +18,8 @@ from trace_report.sources import opened
 SOMETHING_WRONG = 1
 MAX_FAILURES = 20
 """Files that could not be read, named one by one; --json has all."""
+ON_THE_TERMINAL = ("serving",)
+"""Analyses of one rank that the terminal shows: cheap where they find nothing."""
 MAX_PROBLEM = 1_000
 """Characters of such a line: a command to type, with two paths in it, must stay whole."""
 
@@ -45,7 +47,7 @@ def run_report(options: Options) -> int:
     shown = options.as_json or options.html is not None
     names = chosen(options.analyses)
     wanted = Wanted(
-        names if shown else (),
+        names if shown else tuple(name for name in ON_THE_TERMINAL if name in names),
         options.rank,
         options.step,
         charts=options.html is not None,
