@@ -39,6 +39,7 @@ HEADINGS = {
     "idle": "Why streams are idle",
     "idle_gaps": "Longest gaps on the device",
     "kernels": "Kernels",
+    "kernel_families": "Kernels by library and work",
     "annotations": "Annotations",
     "serving": "Prefill and decode",
     "launches": "Launches",

@@ -21,6 +21,7 @@ ANALYSES: dict[str, str] = {
     "meanwhile",
     "kernels": "kernels by name: count, time, spread",
     "annotations": "what runs on the device below each annotation",
+    "kernel_families": "work by library and kind: matrix products, attention, Triton, collectives",
     "serving": "prefill and decode of an inference server: time, tokens, kernels",
     "launches": "from the call on the host to the kernel: delays, short kernels",
     "launch_queue": "kernels launched and not yet begun, by stream; time blocked at 1,024",
