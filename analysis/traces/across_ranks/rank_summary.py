@@ -47,7 +47,7 @@ __all__ = [
     "to_json",
 ]
 
-Vendor = Literal["cuda", "hip", "xpu", "mtia", "cpu"]
+Vendor = Literal["cuda", "hip", "xpu", "mtia", "tpu", "npu", "hpu", "cpu"]
 
 MAX_HIDDEN = 2048
 """Intervals of hidden communication kept; the smallest gaps are closed until there are no more
@@ -205,6 +205,9 @@ def accelerator_of(trace: TraceColumns) -> Accelerator:
 
 _MARKS: dict[Vendor, re.Pattern[str]] = {
     "mtia": re.compile(r"artemis|mtia", re.IGNORECASE),
+    "tpu": re.compile(r"\btpu\b", re.IGNORECASE),
+    "npu": re.compile(r"ascend", re.IGNORECASE),
+    "hpu": re.compile(r"gaudi|habana|\bhl-?\d{3}", re.IGNORECASE),
     "xpu": re.compile(r"intel|\bmax 1[15]\d0\b|\barc\b", re.IGNORECASE),
     "hip": re.compile(r"\bamd\b|radeon|instinct", re.IGNORECASE),
     "cuda": re.compile(r"nvidia|tesla|geforce|quadro", re.IGNORECASE),
@@ -212,6 +215,7 @@ _MARKS: dict[Vendor, re.Pattern[str]] = {
 _CATEGORIES: dict[Vendor, tuple[str, ...]] = {
     "mtia": ("mtia_ccp_events", "mtia_runtime"),
     "xpu": ("xpu_runtime", "xpu_driver"),
+    "hpu": ("hpu_op",),
 }
 
 

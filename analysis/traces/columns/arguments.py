@@ -62,6 +62,7 @@ TEXTS = (
     "grid",
     "block",
     "hlo_category",
+    "Task Type",
 )
 """Arguments kept as text: a string as it is, anything else as compact JSON without spaces
 ("[[64,3],[]]")."""

@@ -109,9 +109,11 @@ RUNTIME_CATEGORIES = (
     "xpu_runtime",
     "xpu_driver",
     "mtia_runtime",
+    "privateuse1_runtime",
+    "privateuse1_driver",
 )
-"""Calls of the host into the accelerator's runtime or driver; ROCm's hip* calls are in
-cuda_runtime."""
+"""Calls of the host into the accelerator's runtime or driver, as Kineto's `ActivityType` names
+them; ROCm's hip* calls are in cuda_runtime, those of Gaudi and other plugins in privateuse1."""
 
 
 def on_runtime(trace: TraceColumns) -> Bool:

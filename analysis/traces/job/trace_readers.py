@@ -6,6 +6,7 @@ from pathlib import Path
 
 from analysis.errors import EvidenceError
 from analysis.traces.columns.events import TraceColumns
+from analysis.traces.reading.ascend import ascend_trace, is_ascend
 from analysis.traces.reading.file_kinds import FileKind, first_block, kind_of
 from analysis.traces.reading.kineto import read_trace
 from analysis.traces.reading.trace_bytes import Progress
@@ -43,4 +44,6 @@ def traces_in(
 
         return read_results(path)
     trace = read_trace(path, order=order, progress=progress)
+    if is_ascend(trace):
+        return [ascend_trace(trace)]
     return profile_traces(trace) if is_profile(trace) else [trace]

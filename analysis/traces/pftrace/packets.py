@@ -278,7 +278,7 @@ def texts_at(buffer: Buffer, found: Fields) -> Iterator[str]:
     known: dict[bytes, str] = {}
     raw = buffer.raw
     for start, stop in zip(found.start.tolist(), found.stop.tolist(), strict=True):
-        content = raw[start : min(stop, start + MAX_TEXT)]
+        content = bytes(raw[start : min(stop, start + MAX_TEXT)])
         text = known.get(content)
         if text is None:
             text = known[content] = content.decode("utf-8", "replace")

@@ -8,9 +8,10 @@ buffers.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,11 @@ Bytes = NDArray[np.uint8]
 MAX_BYTES = 1 << 30
 """Most bytes of a file, unpacked (own; a message of protocol buffers ends at 2 GB). The rest is
 dropped."""
-MAX_FIELDS = 256
+MAX_FIELDS = 64
 """Most fields of a message read among many (own): the events of traces have under 30."""
+MAX_MESSAGES = 5_000_000
+"""Most fields of messages that are read one by one (own): a list of 5 million events takes 200 MB.
+The rest is dropped."""
 FEW = 24
 """So few messages are read one by one, which costs 1 us a field; a round of numpy costs as much as
 some dozens."""
@@ -44,10 +48,12 @@ class Buffer:
     """A file: its bytes, and what was lost of it."""
 
     name: str
-    raw: bytes
+    raw: bytes | bytearray
     """Padded with zeros."""
     length: int
     dropped: Counter[str]
+    counts: Counter[str] = field(default_factory=Counter)
+    """What a reader has taken of the file until now."""
 
     @property
     def bytes(self) -> Bytes:
@@ -121,7 +127,7 @@ def read_file(path: Path, limit: int = MAX_BYTES) -> Buffer:
         whole += block
     length = len(whole)
     whole += bytes(_PADDING)
-    return Buffer(path.name, bytes(whole), length, dropped)
+    return Buffer(path.name, whole, length, dropped)
 
 
 def fields(buffer: Buffer, start: Int64, stop: Int64) -> Fields:
@@ -169,7 +175,7 @@ def walk(buffer: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int,
         yield number, kind, value, end
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
+def _varint(raw: bytes | bytearray, at: int) -> tuple[int, int]:
     """The number and where it ends; a number that is too long ends far behind everything."""
     byte = raw[at] if at < len(raw) else 0
     if byte < 0x80:
@@ -185,23 +191,21 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _one_by_one(buffer: Buffer, start: Int64, stop: Int64) -> Fields:
-    rows: list[tuple[int, int, int, int]] = []
-    counts: list[int] = []
-    for begin, end in zip(start.tolist(), stop.tolist(), strict=True):
-        before = len(rows)
-        rows.extend(walk(buffer, begin, end))
-        counts.append(len(rows) - before)
-    owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    if not rows:
-        return _table([])
-    number, kind, value, ends = zip(*rows, strict=True)
-    return Fields(
-        owner,
-        np.asarray(number, dtype=np.int64),
-        np.asarray(kind, dtype=np.int64),
-        np.asarray(value, dtype=np.uint64),
-        np.asarray(ends, dtype=np.int64),
-    )
+    columns = [array("q") for _ in range(4)]
+    owner, numbers, kinds, stops = columns
+    values = array("Q")
+    for index, (begin, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
+        for number, kind, value, close in walk(buffer, begin, end):
+            if len(owner) >= MAX_MESSAGES:
+                buffer.dropped[f"fields after {MAX_MESSAGES:,}"] += 1
+                break
+            owner.append(index)
+            numbers.append(number)
+            kinds.append(kind)
+            values.append(value)
+            stops.append(close)
+    read = [np.frombuffer(column, dtype=np.int64) for column in columns]
+    return Fields(read[0], read[1], read[2], np.frombuffer(values, dtype=np.uint64), read[3])
 
 
 def _together(buffer: Buffer, start: Int64, stop: Int64) -> Fields:

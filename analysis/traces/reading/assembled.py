@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers, Sp
 from analysis.traces.columns.events import Int32, Int64, TraceColumns, nothing
 
 Float64 = NDArray[np.float64]
+Words = tuple[Int32, tuple[str, ...]]
+"""A text per event: its index among the words, -1 for none."""
 NO_NAME = "(unnamed)"
 MAX_NAME = 4096
 """Characters kept of a name."""
@@ -50,8 +52,7 @@ class EventPart:
     correlation: Int64 | None = None
     numbers: Mapping[str, Float64] = field(default_factory=dict)
     """Arguments by name; NaN where an event has none."""
-    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The same of texts; "" where an event has none."""
+    texts: Mapping[str, Words] = field(default_factory=dict)
 
     def where(self, keep: NDArray[Any], category: str) -> EventPart:
         """The events of a mask, as another category."""
@@ -64,8 +65,23 @@ class EventPart:
             name=self.name[rows],
             correlation=None if self.correlation is None else self.correlation[rows],
             numbers={key: values[rows] for key, values in self.numbers.items()},
-            texts={key: [values[i] for i in rows.tolist()] for key, values in self.texts.items()},
+            texts={key: (ids[rows], words) for key, (ids, words) in self.texts.items()},
         )
+
+
+def words_of(texts: Sequence[str]) -> Words:
+    """Texts as ids and words; "" is none."""
+    known: dict[str, int] = {}
+    ids = [known.setdefault(text, len(known)) if text else -1 for text in texts]
+    return np.asarray(ids, dtype=np.int32), tuple(known)
+
+
+def renamed(words: Words, change: Callable[[str], str]) -> Words:
+    """Every word changed; those that become "" are none."""
+    ids, told = words
+    new = [change(word) for word in told]
+    keep = np.asarray([bool(word) for word in new] + [False], dtype=np.bool_)
+    return np.where(keep[ids], ids, -1).astype(np.int32), tuple(new)
 
 
 def assembled(
@@ -136,8 +152,8 @@ def _correlations(parts: Sequence[EventPart]) -> Int64:
 def _arguments(parts: Sequence[EventPart]) -> ArgumentColumns:
     number_rows: dict[str, list[Int64]] = {}
     number_values: dict[str, list[Float64]] = {}
-    text_rows: dict[str, list[int]] = {}
-    text_ids: dict[str, list[int]] = {}
+    text_rows: dict[str, list[Int64]] = {}
+    text_ids: dict[str, list[Int32]] = {}
     words: dict[str, dict[str, int]] = {}
     first = 0
     for part in parts:
@@ -145,12 +161,15 @@ def _arguments(parts: Sequence[EventPart]) -> ArgumentColumns:
             known = np.flatnonzero(~np.isnan(values))
             number_rows.setdefault(key, []).append(known + first)
             number_values.setdefault(key, []).append(values[known])
-        for key, texts in part.texts.items():
-            own = words.setdefault(key, {})
-            for place, text in enumerate(texts):
-                if text:
-                    text_rows.setdefault(key, []).append(first + place)
-                    text_ids.setdefault(key, []).append(own.setdefault(text, len(own)))
+        for key, (ids, told) in part.texts.items():
+            found = np.flatnonzero(ids >= 0)
+            if len(found):
+                own = words.setdefault(key, {})
+                table = np.asarray(
+                    [own.setdefault(word, len(own)) for word in told], dtype=np.int32
+                )
+                text_rows.setdefault(key, []).append(found + first)
+                text_ids.setdefault(key, []).append(table[ids[found]])
         first += len(part.start)
     numbers = {
         key: SparseNumbers(
@@ -160,8 +179,8 @@ def _arguments(parts: Sequence[EventPart]) -> ArgumentColumns:
     }
     texts_found = {
         key: SparseTexts(
-            np.asarray(rows, dtype=np.int32),
-            np.asarray(text_ids[key], dtype=np.int32),
+            np.concatenate(rows).astype(np.int32),
+            np.concatenate(text_ids[key]),
             tuple(words[key]),
         )
         for key, rows in text_rows.items()

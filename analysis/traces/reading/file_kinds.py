@@ -75,8 +75,8 @@ _TRACE_KEYS = (
     b'"displayTimeUnit"',
     b'"baseTimeNanoseconds"',
 )
-_TRACE_LIST = re.compile(rb'\[\s*\{[^}]{0,400}"ph"\s*:')
-"""Old traces are a bare list of events."""
+_TRACE_LIST = re.compile(rb'\[\s*\{.{0,400}?"ph"\s*:\s*"[A-Za-z]"', re.DOTALL)
+"""Old traces, and those of Ascend NPUs, are a bare list of events."""
 _TIMELINE_ROWS = re.compile(rb"\[\s*\[\s*-?\d+\s*,\s*-?\d+\s*,")
 """export_memory_timeline(".raw.json"): a list of rows of numbers."""
 _TIMELINE_TIMES = re.compile(rb"\[\s*\[\s*-?\d[\d\s,]*+\]\s*,\s*\[")

@@ -25,6 +25,7 @@ LINK_KEYS = {
     "stream": "stream",
     "correlation": "correlation",
     "correlation_id": "correlation",
+    "connection_id": "correlation",
     "External id": "external_id",
     "external id": "external_id",
     "Python id": "python_id",

@@ -13,7 +13,7 @@ import numpy as np
 from analysis.errors import EvidenceError
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.protobuf.wire import read_file
-from analysis.traces.reading.assembled import EventPart, Names, assembled
+from analysis.traces.reading.assembled import EventPart, Names, assembled, words_of
 from analysis.traces.reading.file_kinds import rank_in_name
 from analysis.traces.rocprof.records import Call, Copy, Dispatch, Extent, Process, Results
 
@@ -131,8 +131,8 @@ class _Process:
                         "shared memory": np.asarray(shared),
                     },
                     texts={
-                        "grid": [_blocks(r) for r in records],
-                        "block": [_axes(r.dispatch_info.workgroup_size) for r in records],
+                        "grid": words_of([_blocks(r) for r in records]),
+                        "block": words_of([_axes(r.dispatch_info.workgroup_size) for r in records]),
                     },
                 )
             )

@@ -135,7 +135,7 @@ class _Profile:
         for row, kind in zip(rows.tolist(), hlo, strict=True):
             text = trace.name_of(row)
             self.name[row] = self._number(collective_in(text, kind))
-            self.category[row] = _PLACE[device_category(text, "", "")]
+            self.category[row] = _PLACE[device_category(text)]
         if key[0] != "GPU":
             outer = enclosing(trace.ts[rows], trace.end[rows])
             self.category[rows[outer]] = _PLACE["gpu_user_annotation"]

@@ -43,11 +43,11 @@ def exactly(name: str) -> str:
     return name if escaped == name else f"{escaped} [0-9]*"
 
 
-def device_category(name: str, copy: str, fill: str) -> str:
-    """The category of work on a device. `copy` and `fill` are its statistics."""
-    if copy or _COPY.match(name):
+def device_category(name: str) -> str:
+    """The category of work on a device, by its name."""
+    if _COPY.match(name):
         return "gpu_memcpy"
-    if fill or _FILL.match(name):
+    if _FILL.match(name):
         return "gpu_memset"
     return "kernel"
 

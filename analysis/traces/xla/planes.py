@@ -5,19 +5,24 @@ Field numbers and names of statistics: `xplane.proto` and `xplane_schema.cc` of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Int64
+from analysis.traces.columns.events import Int32, Int64
 from analysis.traces.protobuf.wire import BYTES, FIXED64, Buffer, Fields, fields, inner, whole
+from analysis.traces.reading.assembled import Words
 
 MAX_PLANES = 4_096
 MAX_LINES = 20_000
 MAX_TEXT = 4_096
+MAX_EVENTS = 10_000_000
+"""Of a file (own): their columns take 1 GB."""
+CHUNK = 1 << 18
+"""Events of a line that are decoded together: their fields take 50 MB."""
 WANTED = (
     "step_num",
     "correlation_id",
@@ -38,7 +43,8 @@ class Statistics:
 
     numbers: Mapping[str, tuple[Int64, Int64]] = field(default_factory=dict)
     """Indices of events, values."""
-    texts: Mapping[str, tuple[list[int], list[str]]] = field(default_factory=dict)
+    texts: Mapping[str, tuple[Int64, Int32, tuple[str, ...]]] = field(default_factory=dict)
+    """Indices of events, indices of words, words."""
 
     def number(self, name: str, count: int, default: int = -1) -> Int64:
         """One number per event."""
@@ -48,13 +54,14 @@ class Statistics:
             found[rows] = values
         return found
 
-    def text(self, name: str, count: int) -> list[str]:
-        """One text per event; "" where there is none."""
-        found = [""] * count
-        rows, values = self.texts.get(name, ([], []))
-        for row, value in zip(rows, values, strict=True):
-            found[row] = value
-        return found
+    def text(self, name: str, count: int) -> Words:
+        """One text per event."""
+        ids = np.full(count, -1, dtype=np.int32)
+        if name not in self.texts:
+            return ids, ()
+        rows, places, words = self.texts[name]
+        ids[rows] = places
+        return ids, words
 
 
 @dataclass(frozen=True)
@@ -106,23 +113,43 @@ class Plane:
         read = self._statistics(own, None)
         for name, (_, values) in read.numbers.items():
             found[name] = int(values[-1])
-        for name, (_, texts) in read.texts.items():
-            found[name] = texts[-1]
+        for name, (_, ids, words) in read.texts.items():
+            found[name] = words[int(ids[-1])]
         return found
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> Iterator[Line]:
         """All lines with events. Raises EvidenceError where there are too many."""
         outer = self.content.of(3, BYTES)
         if len(outer) > MAX_LINES:
             raise EvidenceError(self.buffer.name, f"has over {MAX_LINES:,} lines in a plane")
-        return [self._line(outer, i) for i in range(len(outer))]
+        return (self._line(outer, i) for i in range(len(outer)))
 
     def _line(self, outer: Fields, index: int) -> Line:
         content = fields(self.buffer, outer.start[index : index + 1], outer.stop[index : index + 1])
         number, zero = _last(content.of(1)), _last(content.of(3))
         name = _text(self.buffer, content.of(11, BYTES)) or _text(self.buffer, content.of(2, BYTES))
         events = content.of(4, BYTES)
+        left = MAX_EVENTS - self.buffer.counts["events"]
+        if len(events) > left:
+            self.buffer.dropped[f"events after {MAX_EVENTS:,}"] += len(events) - left
+            events = events.where(np.arange(left))
+        self.buffer.counts["events"] += len(events)
+        chunks = []
+        for first in range(0, len(events), CHUNK):
+            rows = np.arange(first, min(first + CHUNK, len(events)))
+            chunks.append(self._events(events.where(rows), zero))
+        return Line(
+            name,
+            number,
+            _joined([start for start, _, _, _ in chunks]),
+            _joined([end for _, end, _, _ in chunks]),
+            _joined([metadata for _, _, metadata, _ in chunks]),
+            _together([statistics for _, _, _, statistics in chunks]),
+        )
+
+    def _events(self, events: Fields, zero: int) -> tuple[Int64, Int64, Int64, Statistics]:
+        """Starts, ends, ids of metadata and statistics."""
         count = len(events)
         described = inner(self.buffer, events)
         # Starts and ends are rounded down alike, so that nested events stay nested.
@@ -132,14 +159,8 @@ class Plane:
         wild = (begin < 0) | (begin > 1 << 61) | (length > 1 << 61) | (abs(zero) > 1 << 61)
         start = np.where(wild, -1, zero + begin // 1000)
         end = np.where(wild, -1, zero + (begin + length) // 1000)
-        return Line(
-            name=name,
-            number=number,
-            start_ns=start,
-            end_ns=end,
-            metadata=described.of(1).column(count),
-            statistics=self._statistics(described.of(4, BYTES)),
-        )
+        statistics = self._statistics(described.of(4, BYTES))
+        return start, end, described.of(1).column(count), statistics
 
     def _map(self, number: int) -> tuple[list[int], Fields]:
         """Keys and values of a map."""
@@ -167,7 +188,7 @@ class Plane:
         described = inner(self.buffer, outer)
         kind_of = described.of(1).column(len(outer))
         numbers: dict[str, tuple[Int64, Int64]] = {}
-        texts: dict[str, tuple[list[int], list[str]]] = {}
+        texts: dict[str, tuple[Int64, Int32, tuple[str, ...]]] = {}
         for key, name in self.stat_names.items():
             if wanted is not None and name not in wanted:
                 continue
@@ -182,23 +203,58 @@ class Plane:
                     outer.owner[doubles.owner],
                     np.clip(whole_numbers, -(2**62), 2**62).astype(np.int64),
                 )
-            texts_found = self._texts(own.where((own.number == 5) | (own.number == 7)), outer)
-            if texts_found[0]:
-                texts[name] = texts_found
+            told = own.where((own.number == 5) | (own.number == 7))
+            if len(told):
+                texts[name] = (outer.owner[told.owner], *self._words(told))
         return Statistics(numbers, texts)
 
-    def _texts(self, found: Fields, outer: Fields) -> tuple[list[int], list[str]]:
+    def _words(self, found: Fields) -> Words:
         """Texts as they stand, and those that refer to the name of a statistic."""
-        owners = outer.owner[found.owner].tolist()
-        texts = []
+        known: dict[bytes | int, int] = {}
+        ids = []
+        raw = self.buffer.raw
         for kind, value, stop in zip(
             found.kind.tolist(), found.value.tolist(), found.stop.tolist(), strict=True
         ):
             if kind == BYTES:
-                texts.append(self.buffer.text(value, stop, MAX_TEXT))
+                key: bytes | int = bytes(raw[value : min(stop, value + MAX_TEXT)])
             else:
-                texts.append(self.stat_names.get(value, ""))
-        return owners, texts
+                key = value
+            ids.append(known.setdefault(key, len(known)))
+        words = []
+        for key in known:
+            if isinstance(key, bytes):
+                words.append(key.decode("utf-8", "replace"))
+            else:
+                words.append(self.stat_names.get(key, ""))
+        return np.asarray(ids, dtype=np.int32), tuple(words)
+
+
+def _joined(columns: list[Int64]) -> Int64:
+    return np.concatenate(columns) if columns else np.empty(0, dtype=np.int64)
+
+
+def _together(chunks: list[Statistics]) -> Statistics:
+    """The statistics of all chunks of a line."""
+    numbers: dict[str, list[tuple[Int64, Int64]]] = {}
+    texts: dict[str, list[tuple[Int64, Int32]]] = {}
+    words: dict[str, dict[str, int]] = {}
+    for place, chunk in enumerate(chunks):
+        first = place * CHUNK
+        for name, (rows, values) in chunk.numbers.items():
+            numbers.setdefault(name, []).append((rows + first, values))
+        for name, (rows, ids, told) in chunk.texts.items():
+            own = words.setdefault(name, {})
+            table = np.asarray([own.setdefault(w, len(own)) for w in told], dtype=np.int32)
+            texts.setdefault(name, []).append((rows + first, table[ids]))
+    joined = {}
+    for name, parts in numbers.items():
+        joined[name] = (_joined([r for r, _ in parts]), _joined([v for _, v in parts]))
+    spoken = {}
+    for name, told_parts in texts.items():
+        ids = np.concatenate([i for _, i in told_parts])
+        spoken[name] = (_joined([r for r, _ in told_parts]), ids, tuple(words[name]))
+    return Statistics(joined, spoken)
 
 
 @dataclass(frozen=True)

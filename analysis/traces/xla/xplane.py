@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from analysis.errors import EvidenceError
-from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.events import Int32, Int64, TraceColumns
 from analysis.traces.protobuf.wire import Buffer, read_file
-from analysis.traces.reading.assembled import EventPart, Names, assembled
+from analysis.traces.reading.assembled import EventPart, Names, Words, assembled, renamed
 from analysis.traces.reading.file_kinds import rank_in_name
 from analysis.traces.xla.names import (
     MARKERS,
@@ -34,6 +34,9 @@ from analysis.traces.xla.rows_of_devices import ABOUT_WORK, device_of, enclosing
 
 FORMAT = "XPlane profile (JAX, XLA)"
 MAX_DEVICES = 256
+DEVICE_KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
+_DETAILS = ("memcpy_details", "Memset_details")
+"""Statistics of copies and of fills."""
 EPOCH_NS = 10**17
 """Times above are since 1970 by themselves."""
 _SIZE = re.compile(r"\bsize:(\d{1,18})")
@@ -196,58 +199,68 @@ class _File:
         """Kernels, copies and fills; an operation that encloses others is none itself."""
         count = len(line.start_ns)
         hlo = _hlo_categories(plane, line)
-        texts = []
-        for key_of_name, kind in zip(line.metadata.tolist(), hlo, strict=True):
-            texts.append(collective_in(plane.event_names.get(key_of_name, ""), kind))
+        name, category = self._named(plane, line, hlo)
         details = line.statistics.text("kernel_details", count)
-        copies = line.statistics.text("memcpy_details", count)
-        fills = line.statistics.text("Memset_details", count)
-        category = np.asarray(
-            [
-                device_category(text, copy, fill)
-                for text, copy, fill in zip(texts, copies, fills, strict=True)
-            ],
-            dtype=object,
-        )
         encloses = np.zeros(count, dtype=np.bool_)
         if key[0] != "GPU":
             encloses = enclosing(line.start_ns, line.end_ns)
+        size = _sizes(line)
         whole = EventPart(
             category="",
             lane=(_device_lane(key), line.name),
             start=line.start_ns,
             end=line.end_ns,
-            name=self.names.numbers(texts),
+            name=name,
             stream=stream,
             correlation=line.statistics.number("correlation_id", count),
             numbers={
                 "device": np.full(count, float(key[1])),
-                "bytes": _sizes(copies, fills),
-                "memory bandwidth (GB/s)": _sizes(copies, fills)
-                / np.maximum(line.end_ns - line.start_ns, 1),
+                "bytes": size,
+                "memory bandwidth (GB/s)": size / np.maximum(line.end_ns - line.start_ns, 1),
             },
             texts={
-                "hlo_op": line.statistics.text("hlo_op", count),
                 "hlo_category": hlo,
-                "grid": [_shape(text, "grid") for text in details],
-                "block": [_shape(text, "block") for text in details],
+                "grid": renamed(details, lambda text: _shape(text, "grid")),
+                "block": renamed(details, lambda text: _shape(text, "block")),
             },
         )
         parts = [whole.where(encloses, "gpu_user_annotation")]
-        for kind in ("kernel", "gpu_memcpy", "gpu_memset"):
-            parts.append(whole.where(~encloses & (category == kind), kind))
+        for number, kind in enumerate(DEVICE_KINDS):
+            parts.append(whole.where(~encloses & (category == number), kind))
         return parts
 
+    def _named(self, plane: Plane, line: Line, hlo: Words) -> tuple[Int32, Int64]:
+        """Names, and indices of DEVICE_KINDS; each pair of an id and an HLO category is looked at
+        once."""
+        count = len(line.start_ns)
+        kinds, words = hlo
+        pairs = np.stack((line.metadata, kinds.astype(np.int64)), axis=1)
+        unique, place = np.unique(pairs, axis=0, return_inverse=True)
+        names, categories = [], []
+        for key, kind in unique.tolist():
+            text = plane.event_names.get(key, "")
+            names.append(self.names.number(collective_in(text, words[kind] if kind >= 0 else "")))
+            categories.append(DEVICE_KINDS.index(device_category(text)))
+        category = np.asarray(categories, dtype=np.int64)[place.reshape(-1)]
+        for kind_of_work, details in enumerate(_DETAILS, start=1):
+            told, _ = line.statistics.text(details, count)
+            category[told >= 0] = kind_of_work
+        return np.asarray(names, dtype=np.int32)[place.reshape(-1)], category
 
-def _hlo_categories(plane: Plane, line: Line) -> list[str]:
+
+def _hlo_categories(plane: Plane, line: Line) -> Words:
     """What kind of operation each event is; most profiles say it once for all events of an id."""
+    count = len(line.start_ns)
+    own = line.statistics.text("hlo_category", count)
     keys, statistics = plane.event_statistics
-    by_key = dict(zip(keys, statistics.text("hlo_category", len(keys)), strict=True))
-    own = line.statistics.text("hlo_category", len(line.start_ns))
-    found = []
-    for text, key in zip(own, line.metadata.tolist(), strict=True):
-        found.append(text or by_key.get(key, ""))
-    return found
+    of_key, words = statistics.text("hlo_category", len(keys))
+    if not words or (own[0] >= 0).all():
+        return own
+    unique, place = np.unique(line.metadata, return_inverse=True)
+    known = dict(zip(keys, of_key.tolist(), strict=True))
+    ids = np.asarray([known.get(key, -1) for key in unique.tolist()], dtype=np.int32)[place]
+    shared = np.where(ids >= 0, ids + len(own[1]), -1)
+    return np.where(own[0] >= 0, own[0], shared).astype(np.int32), (*own[1], *words)
 
 
 def _device_steps(parts: Sequence[EventPart], file: _File) -> list[EventPart]:
@@ -259,12 +272,14 @@ def _device_steps(parts: Sequence[EventPart], file: _File) -> list[EventPart]:
     return []
 
 
-def _sizes(copies: Sequence[str], fills: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    sizes = np.full(len(copies), np.nan)
-    for row, text in enumerate(map("".join, zip(copies, fills, strict=True))):
-        found = _SIZE.search(text) if text else None
-        if found is not None:
-            sizes[row] = float(found[1])
+def _sizes(line: Line) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Bytes of copies and fills; NaN where none are said."""
+    sizes = np.full(len(line.start_ns), np.nan)
+    for what in _DETAILS:
+        ids, words = line.statistics.text(what, len(sizes))
+        told = [_SIZE.search(word) for word in words]
+        table = np.asarray([float(found[1]) if found else np.nan for found in told] + [np.nan])
+        sizes = np.where(ids >= 0, table[ids], sizes)
     return sizes
 
 

@@ -173,3 +173,24 @@ def test_a_damaged_profile_is_read_or_refused(data: st.DataObject) -> None:
         assert (trace.dur >= 0).all()
         assert len(device_work(trace)) <= len(trace)
         steps_of(trace)
+
+
+def test_events_beyond_the_limit_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analysis.traces.xla.planes.MAX_EVENTS", 10)
+    trace = read_xplane(written(tmp_path, space(tpu(0), tpu(1))))[0]
+    # Each chip has three steps, three modules and twelve operations.
+    assert trace.dropped["events after 10"] == 26
+
+
+def test_lines_of_many_chunks_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, space(ENVIRONMENT, *gpu()))
+    whole = read_xplane(path)[0]
+    monkeypatch.setattr("analysis.traces.xla.planes.CHUNK", 1)
+    parts = read_xplane(path)[0]
+    assert parts.ts.tolist() == whole.ts.tolist()
+    assert parts.correlation.tolist() == whole.correlation.tolist()
+    rows = device_work(whole).row
+    for name in ("hlo_op", "grid"):
+        assert parts.arguments.text(name).at(rows) == whole.arguments.text(name).at(rows)
