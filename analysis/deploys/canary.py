@@ -116,6 +116,7 @@ def _mean_of(members: Sequence[JudgedSeries]) -> JudgedSeries:
         (known * interval).astype(np.float64),
         means,
         is_share=first.is_share,
+        is_rest=first.is_rest,
         falls=first.falls,
         per_second=first.per_second,
         parts=first.parts,

@@ -187,6 +187,8 @@ class ServiceSignals:
             # Nobody counts them by the second.
             before, after, detectable = before * 60, after * 60, detectable * 60
             unit = PER_MINUTE
+        if one.is_rest:
+            before, after, detectable = 1 - before, 1 - after, 1 - detectable
         is_log = one.group is Group.LOGS
         items = self._cited("logs" if is_log else "metrics", None if is_log else one.signal)
         return SignalCheck(

@@ -204,10 +204,10 @@ class _Missing:
         for group, coarse in TOO_COARSE.items():
             own = [one for one in self.checks if one.group is group]
             if own and all(_is_coarse(one, coarse) for one in own):
+                vary = "varies" if group is Group.LATENCY else "vary"
                 yield (
-                    f"{capitalised(group)} vary too much: only a rise to {_least_noticed(own)} "
-                    "would have been noticed. Wait longer, or compare with more history "
-                    "(--baseline)."
+                    f"{capitalised(group)} {vary} too much: only {_least_noticed(own)} would have "
+                    "been noticed. Wait longer, or compare with more history (--baseline)."
                 )
 
     def _why_not(self) -> str:
@@ -254,13 +254,15 @@ def _is_coarse(one: SignalCheck, coarse: float) -> bool:
         return True
     if one.group is Group.LATENCY:
         return one.detectable > coarse * max(one.before, 1e-9)
-    return one.unit == "ratio" and one.detectable - one.before > coarse
+    return one.unit == "ratio" and abs(one.detectable - one.before) > coarse
 
 
 def _least_noticed(own: Sequence[SignalCheck]) -> str:
-    best = min(own, key=lambda one: (one.detectable or 0.0) / max(one.before, 1e-9))
+    best = min(own, key=lambda one: abs((one.detectable or 0.0) / max(one.before, 1e-9) - 1))
     level = best.detectable or 0.0
-    return f"{amount(level, unit_of(best.signal, best.unit, (level,)))} ({called(best.signal)})"
+    move = "fall" if level < best.before else "rise"
+    shown = amount(level, unit_of(best.signal, best.unit, (level,)))
+    return f"a {move} to {shown} ({called(best.signal)})"
 
 
 def _lower(sentence: str) -> str:
