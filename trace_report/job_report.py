@@ -204,6 +204,7 @@ def diagnosis_json(diagnosis: JobDiagnosis) -> dict[str, Any]:
         "severity": diagnosis.severity,
         "subject": diagnosis.subject,
         "statement": diagnosis.statement,
+        "cost_ns": None if diagnosis.cost_ns is None else round(diagnosis.cost_ns),
         "evidence": evidence,
         "fix": diagnosis.fix,
         "source": diagnosis.source,

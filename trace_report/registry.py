@@ -40,6 +40,8 @@ ANALYSES: dict[str, str] = {
     "first",
     "utilization": "FLOPs of each step, TFLOP/s, share of the device's peak (MFU)",
     "recompiles": "compiled graphs, and compilations inside steps",
+    "collective_bandwidth": "collectives, sends and receives by operation, group and size: "
+    "bandwidth against the link, time hidden and exposed",
     "counters": "hardware counters by operator",
     "memory": "allocated and reserved memory over time",
     "allocations": "calls to the driver's allocator, growth over steps, room to the limit",

@@ -32,7 +32,7 @@ class Options:
     as_json: bool = False
     html: Path | None = None
     counters: Path | None = None
-    overlay: Path | None = None
+    perfetto: Path | None = None
     rank: int | None = None
     step: int | None = None
     steps: str = ""
@@ -93,16 +93,16 @@ def _check(report: JobReport, options: Options) -> None:
 def _show(report: JobReport, options: Options) -> None:
     if options.html is not None:
         _write_page(report, options)
-    if options.counters is not None or options.overlay is not None:
+    if options.counters is not None or options.perfetto is not None:
         from trace_report.augment_command import write_augmented
 
         write_augmented(
-            report.result,
+            report,
             options.rank,
             options.step,
             options.steps,
             options.counters,
-            options.overlay,
+            options.perfetto,
         )
     if options.as_json:
         from trace_report.json_output import write_json

@@ -28,7 +28,7 @@ from analysis.traces.per_rank.kernel_speed import KernelSpeeds, kernel_speeds, n
 from analysis.traces.per_rank.long_idle import LongIdle, long_idle
 from analysis.traces.per_rank.operation_times import OperationTimes, operation_times
 from analysis.traces.per_rank.rank_facts import RankFacts, rank_facts
-from analysis.traces.per_rank.step_times import StepTimes, step_times
+from analysis.traces.per_rank.step_times import COMMUNICATION, StepTimes, step_times
 
 __all__ = [
     "Accelerator",
@@ -89,6 +89,11 @@ class TimeOnDevice:
     """Communication while computation ran."""
     idle: int
 
+    @property
+    def exposed_communication(self) -> int:
+        """Communication that no computation hides."""
+        return self.communication - self.hidden_communication
+
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
@@ -140,6 +145,16 @@ class RankSummary:
     def has_accelerator(self) -> bool:
         """Whether the trace has work on an accelerator."""
         return self.device_event_count > 0
+
+    @property
+    def exposed_share(self) -> float | None:
+        """Communication that no computation hides, of the time on the device; of the steps, on a
+        rank without one. None where there is neither."""
+        device = self.time_on_device
+        if device.window:
+            return device.exposed_communication / device.window
+        whole = int((self.steps.end - self.steps.start).sum())
+        return float(self.steps.parts[COMMUNICATION].sum()) / whole if whole else None
 
     @property
     def own_steps(self) -> StepColumns:
