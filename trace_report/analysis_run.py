@@ -21,7 +21,7 @@ from analysis.traces.reading.file_kinds import first_block
 from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files
 from analysis.traces.reading.kineto import read_trace
 from trace_report.progress import Say as Progress
-from trace_report.registry import Rows, rows_of
+from trace_report.registry import Rows, cut, rows_of
 from trace_report.sources import Sources
 from trace_report.workers import Say, Task, run_tasks
 
@@ -197,7 +197,7 @@ def _guarded(
 def _correlated(execution: Path, trace: TraceColumns) -> Rows:
     from analysis.traces.per_rank.execution_trace import correlation_rows, read_execution_trace
 
-    return correlation_rows(trace, read_execution_trace(execution))
+    return cut(correlation_rows(trace, read_execution_trace(execution)))
 
 
 def _beside(file: JobFile, executions: Sequence[JobFile], traces: int) -> Path | None:
