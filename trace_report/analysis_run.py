@@ -22,7 +22,7 @@ from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files
 from analysis.traces.reading.kineto import read_trace
 from trace_report.progress import Say as Progress
 from trace_report.rank_choice import Capture, by_number, one_per_rank
-from trace_report.registry import Rows, all_rows_of, cut, rows_of
+from trace_report.registry import BESIDE, Rows, all_rows_of, cut, rows_of
 from trace_report.sources import Sources
 from trace_report.workers import Say, Task, run_tasks
 
@@ -172,6 +172,8 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
         return RankResult(task.path, summary, {}, failed)
     rows: dict[str, Rows] = {}
     for name in wanted.analyses:
+        if name in BESIDE:
+            continue
         say(name.replace("_", " "))
         made = partial(all_rows_of if wanted.uncut else rows_of, name)
         if (found := _guarded(made, name, shown, failed)) is not None:

@@ -110,8 +110,8 @@ def _expansion(task: Task[T]) -> int:
 
 
 def _jobs_that_fit(tasks: Sequence[Task[T]]) -> int:
-    largest = max(t.bytes * _expansion(t) for t in tasks) * MEMORY_PER_BYTE
-    fit = int(_free_memory() * MEMORY_SHARE // max(largest, 1))
+    largest = max((t.bytes * _expansion(t) for t in tasks), default=0) * MEMORY_PER_BYTE
+    fit = int(free_memory() * MEMORY_SHARE // max(largest, 1))
     return max(
         1,
         min(
@@ -123,7 +123,7 @@ def _jobs_that_fit(tasks: Sequence[Task[T]]) -> int:
     )
 
 
-def _free_memory() -> int:
+def free_memory() -> int:
     """Bytes; where the system does not say, as much as the largest job may need."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
