@@ -21,13 +21,14 @@ from faultline.traces.job_analyses import AcrossRanks
 from faultline.traces.plots import Plots
 
 PAGE = Path(__file__).parent / "trace-engine" / "reference.md"
-HEAD = """# Reference of the Python API
-
-Made from the docstrings by `python docs/trace_reference.py`. How to use it: [traces in Python](library.md).
-
-Methods that give a frame are made of all ranks when they are first called, and kept. Columns end in their unit: `_ns`, `_us`, `_bytes`, `_percent`, `_gbps`. What has no unit is a count, a ratio or text.
-
-"""
+HEAD = (
+    "# Reference of the Python API\n\n"
+    "Made from the docstrings by `python docs/trace_reference.py`. "
+    "How to use it: [traces in Python](library.md).\n\n"
+    "Methods that give a frame are made of all ranks when they are first called, and kept. "
+    "Columns end in their unit: `_ns`, `_us`, `_bytes`, `_percent`, `_gbps`. "
+    "What has no unit is a count, a ratio or text.\n\n"
+)
 SECTIONS = {
     "The job": ft.Job,
     "The accelerator": DeviceAnalyses,
@@ -60,7 +61,9 @@ def _methods(owner: type, called: str) -> Iterator[str]:
 def _entry(name: str, function: Callable[..., object]) -> str:
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.name != "self"]
-    shown = signature.replace(parameters=own)
+    shown = str(signature.replace(parameters=own))
+    # Annotations are text, because modules import them from the future.
+    shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", shown)
     return f"### {name}\n\n`{name.rpartition('.')[2]}{shown}`\n\n{_text(function)}\n\n"
 
 

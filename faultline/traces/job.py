@@ -47,7 +47,8 @@ class Job(DeviceAnalyses, HostAnalyses, CostAnalyses, AcrossRanks):
     """All ranks of one training job that could be read.
 
     Every analysis is a method that gives a Polars frame. It is made when it is first asked for, of
-    all ranks, and kept. Times end in `_ns` (whole nanoseconds, of moments since the epoch) or `_us`.
+    all ranks, and kept. Times end in `_ns` (whole nanoseconds, since the epoch
+    where they are moments) or `_us`.
     """
 
     def __init__(self, ranks: JobRanks, analyses: tuple[str, ...] | None = None) -> None:

@@ -56,7 +56,7 @@ class AcrossRanks:
 
         Columns: operation, group, ranks, bytes, count, wait_ns, worst_wait_ns, transfer_ns,
         median_transfer_ns, algorithm_gb_per_s, bus_gb_per_s (of the median), at_least (ranks
-        without a trace), split_by (how waiting and transfer were told apart).
+        without a trace), split_by (what waiting and transfer are split by).
 
         Source: nccl-tests, PERFORMANCE.md, for bandwidths.
         """

@@ -1,7 +1,7 @@
 """The ranks of one job, read when something is asked of them and analysed once.
 
 The columns of a job that fits into memory are kept. A larger job is read again for each question,
-in processes of its own, and only the answers are kept.
+in separate processes, and only the answers are kept.
 """
 
 from __future__ import annotations
