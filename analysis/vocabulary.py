@@ -85,6 +85,10 @@ class Link(Frozen):
     url: str
 
 
+ASKED = "asked:"
+"""How the fingerprint of what somebody asks about begins."""
+
+
 class Alert(Frozen):
     """One alert, whatever vendor sent it. `labels` are the vendor's own, as text."""
 
@@ -120,6 +124,12 @@ class Alert(Frozen):
             else [self.source, self.title, self.service or "", self.signal or ""]
         )
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether somebody asked, and nothing alerted. `started_at` is the time that was asked
+        about."""
+        return self.labels.get("fingerprint", "").startswith(ASKED)
 
     @property
     def job(self) -> str | None:

@@ -17,9 +17,9 @@ from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.steps import steps_of
-from analysis.traces.reading.file_kinds import first_block
-from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files
-from analysis.traces.reading.kineto import read_trace
+from analysis.traces.job.trace_readers import traces_in
+from analysis.traces.reading.file_kinds import TRACES
+from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, without_doubles
 from trace_report.progress import Say as Progress
 from trace_report.rank_choice import Capture, by_number, one_per_rank
 from trace_report.registry import BESIDE, Rows, all_rows_of, cut, rows_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-SQLITE = b"SQLite format 3\0"
 TIMELINE_POINTS = 400
 _TRACE_NAME = re.compile(r"(trace|rank|worker)[^/]*\.json(\.gz)?$", re.IGNORECASE)
 
@@ -139,27 +138,11 @@ class RankRun:
 
 
 def read_ranks(task: RankRun, say: Say) -> list[RankResult]:
-    """Read and analyse the rank of a trace, or the processes of an export. Raises EvidenceError
-    when it is neither."""
-    traces = traces_in(task.path, task.order, _percent(task.path, say))
-    named = [replace(t, file=task.name, step_name=task.wanted.steps) for t in traces]
+    """Read and analyse the ranks of a file. Raises EvidenceError when it is no trace."""
+    traces = traces_in(task.path, order=task.order, progress=_percent(task.path, say))
+    steps = task.wanted.steps
+    named = [replace(t, file=task.name, step_name=steps or t.step_name) for t in traces]
     return [_analysed(trace, task, say) for trace in named]
-
-
-def traces_in(
-    path: Path, order: int, progress: Callable[[int], None] | None = None
-) -> list[TraceColumns]:
-    """The trace of a file; of an export of Nsight Systems one per process. Raises EvidenceError for
-    other files."""
-    try:
-        head = first_block(path, 1024)
-    except OSError as error:
-        raise EvidenceError(path.name, f"cannot be read ({error.strerror})") from error
-    if head.startswith(SQLITE):
-        from analysis.traces.nsight.export import read_export
-
-        return read_export(path)
-    return [read_trace(path, order=order, progress=progress)]
 
 
 def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
@@ -279,7 +262,7 @@ def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[Jo
         if f.path in named or _TRACE_NAME.search(names[f.path])
     ]
     traces = sorted(
-        (*found.of("profiler_trace", "nsight_sqlite"), *unsure),
+        without_doubles((*found.of(*TRACES), *unsure)),
         key=lambda f: by_number(names[f.path]),
     )
     return found, names, traces

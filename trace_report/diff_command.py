@@ -30,7 +30,8 @@ from analysis.traces.comparison.trace_regressions import (
     regression_rows,
     regressions,
 )
-from trace_report.analysis_run import problem_of, trace_files, trace_task, traces_in
+from analysis.traces.job.trace_readers import traces_in
+from trace_report.analysis_run import problem_of, trace_files, trace_task
 from trace_report.job_comparison import MAX_NAMES, JobComparison
 from trace_report.page_parts import visible
 from trace_report.progress import Say as Progress
@@ -185,7 +186,7 @@ def _joined(runs: Iterable[Sequence[_RankSide]]) -> Side:
 
 def _read(task: _SideTask, say: Say) -> list[_RankSide]:
     say("reading")
-    traces = traces_in(task.path, task.order)
+    traces = traces_in(task.path, order=task.order)
     say("counting")
     return [_side(trace, task.name) for trace in traces]
 

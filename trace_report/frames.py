@@ -56,9 +56,20 @@ COLUMNS: Mapping[str, str] = {
     "tensor_cores": "kernel:text uses_matrix_units:bool count:int launched:int total_ns:int",
     "roofline": "operator:text family:text shapes:text precision:text calls:int kernels:int "
     "kernel:text time_ns:int time_percent:float flops:int bytes:int flops_per_byte:float "
-    "tflops_per_s:float tb_per_s:float bound:text roofline_percent:float lost_ns:int",
+    "tflops_per_s:float tb_per_s:float bound:text roofline_percent:float lost_ns:int "
+    "gain_per_step_ns:int gain_percent:float",
     "utilization": "part:text length_ns:int flops:int matrix_flops:int tflops_per_s:float "
     "mfu_percent:float without_cost:int costed_percent:float",
+    "kernel_families": "library:text work:text dtype:text tile:text kernels:int names:int "
+    "total_ns:int time_percent:float top_kernel:text",
+    "serving": "server:text phase:text passes:int pass_total_ns:int pass_median_ns:int "
+    "pass_max_ns:int device_ns:int communication_ns:int copy_ns:int kernels:int "
+    "kernels_per_pass:float prefill_requests:int prefill_tokens:int decode_requests:int "
+    "decode_tokens:int device_ns_per_token:float top_kernel:text top_kernel_ns:int",
+    "collective_bandwidth": "operation:text group:text ranks:int bytes:int count:int "
+    "transfer_ns:int median_transfer_ns:int exposed_ns:int hidden_ns:int "
+    "awaited_by_computation_ns:int algorithm_gb_per_s:float bus_gb_per_s:float link:text "
+    "link_gb_per_s:float link_percent:float at_least:bool",
     "recompiles": "frame:int versions:int highest:int first_seen_in_step:ints",
     "counters": "kernel:text event:int operators:texts top_operator:text bottom_operator:text "
     "flops:int",
@@ -83,8 +94,9 @@ COLUMNS: Mapping[str, str] = {
     "blame": "rank:int blame_ns:int blame_percent:float last_arrivals:int steps_held_up:int "
     "steps:int",
     "collectives": "operation:text group:text ranks:int bytes:int count:int wait_ns:int "
-    "worst_wait_ns:int transfer_ns:int median_transfer_ns:int algorithm_gb_per_s:float "
-    "bus_gb_per_s:float at_least:bool split_by:text",
+    "worst_wait_ns:int transfer_ns:int median_transfer_ns:int exposed_ns:int hidden_ns:int "
+    "awaited_by_computation_ns:int algorithm_gb_per_s:float bus_gb_per_s:float link:text "
+    "link_gb_per_s:float link_percent:float at_least:bool split_by:text",
     "exposed_collectives": "rank:int operation:text count:int per_step_ns:int "
     "exposed_per_step_ns:int hidden_percent:float of_step_percent:float",
     "slow_steps": "step:int median_ns:int usual_ns:int ratio:float",
@@ -96,7 +108,7 @@ COLUMNS: Mapping[str, str] = {
     "input_bytes:int temporary_bytes:int activation_bytes:int gradient_bytes:int "
     "autograd_bytes:int unknown_bytes:int",
     "diagnoses": "severity:text rule:text subject:text statement:text fix:text ranks:ints "
-    "steps:ints source:text",
+    "steps:ints cost_ns:float source:text",
     "differences": "name:text on_device:bool change:text growth_ns:int control_calls:int "
     "control_calls_per_step:float control_total_ns:int control_total_per_step_ns:int "
     "control_own_per_step_ns:int test_calls:int test_calls_per_step:float test_total_ns:int "

@@ -11,6 +11,7 @@ from typing import Any
 from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
+from analysis.traces.columns.events import PROFILER
 from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplained_idle
@@ -93,6 +94,7 @@ class JobReport:
         most_common = devices.most_common(1)[0][0]
         facts.append(f"{most_common} and others" if len(devices) > 1 else most_common)
         facts.append(f"{sum(line.events for line in lines):,} events")
+        facts += sorted({line.format for line in lines} - {PROFILER})
         if (mfu := self.mfu_percent) is not None:
             facts.append(f"MFU {mfu:.1f} %")
         return facts
@@ -203,6 +205,7 @@ def diagnosis_json(diagnosis: JobDiagnosis) -> dict[str, Any]:
         "severity": diagnosis.severity,
         "subject": diagnosis.subject,
         "statement": diagnosis.statement,
+        "cost_ns": None if diagnosis.cost_ns is None else round(diagnosis.cost_ns),
         "evidence": evidence,
         "fix": diagnosis.fix,
         "source": diagnosis.source,

@@ -23,6 +23,8 @@ ANALYSES: dict[str, str] = {
     "meanwhile",
     "kernels": "kernels by name: count, time, spread",
     "annotations": "what runs on the device below each annotation",
+    "kernel_families": "work by library and kind: matrix products, attention, Triton, collectives",
+    "serving": "prefill and decode of an inference server: time, tokens, kernels",
     "launches": "from the call on the host to the kernel: delays, short kernels",
     "launch_queue": "kernels launched and not yet begun, by stream; time blocked at 1,024",
     "bandwidth": "memory copies: bytes per second",
@@ -40,6 +42,8 @@ ANALYSES: dict[str, str] = {
     "first",
     "utilization": "FLOPs of each step, TFLOP/s, share of the device's peak (MFU)",
     "recompiles": "compiled graphs, and compilations inside steps",
+    "collective_bandwidth": "collectives, sends and receives by operation, group and size: "
+    "bandwidth against the link, time hidden and exposed",
     "counters": "hardware counters by operator",
     "memory": "allocated and reserved memory over time",
     "allocations": "calls to the driver's allocator, growth over steps, room to the limit",

@@ -18,6 +18,8 @@ from trace_report.sources import opened
 SOMETHING_WRONG = 1
 MAX_FAILURES = 20
 """Files that could not be read, named one by one; --json has all."""
+ON_THE_TERMINAL = ("serving",)
+"""Analyses of one rank that the terminal shows: cheap where they find nothing."""
 MAX_PROBLEM = 1_000
 """Characters of such a line: a command to type, with two paths in it, must stay whole."""
 
@@ -30,7 +32,7 @@ class Options:
     as_json: bool = False
     html: Path | None = None
     counters: Path | None = None
-    overlay: Path | None = None
+    perfetto: Path | None = None
     rank: int | None = None
     step: int | None = None
     steps: str = ""
@@ -45,7 +47,7 @@ def run_report(options: Options) -> int:
     shown = options.as_json or options.html is not None
     names = chosen(options.analyses)
     wanted = Wanted(
-        names if shown else (),
+        names if shown else tuple(name for name in ON_THE_TERMINAL if name in names),
         options.rank,
         options.step,
         charts=options.html is not None,
@@ -91,16 +93,16 @@ def _check(report: JobReport, options: Options) -> None:
 def _show(report: JobReport, options: Options) -> None:
     if options.html is not None:
         _write_page(report, options)
-    if options.counters is not None or options.overlay is not None:
+    if options.counters is not None or options.perfetto is not None:
         from trace_report.augment_command import write_augmented
 
         write_augmented(
-            report.result,
+            report,
             options.rank,
             options.step,
             options.steps,
             options.counters,
-            options.overlay,
+            options.perfetto,
         )
     if options.as_json:
         from trace_report.json_output import write_json

@@ -116,6 +116,7 @@ def _mean_of(members: Sequence[JudgedSeries]) -> JudgedSeries:
         (known * interval).astype(np.float64),
         means,
         is_share=first.is_share,
+        is_rest=first.is_rest,
         falls=first.falls,
         per_second=first.per_second,
         parts=first.parts,
@@ -131,17 +132,24 @@ class CanaryTest:
     own: float
     windows: int
     detectable: float
+    over: bool
+    """Whether the last third shows nothing of it any more."""
 
 
 def canary_test(
-    canary: Canary, start: float, end: float, needed: float, requests: float | None
+    canary: Canary,
+    window: tuple[float, float],
+    last_third: float,
+    needed: float,
+    requests: float | None,
 ) -> CanaryTest | None:
     """Whether the parts with the deploy are worse than the rest; None where too little is
     known."""
+    start, end = window
     own = WindowScale(canary.own, end - start, requests)
     others = WindowScale(canary.others, end - start, requests)
     if canary.is_new:
-        return _within(own, others, start, end, needed)
+        return _within(own, others, window, needed)
     before, level = _levels(own, start, end)
     before_rest, level_rest = _levels(others, start, end)
     both = min(len(before), len(before_rest))
@@ -154,7 +162,10 @@ def canary_test(
         return None
     usual = level_rest + found.centre
     detectable = own.shown(level_rest + found.detectable)
-    return CanaryTest(found.p, own.shown(usual), own.shown(level), found.windows, detectable)
+    shown = own.shown(usual), own.shown(level)
+    gap_lately = own.level_between(last_third, end) - others.level_between(last_third, end)
+    over = own.is_over(usual, level, level_rest + gap_lately)
+    return CanaryTest(found.p, *shown, found.windows, detectable, over)
 
 
 def _levels(scale: WindowScale, start: float, end: float) -> tuple[Floats, float]:
@@ -163,9 +174,11 @@ def _levels(scale: WindowScale, start: float, end: float) -> tuple[Floats, float
 
 
 def _within(
-    own: WindowScale, others: WindowScale, start: float, end: float, needed: float
+    own: WindowScale, others: WindowScale, window: tuple[float, float], needed: float
 ) -> CanaryTest | None:
-    """By the stretches of the window itself."""
+    """By the stretches of the window itself. Of a burst they differ so much that it is not
+    certain."""
+    start, end = window
     mine, rest = [*_stretches(own, start, end)], [*_stretches(others, start, end)]
     gaps = np.array(mine) - np.array(rest)
     gaps = gaps[np.isfinite(gaps)]
@@ -178,7 +191,8 @@ def _within(
     gap, level = float(gaps.mean()), float(np.mean(rest))
     detectable = own.shown(level + quantile(needed, degrees) * noise)
     p = upper_tail(gap / noise, degrees)
-    return CanaryTest(p, own.shown(level), own.shown(level + gap), len(gaps), detectable)
+    shown = own.shown(level), own.shown(level + gap)
+    return CanaryTest(p, *shown, len(gaps), detectable, over=False)
 
 
 def _stretches(scale: WindowScale, start: float, end: float) -> Iterator[float]:

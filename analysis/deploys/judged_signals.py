@@ -64,6 +64,8 @@ class JudgedSeries:
     is_share: bool = False
     falls: bool = False
     """Whether a fall is the bad move."""
+    is_rest: bool = False
+    """Whether the values are what is left of the recorded share to 1: of availability."""
     per_second: bool = False
     parts: Mapping[str, str] | None = None
     """The part that it is of, by kind; None for the whole service."""
@@ -200,6 +202,7 @@ def _joined(
         joined["last"].to_numpy().astype(np.float64),
         values,
         is_share=is_share,
+        is_rest=is_share and kind is SignalClass.AVAILABILITY,
         falls=group is Group.THROUGHPUT or (kind in RESOURCES and is_headroom(signal)),
         per_second=per_second,
         parts=parts,

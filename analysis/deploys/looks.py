@@ -28,6 +28,11 @@ class Look:
     """The share of the false alarms that it may spend."""
 
     @property
+    def last_third(self) -> datetime:
+        """Where its last third begins."""
+        return self.end - (self.end - self.start) / 3
+
+    @property
     def is_last(self) -> bool:
         return self.number == self.of
 

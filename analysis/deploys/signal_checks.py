@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from analysis.deploys.log_signals import NEW_ERROR_LINES, LogSignals, log_signal
 from analysis.deploys.question import DeployQuestion
 from analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
 from analysis.deploys.verdict import Comparison, Group, SignalCheck
-from analysis.deploys.window_levels import WindowScale
+from analysis.deploys.window_levels import LEAST_POINTS, WindowScale
 from analysis.deploys.words import PER_MINUTE, beside, moved
 from analysis.vocabulary import Evidence
 from analysis.wording.phrases import counted, plain, rounded
@@ -24,7 +25,14 @@ SUSPICIOUS = 0.005
 DECIDES = (Group.ERRORS, Group.LATENCY, Group.RESTARTS)
 """What is worth a rollback by itself. Load, traffic and log lines also change because the new code
 is meant to do something else: they make it hold."""
-LEAST_POINTS = 3
+ASKED_OF = (Group.ERRORS, Group.LATENCY, Group.THROUGHPUT)
+"""Signals that a service has because it is asked something."""
+LEAST_REQUESTS = 100
+"""With fewer requests a rise from no errors to 5 % would show five errors or none."""
+STOPPED = 0.01
+"""Of a hundred requests not one arrives any more."""
+LONGEST_START = timedelta(minutes=5)
+"""Pods that load much take no request for minutes."""
 MOST_CITED = 3
 MOST_NAMED = 3
 
@@ -37,6 +45,7 @@ class ServiceSignals:
         self._case, self._question = case, question
         look = question.look
         self._start, self._end = look.start.timestamp(), look.end.timestamp()
+        self._last_third = look.last_third.timestamp()
         self._deployed = question.deployed_at.timestamp()
         every = judged_series(case.metrics, question.service)
         self.series = [self._without_warm_up(one) for one in every]
@@ -48,6 +57,29 @@ class ServiceSignals:
     def in_parts(self) -> frozenset[Group]:
         """The groups of signals that are known of parts with the deploy and of the rest."""
         return frozenset(one.own.group for one in self._canaries)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was recorded of its requests after the deploy, and something before."""
+        asked = [one for one in self._whole() if one.group in ASKED_OF]
+        heard = [one for one in asked if bool((one.times >= self._start).any())]
+        return bool(asked) and not heard
+
+    def has_stopped(self, one: SignalCheck) -> bool:
+        """Whether requests that came in every window before do not come any more."""
+        look = self._question.look
+        if one.group is not Group.THROUGHPUT or not one.worse:
+            return False
+        if self.requests is None or look.end - self._question.deployed_at < LONGEST_START:
+            return False
+        length = self._end - self._start
+        before = requests_between(self.series, self._deployed - length, self._deployed)
+        return (
+            before is not None
+            and before >= LEAST_REQUESTS
+            and self.requests < STOPPED * before
+            and one.after < STOPPED * one.before
+        )
 
     def checks(self, spends: float) -> list[SignalCheck]:
         """All checks. `spends` is the chance that any of those which decide is a false alarm."""
@@ -98,6 +130,7 @@ class ServiceSignals:
         self, one: JudgedSeries, scale: WindowScale, found: QuietTest, needed: float
     ) -> SignalCheck:
         before, after = scale.shown(found.centre), scale.shown(found.level)
+        lately = scale.level_between(self._last_third, self._end)
         return self._said(
             one,
             Comparison.BEFORE,
@@ -107,11 +140,13 @@ class ServiceSignals:
             found.windows,
             scale.shown(found.detectable),
             matters=scale.matters(before, after),
+            over=scale.is_over(found.centre, found.level, lately),
         )
 
     def _beside(self, needed: float) -> Iterator[SignalCheck]:
         for canary in self._canaries:
-            found = canary_test(canary, self._start, self._end, needed, self.requests)
+            window = self._start, self._end
+            found = canary_test(canary, window, self._last_third, needed, self.requests)
             if found is not None:
                 yield self._check_beside(canary, found, needed)
 
@@ -126,6 +161,7 @@ class ServiceSignals:
             found.windows,
             found.detectable,
             matters=scale.matters(found.rest, found.own),
+            over=found.over,
             part=f"{canary.kind} {_names(canary.names)}",
         )
 
@@ -140,6 +176,7 @@ class ServiceSignals:
         detectable: float,
         *,
         matters: bool,
+        over: bool,
         part: str = "",
     ) -> SignalCheck:
         p, needed = chances
@@ -150,6 +187,8 @@ class ServiceSignals:
             # Nobody counts them by the second.
             before, after, detectable = before * 60, after * 60, detectable * 60
             unit = PER_MINUTE
+        if one.is_rest:
+            before, after, detectable = 1 - before, 1 - after, 1 - detectable
         is_log = one.group is Group.LOGS
         items = self._cited("logs" if is_log else "metrics", None if is_log else one.signal)
         return SignalCheck(
@@ -167,6 +206,7 @@ class ServiceSignals:
             detectable=rounded(detectable),
             worse=worse,
             suspicious=matters and not worse and p < SUSPICIOUS,
+            over=worse and over,
             sentence=self._sentence(one.signal, unit, comparison, against, (before, after), part),
             evidence=tuple(item.id for item in items),
         )

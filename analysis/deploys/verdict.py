@@ -59,6 +59,8 @@ class SignalCheck(Frozen):
     """Whether the move is both certain and large enough to matter."""
     suspicious: bool
     """Whether it is large enough to matter and unusual, but not certain."""
+    over: bool = False
+    """Whether it is back at its usual level in the last third of the window."""
     sentence: str
     evidence: tuple[str, ...]
 
@@ -78,8 +80,10 @@ class DeployVerdict(Frozen):
     missing: tuple[str, ...]
     """What a better answer needs."""
     checks: tuple[SignalCheck, ...]
+    rollout: tuple[str, ...] = ()
+    """What a cluster says of pods that did not come up."""
     evidence: tuple[Evidence, ...]
-    """The items that the checks cite."""
+    """The items that the checks and the rollout cite."""
     gaps: tuple[Gap, ...]
     false_alarm_rate: float
     """Largest share of healthy deploys that get a roll-back, over all looks."""

@@ -3,7 +3,8 @@
 Each signal after the deploy is held against quiet windows before it and, where labels tell parts
 with the deploy from the rest, against the rest at the same time. A roll-back takes a move that is
 large enough to matter, and rarer in healthy deploys than `FALSE_ALARMS`, shared out over all
-signals and looks. The signal must not have moved alike where the deploy did not go.
+signals and looks. The signal must not have moved alike where the deploy did not go, nor be back at
+its usual level. A service without requests, or without pods that come up, is rolled back too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 from analysis.case.folder import Case
 from analysis.deploys.question import DeployQuestion
-from analysis.deploys.signal_checks import DECIDES, ServiceSignals
+from analysis.deploys.rollout import RolloutFact, rollout_facts
+from analysis.deploys.signal_checks import DECIDES, LEAST_REQUESTS, ServiceSignals
 from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, Group, SignalCheck
 from analysis.deploys.words import called
 from analysis.wording.amounts import amount, unit_of
@@ -24,8 +26,6 @@ FALSE_ALARMS = 0.02
 """Share of healthy deploys that may get a roll-back: one of fifty. Measured by
 `benchmarks/verify_deploy.py`."""
 FELT = (Group.ERRORS, Group.LATENCY)
-LEAST_REQUESTS = 100
-"""With fewer requests a rise from no errors to 5 % would show five errors or none."""
 TOO_COARSE = {Group.ERRORS: 0.1, Group.LATENCY: 3.0}
 """What must have been noticeable for a go: a tenth of all requests failing, latency three times as
 high."""
@@ -36,9 +36,14 @@ def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
     signals = ServiceSignals(case, question)
     found = _ordered(signals.checks(FALSE_ALARMS * question.look.spends))
     checks = tuple(one.model_copy(update={"id": f"S{n}"}) for n, one in enumerate(found, 1))
-    missing = tuple(_Missing(question, signals, checks).lines())
-    judged = _Judged(question, checks, missing, signals.in_parts)
+    stopped = next((one for one in checks if signals.has_stopped(one)), None)
+    rollout = rollout_facts(case, question)
+    missing = tuple(_Missing(question, signals, checks, stopped).lines())
+    judged = _Judged(
+        question, checks, missing, signals.in_parts, stopped, rollout, is_silent=signals.is_silent
+    )
     cited = {evidence for one in checks for evidence in one.evidence}
+    cited.update(evidence for fact in rollout for evidence in fact.evidence)
     look = question.look
     return DeployVerdict(
         service=question.service,
@@ -51,6 +56,7 @@ def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
         reasons=tuple(judged.reasons()),
         missing=judged.missing,
         checks=checks,
+        rollout=tuple(one.sentence for one in rollout),
         evidence=tuple(one for one in case.evidence if one.id in cited),
         gaps=case.gaps,
         false_alarm_rate=FALSE_ALARMS,
@@ -67,11 +73,27 @@ class _Judged:
     checks: Sequence[SignalCheck]
     missing: tuple[str, ...]
     in_parts: frozenset[Group]
+    stopped: SignalCheck | None
+    """That no requests come any more."""
+    rollout: Sequence[RolloutFact]
+    is_silent: bool
 
     @property
     def worse(self) -> list[SignalCheck]:
         """What is certain, and reason enough."""
         return [one for one in self.checks if one.worse and one.group in DECIDES]
+
+    @property
+    def over(self) -> list[SignalCheck]:
+        """What came and went."""
+        return [one for one in self.worse if one.over]
+
+    @property
+    def gone(self) -> list[RolloutFact]:
+        """What the cluster says of a service that nothing was heard of since, or that has no
+        instance."""
+        unheard = self.is_silent or self.stopped is not None
+        return [one for one in self.rollout if unheard or one.says_none]
 
     @property
     def excused(self) -> list[SignalCheck]:
@@ -90,8 +112,9 @@ class _Judged:
     @property
     def blamed(self) -> list[SignalCheck]:
         """What is left of it."""
-        spared = [*self.excused, *self.postponed]
-        return [one for one in self.worse if one not in spared]
+        spared = [*self.excused, *self.postponed, *self.over]
+        stopped = [self.stopped] if self.stopped is not None else []
+        return [*(one for one in self.worse if one not in spared), *stopped]
 
     @property
     def doubts(self) -> list[SignalCheck]:
@@ -102,19 +125,23 @@ class _Judged:
     @property
     def decision(self) -> Decision:
         """Go, hold or roll back."""
-        if self.blamed:
+        if self.gone or self.blamed:
             return Decision.ROLL_BACK
-        if self.doubts or self.missing or not self.question.look.is_last:
+        if self.rollout or self.doubts or self.missing or not self.question.look.is_last:
             return Decision.HOLD
         return Decision.GO
 
     def headline(self) -> str:
         """The decision and its first reason in a sentence."""
         service = subject_name(self.question.service)
+        if self.gone:
+            return f"Roll back {service}: {self.gone[0].sentence}"
         if self.decision is Decision.ROLL_BACK:
-            return f"Roll back {service}: {_lower(self.blamed[0].sentence)}"
+            return f"Roll back {service}: {_lower(self._said(self.blamed[0]))}"
         if self.decision is Decision.GO:
             return f"Go: nothing about {service} got worse after the deploy."
+        if self.rollout:
+            return f"Hold {service}: {self.rollout[0].sentence}"
         if self.doubts:
             return f"Hold {service}: {_lower(self.doubts[0].sentence)}"
         if self.missing:
@@ -122,9 +149,11 @@ class _Judged:
         return f"Hold {service}: nothing is worse so far, and the time is not over."
 
     def reasons(self) -> Iterator[str]:
-        """A line for each check that speaks for the decision."""
+        """A line for each check and each fact that speaks for the decision."""
+        for fact in self.rollout:
+            yield " ".join([fact.sentence, *(f"[{evidence}]" for evidence in fact.evidence)])
         for one in self.blamed:
-            yield f"{one.sentence} [{one.id}]"
+            yield f"{self._said(one)} [{one.id}]"
         excused, postponed = self.excused, self.postponed
         for one in self.doubts:
             if one in excused:
@@ -132,10 +161,17 @@ class _Judged:
             elif one in postponed:
                 said = "It is too early to compare the parts without the deploy."
                 yield f"{one.sentence} {said} [{one.id}]"
+            elif one.over:
+                yield f"{one.sentence} It was over before the end of the window. [{one.id}]"
             elif one.worse:
                 yield f"{one.sentence} This alone is no reason to roll back. [{one.id}]"
             else:
                 yield f"{one.sentence} Unusual, but not certain. [{one.id}]"
+
+    def _said(self, one: SignalCheck) -> str:
+        if one is not self.stopped:
+            return one.sentence
+        return f"It takes no requests any more. {one.sentence}"
 
 
 @dataclass(frozen=True)
@@ -145,6 +181,7 @@ class _Missing:
     question: DeployQuestion
     signals: ServiceSignals
     checks: Sequence[SignalCheck]
+    stopped: SignalCheck | None
 
     def lines(self) -> Iterator[str]:
         """A sentence for each."""
@@ -158,7 +195,7 @@ class _Missing:
         if not {one.group for one in self.checks}.intersection(FELT):
             yield f"Neither errors nor latency could be judged: {self._why_not()}."
         requests, look = self.signals.requests, self.question.look
-        if requests is not None and requests < LEAST_REQUESTS:
+        if self.stopped is None and requests is not None and requests < LEAST_REQUESTS:
             minutes = (look.end - look.start).total_seconds() / 60
             yield (
                 f"Too little traffic: {counted(round(requests), 'request')} in "
@@ -167,10 +204,10 @@ class _Missing:
         for group, coarse in TOO_COARSE.items():
             own = [one for one in self.checks if one.group is group]
             if own and all(_is_coarse(one, coarse) for one in own):
+                vary = "varies" if group is Group.LATENCY else "vary"
                 yield (
-                    f"{capitalised(group)} vary too much: only a rise to {_least_noticed(own)} "
-                    "would have been noticed. Wait longer, or compare with more history "
-                    "(--baseline)."
+                    f"{capitalised(group)} {vary} too much: only {_least_noticed(own)} would have "
+                    "been noticed. Wait longer, or compare with more history (--baseline)."
                 )
 
     def _why_not(self) -> str:
@@ -179,7 +216,11 @@ class _Missing:
             return "no such metric of it was found"
         start = self.question.look.start.timestamp()
         if not any(bool((one.times >= start).any()) for one in felt):
-            return "nothing was recorded after the deploy"
+            return (
+                "nothing was recorded after the deploy. Either it is not scraped any more, or it "
+                "does not run: kube-state-metrics or a Kubernetes cluster in the settings would "
+                "tell which"
+            )
         return "there is too little before the deploy, or too few points after it"
 
 
@@ -213,13 +254,15 @@ def _is_coarse(one: SignalCheck, coarse: float) -> bool:
         return True
     if one.group is Group.LATENCY:
         return one.detectable > coarse * max(one.before, 1e-9)
-    return one.unit == "ratio" and one.detectable - one.before > coarse
+    return one.unit == "ratio" and abs(one.detectable - one.before) > coarse
 
 
 def _least_noticed(own: Sequence[SignalCheck]) -> str:
-    best = min(own, key=lambda one: (one.detectable or 0.0) / max(one.before, 1e-9))
+    best = min(own, key=lambda one: abs((one.detectable or 0.0) / max(one.before, 1e-9) - 1))
     level = best.detectable or 0.0
-    return f"{amount(level, unit_of(best.signal, best.unit, (level,)))} ({called(best.signal)})"
+    move = "fall" if level < best.before else "rise"
+    shown = amount(level, unit_of(best.signal, best.unit, (level,)))
+    return f"a {move} to {shown} ({called(best.signal)})"
 
 
 def _lower(sentence: str) -> str:

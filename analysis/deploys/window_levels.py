@@ -33,6 +33,8 @@ LEAST_NOISE = {Group.LATENCY: 0.02, Group.THROUGHPUT: 0.05, Group.SATURATION: 0.
 SHARE_NOISE = 0.01
 """The same of the root of a share whose requests are not counted: of 2,500 requests."""
 SMALLEST = 1e-9
+LEAST_POINTS = 3
+"""Fewer points give no level."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,24 @@ class WindowScale:
         if self.counts:
             return max(0.0, level) ** 2
         return math.exp(min(700.0, -level if self.series.falls else level))
+
+    def level_between(self, start: float, end: float) -> float:
+        """The level of that time; NaN where fewer than `LEAST_POINTS` points are known."""
+        inside = (self.series.times >= start) & (self.series.times <= end)
+        points = self.points()[inside]
+        points = points[np.isfinite(points)]
+        if len(points) < LEAST_POINTS:
+            return math.nan
+        return float(self.levels(np.array([points.mean()]))[0])
+
+    def is_over(self, usual: float, level: float, lately: float) -> bool:
+        """Whether the level has come back lately: by more than half, to where it does not matter.
+        What is not known is not over, and restarts never are: a crash loop waits up to five minutes
+        between two of them."""
+        if self.series.group is Group.RESTARTS or not math.isfinite(lately):
+            return False
+        came_back = lately - usual < (level - usual) / 2
+        return came_back and not self.matters(self.shown(usual), self.shown(lately))
 
     @property
     def floor(self) -> float:

@@ -40,7 +40,7 @@ ANALYZER = Analyzer(state_findings, kinds=tuple(STATE_KINDS.values()))
 
 def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Finding:
     group = weighed.group
-    sentence = f"{_said(group)}{_who_runs_there(group, unwell)}{_since(group, case)}."
+    sentence = f"{said_of(group)}{_who_runs_there(group, unwell)}{_since(group, case)}."
     numbers = {}
     for i, digits in enumerate(_NUMBER.findall(sentence), start=1):
         numbers[f"quoted_{i}"] = float(digits)
@@ -52,7 +52,7 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
         strength=weighed.strength,
         sentence=sentence,
         numbers=numbers,
-        evidence=_evidence(case, group),
+        evidence=evidence_of(case, group),
         details=StateFactDetails(
             fact=group.fault.name,
             objects=group.objects[:MAX_LISTED],
@@ -66,7 +66,7 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
     )
 
 
-def _said(group: FactGroup) -> str:
+def said_of(group: FactGroup) -> str:
     """The fact in words, by its earliest object."""
     first, fault = _fullest(group), group.fault
     said = fault.says
@@ -109,7 +109,7 @@ def _since(group: FactGroup, case: Case) -> str:
     return f", for {counted(days, 'day')}"
 
 
-def _evidence(case: Case, group: FactGroup) -> tuple[str, ...]:
+def evidence_of(case: Case, group: FactGroup) -> tuple[str, ...]:
     """The items whose query gave these rows, which may be a log, else all about states."""
     queries = {one.query for one in group.facts if one.query}
     own = [one.id for one in case.evidence if one.query in queries]

@@ -94,7 +94,7 @@ def _row(one: SignalCheck) -> str:
 
 def _mark(one: SignalCheck) -> str:
     if one.worse:
-        return "worse"
+        return "was worse" if one.over else "worse"
     return "suspicious" if one.suspicious else ""
 
 

@@ -125,10 +125,10 @@ def print_report(replayed: Replayed) -> None:
     console = Console(highlight=False)
     view = replayed.view
     verdict = view.verdict.value.replace("_", " ")
-    console.print(
-        Text(verdict, style=VERDICT_STYLE[view.verdict.value]),
-        Text(f"confidence {view.confidence:.2f}", style="dim"),
-    )
+    decided = Text(verdict, style=VERDICT_STYLE[view.verdict.value])
+    if view.confidence > 0:
+        decided.append(f", confidence {view.confidence:.2f}", style="not bold dim")
+    console.print(decided)
     console.print(Text(view.headline, style="bold"))
     labels = {Section.INFERRED: f"{INFERRED}: ", Section.SECOND_OPINION: f"{SECOND_OPINION}: "}
     for claim in view.said:

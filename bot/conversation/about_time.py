@@ -31,17 +31,19 @@ def since(answered: AnsweredCase) -> AnswerText:
     """When it began, and what began with it."""
     alert, diagnosis, first = answered.case.alert, answered.diagnosis, answered.first
     onset = diagnosis.impact.since or (first.onset if first else None)
+    moment = "the time you asked about" if alert.was_asked else "the alert"
     if onset is None:
+        fired = "You asked about what began" if alert.was_asked else "The alert fired"
         return AnswerText(
-            lead=f"The alert fired at {at(alert.started_at)}; when the trouble itself began was "
-            "not found.",
+            lead=f"{fired} at {at(alert.started_at)}; when the trouble itself began was not found.",
             lines=tuple(answered.said(m, bold="Missing") for m in diagnosis.missing[:3]),
         )
     before = alert.started_at - onset
-    order = "before the alert" if before > timedelta(0) else "after the alert"
+    order = f"before {moment}" if before > timedelta(0) else f"after {moment}"
     lead = f"Since {at(onset)}, {span_of(before)} {order}."
     if abs(before) < timedelta(seconds=1):
-        lead = f"Since {at(onset)}, when the alert fired."
+        then = moment if alert.was_asked else "when the alert fired"
+        lead = f"Since {at(onset)}, {then}."
     cited = [*diagnosis.impact.findings, *(first.findings if first else ())]
     told = [f for f in answered.some(cited) if _began_with(f, onset) and f.kind != NEAR]
     told.sort(key=_onset)

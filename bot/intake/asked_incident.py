@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
 from analysis.errors import SettingsError
-from analysis.vocabulary import Alert, Window
+from analysis.vocabulary import ASKED, Alert, Window
 from bot.intake.payload_fields import one_line, plain
 from bot.intake.questions.follow_up_scope import asked_span, window_of
 from bot.intake.service_names import catalogued, mentioned
@@ -58,7 +58,7 @@ def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arriv
         title=title,
         started_at=since.astimezone(UTC),
         service=service,
-        labels={**_labels(asked.places), "fingerprint": f"asked:{asked.door}:{asked.key}"},
+        labels={**_labels(asked.places), "fingerprint": f"{ASKED}{asked.door}:{asked.key}"},
     )
     delivery = Delivery(asked.door, asked.key)
     return Arrival(alert=alert, delivery=delivery, question=text, by_person=True)

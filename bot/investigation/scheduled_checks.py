@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from analysis.deploys.looks import Look
-from analysis.deploys.verdict import Decision, DeployVerdict
+from analysis.deploys.verdict import Decision, DeployVerdict, SignalCheck
 from analysis.vocabulary import Alert
 from bot.policy.deploy_to_check import DeployToCheck, due_at
 from bot.policy.values import Arrival, Delivery
@@ -136,7 +136,7 @@ def arrival_of(
     state: WatchState, watch: WatchSettings, verdict: DeployVerdict, status: str
 ) -> Arrival:
     """The alert, as an alert source would hand it over. The same look is the same delivery."""
-    worse = next((one for one in verdict.checks if one.worse), None)
+    worse = _worse(verdict)
     alert = Alert.model_validate(
         {
             "source": SOURCE,
@@ -155,8 +155,13 @@ def arrival_of(
 
 
 def _title(verdict: DeployVerdict) -> str:
-    worse = next((one for one in verdict.checks if one.worse), None)
-    return f"{verdict.service}: {worse.sentence}" if worse is not None else verdict.headline
+    worse = _worse(verdict)
+    said = [*([worse.sentence] if worse is not None else []), *verdict.rollout]
+    return f"{verdict.service}: {said[0]}" if said else verdict.headline
+
+
+def _worse(verdict: DeployVerdict) -> SignalCheck | None:
+    return next((one for one in verdict.checks if one.worse and not one.over), None)
 
 
 def _verdict(

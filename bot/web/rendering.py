@@ -38,6 +38,7 @@ FILTERS = (
     "offset",
     "size",
     "percent",
+    "with_code",
     "words",
     "kind_words",
     "kept_together",

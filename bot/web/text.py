@@ -155,6 +155,17 @@ def kept_together(text: str) -> str:
     return _AMOUNT.sub("\u00a0", text)
 
 
+def with_code(text: str) -> str:
+    """The text with what stands between backticks in a font of one width."""
+    pieces = kept_together(visible(text)).split("`")
+    if len(pieces) % 2 == 0:  # not in pairs
+        return "`".join(pieces)
+    shown = Markup("")
+    for n, piece in enumerate(pieces):
+        shown += Markup("<code>{}</code>").format(piece) if n % 2 else piece
+    return shown
+
+
 def words(name: str) -> str:
     """An identifier as words: `metric_shift` is `metric shift`."""
     return name.replace("_", " ").strip()

@@ -92,6 +92,14 @@ class DeviceAnalyses:
         """
         return self._ranks.frame("kernels")
 
+    def kernel_families(self) -> pl.DataFrame:
+        """Work by library and kind: matrix products, attention, Triton, collectives.
+
+        Columns: rank, library, work, dtype, tile, kernels, names (distinct), total_ns,
+        time_percent (of all work), top_kernel.
+        """
+        return self._ranks.frame("kernel_families")
+
     def device_work(self, rank: int | None = None) -> pl.DataFrame:
         """Every kernel, copy and fill, by start.
 
@@ -167,6 +175,18 @@ class DeviceAnalyses:
         Source: HTA's `get_memory_bw_time_series`.
         """
         return self._ranks.of_each(bandwidth_changes, rank)
+
+    def collective_bandwidth(self) -> pl.DataFrame:
+        """Collectives, sends and receives of each rank by operation, group and size. Durations
+        hold waiting, which one rank's trace cannot tell apart.
+
+        Columns: rank, operation, group, ranks, bytes, count, transfer_ns, median_transfer_ns,
+        exposed_ns, hidden_ns, awaited_by_computation_ns, algorithm_gb_per_s, bus_gb_per_s (of the
+        median), link, link_gb_per_s, link_percent (null where the link is not known), at_least.
+
+        Source: nccl-tests, PERFORMANCE.md, for bandwidths.
+        """
+        return self._ranks.frame("collective_bandwidth")
 
     def copies(self) -> pl.DataFrame:
         """Copies between host and device by name.

@@ -114,6 +114,15 @@ class HostAnalyses:
         """
         return self._ranks.frame("critical_path")
 
+    def serving(self) -> pl.DataFrame:
+        """Prefill and decode of an inference server, vLLM or another. Empty for other traces.
+
+        Columns: rank, server, phase, passes, pass_total_ns, pass_median_ns, pass_max_ns, device_ns,
+        communication_ns, copy_ns, kernels, kernels_per_pass, prefill_requests, prefill_tokens,
+        decode_requests, decode_tokens, device_ns_per_token, top_kernel, top_kernel_ns.
+        """
+        return self._ranks.frame("serving")
+
     def recompiles(self) -> pl.DataFrame:
         """Graphs that torch.compile made.
 

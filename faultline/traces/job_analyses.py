@@ -24,12 +24,13 @@ class AcrossRanks:
         """What is wrong with the job, the most important first. `Job.diagnoses` has the evidence.
 
         Columns: severity (critical, warning, info), rule, subject, statement, fix, ranks, steps,
-        source (of the threshold).
+        cost_ns (null where it is not known), source (of the threshold).
         """
         found = []
         for one in self._ranks.report.diagnoses:
             row = {name: getattr(one, name) for name in ("severity", "rule", "subject")}
             row |= {"statement": one.statement, "fix": one.fix, "source": one.source}
+            row["cost_ns"] = one.cost_ns
             found.append(row | {"ranks": list(one.ranks), "steps": list(one.steps)})
         return frame_of("diagnoses", found)
 
@@ -55,8 +56,9 @@ class AcrossRanks:
         """Collectives by operation, group and size.
 
         Columns: operation, group, ranks, bytes, count, wait_ns, worst_wait_ns, transfer_ns,
-        median_transfer_ns, algorithm_gb_per_s, bus_gb_per_s (of the median), at_least (ranks
-        without a trace), split_by (what waiting and transfer are split by).
+        median_transfer_ns, exposed_ns, hidden_ns, awaited_by_computation_ns, algorithm_gb_per_s,
+        bus_gb_per_s (of the median), link, link_gb_per_s, link_percent (null where the link is not
+        known), at_least (ranks without a trace), split_by (what waiting and transfer are split by).
 
         Source: nccl-tests, PERFORMANCE.md, for bandwidths.
         """

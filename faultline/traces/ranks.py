@@ -18,6 +18,7 @@ import polars as pl
 from analysis.errors import EvidenceError, SettingsError
 from analysis.traces.across_ranks.rank_summary import summarise
 from analysis.traces.columns.events import TraceColumns
+from analysis.traces.job.trace_readers import traces_in
 from trace_report.analysis_run import (
     JobResult,
     RankResult,
@@ -29,7 +30,6 @@ from trace_report.analysis_run import (
     rank_tasks,
     run_job,
     trace_files,
-    traces_in,
 )
 from trace_report.frames import frame_of
 from trace_report.job_analyses import ACROSS_RANKS, job_analyses
@@ -266,15 +266,18 @@ class JobRanks:
 
     def _read_again(self, rank: int) -> TraceColumns:
         result = next(r for r in self.result.ranks if r.summary.rank == rank)
-        found = traces_in(result.path, rank)
+        found = traces_in(result.path, order=rank)
         same = [t for t in found if t.rank == rank] or found
-        return replace(same[0], rank=rank, file=result.summary.file, step_name=self._steps)
+        return replace(
+            same[0], rank=rank, file=result.summary.file, step_name=self._steps or same[0].step_name
+        )
 
 
 def _read(run: RankRun, _: Say) -> list[KeptRank]:
     found = []
-    for trace in traces_in(run.path, run.order):
-        named = replace(trace, file=run.name, step_name=run.wanted.steps)
+    for trace in traces_in(run.path, order=run.order):
+        steps = run.wanted.steps or trace.step_name
+        named = replace(trace, file=run.name, step_name=steps)
         found.append(KeptRank(named, run))
     return found
 

@@ -25,10 +25,17 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Break the shop</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto }}
-form {{ display: inline }} button {{ font: inherit; padding: .3rem .8rem; cursor: pointer }}
+:root {{ color-scheme: light dark }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 44rem }}
+body {{ margin: 1.5rem auto; padding: 0 1rem }}
+h1 {{ font-size: 1.5rem; margin: 0 }}
+button {{ font: inherit; padding: .5rem .9rem; border-radius: 6px; cursor: pointer }}
 .main {{ background: #b3261e; color: #fff; border: 0; padding: .8rem 1.4rem; font-weight: 600 }}
-td {{ padding: .2rem .8rem .2rem 0 }}
+.buttons {{ display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0 }}
+ul {{ list-style: none; padding: 0 }}
+li {{ display: flex; align-items: center; gap: 1rem; padding: .5rem 0 }}
+li {{ border-top: 1px solid #8884 }}
+code {{ display: block; font-size: .8125rem; opacity: .75 }}
 </style></head><body>
 <h1>Break the shop</h1>
 <p role="status">{state}</p>
@@ -109,24 +116,24 @@ class BreakButton:
     def _healthy_text(self) -> tuple[str, str]:
         rows = []
         for one in self._faults.values():
-            button = _button(f"/break/{one.name}", "Break")
-            rows.append(
-                f"<tr><td>{button}</td><td>{one.name}</td><td>{html.escape(one.title)}</td></tr>"
-            )
+            button = _button(f"/break/{one.name}", "Break", says=f"Break: {one.name}")
+            said = f"<span>{html.escape(one.title)}<code>{one.name}</code></span>"
+            rows.append(f"<li>{button}{said}</li>")
         surprise = _button(f"/break/{SURPRISE}", "Break something", "main")
-        table = f"<p>Or choose:</p><table>{''.join(rows)}</table>"
-        return "The shop is healthy.", f"<p>{surprise}</p>{table}"
+        chosen = f"<p>Or choose:</p><ul>{''.join(rows)}</ul>"
+        return "The shop is healthy.", f'<div class="buttons">{surprise}</div>{chosen}'
 
     def _broken_text(self) -> tuple[str, str]:
         assert self._broken is not None
         repair = _button("/repair", "Repair it", "main")
         if self._secret:
-            actions = f"<p>{repair} {_button('/reveal', 'What is it?')}</p>"
+            reveal = _button("/reveal", "What is it?")
+            actions = f'<div class="buttons">{repair}{reveal}</div>'
             return "The shop is broken. An alert fires within a minute or two.", actions
         incident = self._broken.incident
         state = f"The shop is broken: {incident.fault.title} ({incident.fault.name}, "
         state += f"at {incident.target})."
-        return html.escape(state), f"<p>{repair}</p>"
+        return html.escape(state), f'<div class="buttons">{repair}</div>'
 
     async def _break(self, request: Request) -> Response:
         fault = request.path_params["fault"]
@@ -153,5 +160,7 @@ class BreakButton:
         return PlainTextResponse("ok")
 
 
-def _button(action: str, text: str, kind: str = "") -> str:
-    return f'<form method="post" action="{action}"><button class="{kind}">{text}</button></form>'
+def _button(action: str, text: str, kind: str = "", says: str = "") -> str:
+    label = f' aria-label="{says}"' if says else ""
+    button = f'<button class="{kind}"{label}>{text}</button>'
+    return f'<form method="post" action="{action}">{button}</form>'

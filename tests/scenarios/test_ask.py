@@ -92,7 +92,9 @@ def test_questions_go_on_in_the_same_terminal(
         assert "cause found" in shown
         assert "⠒" in shown, "the chart"
         os.write(ours, b"since when?\n")
-        assert "11:50" in _until(ours, "Ask about it")
+        since = _until(ours, "Ask about it")
+        assert "11:50" in since
+        assert "alert" not in shown + since, "nothing alerted: somebody asked"
         os.write(ours, b"\n")
         assert process.wait(30) == 0
     finally:

@@ -62,7 +62,16 @@ def test_json_holds_ranks_summary_analyses_diagnoses_and_what_was_dropped(tmp_pa
     assert [r["rank"] for r in found["ranks"]] == [0, 1, 2, 3]
     assert found["summary"]["verdict"] == "something_wrong"
     first = found["diagnoses"][0]
-    assert set(first) == {"rule", "severity", "subject", "statement", "evidence", "fix", "source"}
+    assert set(first) == {
+        "rule",
+        "severity",
+        "subject",
+        "statement",
+        "cost_ns",
+        "evidence",
+        "fix",
+        "source",
+    }
     assert set(first["evidence"]) == {"ranks", "steps", "numbers", "events", "details"}
     assert (first["rule"], first["subject"], first["evidence"]["ranks"]) == (
         "straggler",

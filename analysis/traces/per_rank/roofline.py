@@ -109,7 +109,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     compute_ns = int(trace.dur[device].sum())
     found = []
     for o in roofline(trace):
-        percent = o.roofline_percent
+        percent, lost = o.roofline_percent, o.lost_ns
         found.append(
             {
                 "operator": o.name,
@@ -128,7 +128,9 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
                 "tb_per_s": round(o.tb_per_s, 5),
                 "bound": o.bound,
                 "roofline_percent": None if percent is None else round(percent, 2),
-                "lost_ns": o.lost_ns,
+                "lost_ns": lost,
+                "gain_per_step_ns": None if lost is None else round(lost / window.count),
+                "gain_percent": None if lost is None else round(100.0 * lost / window.ns, 3),
             }
         )
     return found

@@ -252,7 +252,8 @@ class _ChartMaker:
         onset = self._onset(finding)
         if onset is not None and not self.calm:
             yield ChartEvent("onset", onset.timestamp(), "onset")
-        yield ChartEvent("alert", self.case.alert.started_at.timestamp(), "alert")
+        words = "asked about" if self.case.alert.was_asked else "alert"
+        yield ChartEvent("alert", self.case.alert.started_at.timestamp(), words)
 
     def _onset(self, finding: Finding) -> datetime | None:
         """The answer's own onset, in a picture of what it tells; of any other finding, its own."""

@@ -205,18 +205,22 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
         return None
     seconds = (alert.started_at - onset).total_seconds()
     if -FIRST_SEEN_S < seconds < AT_ONCE_S:
-        return say("It began at {time} UTC, when the alert fired", time=clock(onset))
+        then = "about the time you asked about" if alert.was_asked else "when the alert fired"
+        return say("It began at {time} UTC, {then}", time=clock(onset), then=then)
+    moment = "the time you asked about" if alert.was_asked else "the alert"
     if seconds < 0:
         # An alert sees what it asks for: the evidence may show the trouble later.
         return say(
-            "It was first seen at {time} UTC, {apart} after the alert",
+            "It was first seen at {time} UTC, {apart} after {moment}",
             time=clock(onset),
             apart=amount(-seconds, SECONDS),
+            moment=moment,
         )
     long_before = ": look at what changed then" if seconds >= LONG_BEFORE_S else ""
     return say(
-        "It began at {time}, {apart} before the alert{hint}",
+        "It began at {time}, {apart} before {moment}{hint}",
         time=dated(onset, alert.started_at),
+        moment=moment,
         hint=long_before,
         apart=amount(seconds, SECONDS),
     )

@@ -205,3 +205,32 @@ def test_error_lines_of_a_new_kind_hold_and_are_quoted(tmp_path: Path) -> None:
     verdict = judged(case_of(tmp_path / "new", [Service()], logs=[*usual, *new]))
     assert verdict.decision == "hold"
     assert "cannot parse order" in json.dumps(verdict.reasons)
+
+
+def available(before: float, after: float) -> list[dict[str, Any]]:
+    rows = Service().rows()
+    for row in rows:
+        if row["signal"] == "error_ratio":
+            late = row["time"] >= DEPLOYED.isoformat()
+            row.update(signal="availability", value=1 - row["value"] - (after if late else before))
+    return rows
+
+
+def test_availability_falls_when_it_gets_worse(tmp_path: Path) -> None:
+    verdict = judged(case_of(tmp_path, [], available(0.0, 0.4)))
+    assert verdict.decision == "roll_back"
+    check = check_of(verdict, "availability")
+    assert check.before > 0.99
+    assert 0.55 < check.after < 0.62
+    assert "Availability fell from" in check.sentence
+    assert check.detectable is not None
+    assert check.after < check.detectable < check.before
+
+
+def test_what_varies_is_said_in_the_singular_and_in_the_plural(tmp_path: Path) -> None:
+    rows = Service().rows()
+    for n, row in enumerate(rows):
+        if row["signal"] == "latency_p99":
+            row["value"] *= 40 ** ((n // 60) % 2)
+    verdict = judged(case_of(tmp_path, [], rows))
+    assert any(one.startswith("Latency varies too much") for one in verdict.missing)

@@ -60,6 +60,7 @@ def test_without_calls_the_map_says_so_and_a_broken_file_is_reported(
     page = browser.get(f"/investigations/{sample}").text
     assert "calls.json" not in page
     assert "I don't know what payment calls" in html.unescape(page)
+    assert "Set <code>depends_on</code> in the service catalogue" in page
 
 
 def test_an_id_that_is_none_is_no_address() -> None:
