@@ -36,6 +36,7 @@ from trace_report.job_comparison import MAX_NAMES, JobComparison
 from trace_report.page_parts import visible
 from trace_report.progress import Say as Progress
 from trace_report.progress import progress as shown_progress
+from trace_report.registry import cut
 from trace_report.report_command import MAX_PROBLEM
 from trace_report.sources import opened
 from trace_report.workers import Say, run_tasks
@@ -215,7 +216,7 @@ def as_answer(base: str, new: str, found: JobComparison) -> dict[str, Any]:
         "fails": bool(found.failing),
         "regressions": failing,
         "measures": regression_rows(found.diff, found.limit_percent),
-        "names": diff_rows(found.diff),
+        "names": cut(diff_rows(found.diff)),
     }
 
 

@@ -20,6 +20,7 @@ from analysis.traces.job.telemetry import diagnoses_of_files
 from trace_report.analysis_run import JobResult
 from trace_report.job_analyses import job_analyses
 from trace_report.rank_lines import RankLine, rank_line, window_parts_ms
+from trace_report.registry import cut
 
 MAX_SHOWN = 32
 """Ranks in one chart."""
@@ -257,7 +258,8 @@ def _world_size(lines: Sequence[RankLine]) -> int | None:
 def _analyses(report: JobReport) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     if report.compared and report.all_ranks:
-        found = dict(job_analyses(report.compared))
+        for name, rows in job_analyses(report.compared).items():
+            found[name] = cut(rows)
     of_ranks: dict[str, list[dict[str, Any]]] = {}
     for rank in report.result.ranks:
         for name, rows in rank.rows.items():

@@ -21,7 +21,6 @@ from analysis.traces.columns.events import Bool, Int64
 from analysis.traces.columns.intervals import union
 from analysis.traces.costs.accelerators import accelerator_named
 from analysis.traces.per_rank.collective_bandwidth import (
-    MAX_ROWS,
     UNKNOWN_LINK,
     CallTimes,
     CollectiveRow,
@@ -42,8 +41,6 @@ class CollectiveTable:
     by: str
     """How the two were distinguished: "arrival", "shortest duration", or "duration" (one rank: not
     at all)."""
-    cut: int = 0
-    """Rows left out."""
 
 
 def collective_table(
@@ -173,10 +170,9 @@ def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:
 
 def rows_of(table: CollectiveTable) -> list[dict[str, Any]]:
     """The table as JSON values."""
-    told = [row.as_json() | {"split_by": table.by} for row in table.rows]
-    return [*told, {"cut": table.cut}] if table.cut else told
+    return [row.as_json() | {"split_by": table.by} for row in table.rows]
 
 
 def _table(rows: Sequence[CollectiveRow], by: str) -> CollectiveTable:
     ordered = sorted(rows, key=lambda r: -(r.wait + r.transfer))
-    return CollectiveTable(tuple(ordered[:MAX_ROWS]), by, max(len(ordered) - MAX_ROWS, 0))
+    return CollectiveTable(tuple(ordered), by)

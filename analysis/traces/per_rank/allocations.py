@@ -185,4 +185,4 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
                     "lowest_bytes": floor,
                 }
             )
-    return out[:1000]
+    return out

@@ -26,7 +26,6 @@ from analysis.traces.per_rank.collective_calls import (
 )
 from analysis.traces.per_rank.collective_names import OTHER
 
-MAX_ROWS = 200
 """Rows of a table kept: those with the most time."""
 NOT_KNOWN = "not known"
 
@@ -229,7 +228,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     alone = isinstance(devices, list) and world is not None and 1 < world <= len(devices)
     link = link_within(accelerator_of(trace.header), world or 1) if alone else UNKNOWN_LINK
     found = rows_of_one(calls, world, link)
-    table = [row.as_json() for row in found[:MAX_ROWS]]
+    table = [row.as_json() for row in found]
     for row in table:
         del row["wait_ns"], row["worst_wait_ns"]
-    return [*table, {"cut": len(found) - MAX_ROWS}] if len(found) > MAX_ROWS else table
+    return table

@@ -11,7 +11,6 @@ from analysis.traces.columns.device import device_work
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.kernel_families import KernelFamily, family_of
 
-MAX_ROWS = 1_000
 MAX_NAME = 256
 
 
@@ -36,7 +35,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
         longest[family] = max(longest.get(family, (0.0, "")), (float(totals[number]), name))
     whole = max(sum(times.values()), 1)
     found = []
-    for family, total in times.most_common(MAX_ROWS):
+    for family, total in times.most_common():
         found.append(
             {
                 "library": family.library,

@@ -20,8 +20,6 @@ from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.costed_calls import costed_calls
 from analysis.traces.per_rank.step_window import window_of
 
-MAX_ROWS = 1_000
-
 
 @dataclass(frozen=True)
 class CostedOperator:
@@ -110,7 +108,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     device = np.flatnonzero(window.holds(trace) & (kinds(trace) == Kind.COMPUTATION))
     compute_ns = int(trace.dur[device].sum())
     found = []
-    for o in roofline(trace)[:MAX_ROWS]:
+    for o in roofline(trace):
         percent, lost = o.roofline_percent, o.lost_ns
         found.append(
             {
