@@ -18,8 +18,8 @@ class CostAnalyses:
 
         Columns: rank, operator, family, shapes, precision, calls, kernels, kernel (the longest),
         time_ns, time_percent (of the computation), flops, bytes, flops_per_byte, tflops_per_s,
-        tb_per_s, bound (compute or memory), roofline_percent (null where the device is not known),
-        lost_ns (against the roofline), gain_per_step_ns, gain_percent (of the steps).
+        tb_per_s, bound (compute or memory). Against the roofline, null where the device is not
+        known: roofline_percent, lost_ns, gain_per_step_ns, gain_percent (of the steps).
 
         Source: Williams, Waterman and Patterson (2009). Peaks are from the vendors' data sheets.
         """
