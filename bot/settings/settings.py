@@ -23,6 +23,7 @@ from pydantic import (
     ValidationInfo,
     create_model,
     field_validator,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 
@@ -80,7 +81,7 @@ class ServerSettings(Section):
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to listen on."""
     public_url: Url = "http://127.0.0.1:8080"
-    """Base of the links in replies."""
+    """Base of the links in replies. Unset: this machine, with `port`."""
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     """A larger webhook body is refused with 413."""
     connections_per_address: int = Field(default=256, ge=4)
@@ -96,6 +97,15 @@ class ServerSettings(Section):
     drain_s: float = Field(default=0, ge=0, le=600)
     """On SIGTERM, seconds for which `/readyz` answers 503 before the server closes, so that a load
     balancer sends nothing more. Set it to a little more than its health checks take to notice."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_here(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "public_url" in given:
+            return given
+        port = str(given.get("port", ""))
+        known = port.isdecimal() and int(port) > 0
+        return {**given, "public_url": f"http://127.0.0.1:{port}"} if known else given
 
 
 class StoreSettings(Section):

@@ -205,7 +205,7 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
         return None
     seconds = (alert.started_at - onset).total_seconds()
     if -FIRST_SEEN_S < seconds < AT_ONCE_S:
-        then = "about the time you asked about" if alert.was_asked else "when the alert fired"
+        then = "around the time you asked about" if alert.was_asked else "when the alert fired"
         return say("It began at {time} UTC, {then}", time=clock(onset), then=then)
     moment = "the time you asked about" if alert.was_asked else "the alert"
     if seconds < 0:

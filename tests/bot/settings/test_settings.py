@@ -40,6 +40,15 @@ def test_the_environment_wins_over_the_file(file: Path) -> None:
     assert settings.server.public_url == "https://a.example"
 
 
+def test_links_lead_to_the_port_that_is_listened_on(file: Path) -> None:
+    file.write_text("[server]\nport = 9000\n")
+    assert load_settings(file, {}).server.public_url == "http://127.0.0.1:9000"
+    public = {"FAULTLINE_SERVER__PUBLIC_URL": "https://faultline.example"}
+    assert load_settings(file, public).server.public_url == "https://faultline.example"
+    port = {"FAULTLINE_SERVER__PORT": "9001"}
+    assert load_settings(file, port).server.public_url == "http://127.0.0.1:9001"
+
+
 def test_several_secrets_are_separated_by_commas() -> None:
     settings = load_settings(environ={"FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS": "old, new"})
     assert [s.get_secret_value() for s in settings.pagerduty.webhook_secrets] == ["old", "new"]

@@ -101,7 +101,10 @@ def test_look_closer_opens_the_form_for_a_service(site: Site, browser: httpx.Cli
         assert f'value="{service[1]}"' in form
         since = re.search(r'id="since"[^>]* value="([^"]*)"', form)
         assert since is not None
-        filled = {**form_on(form), "question": "x", "service": service[1], "since": since[1]}
+        question = re.search(r'<textarea id="question"[^>]*>([^<]+)<', form)
+        assert question is not None, "nothing is left to type"
+        filled = {**form_on(form), "service": service[1], "since": since[1]}
+        filled["question"] = question[1]
         assert browser.post("/investigate", data=filled).status_code == 303
 
 
