@@ -89,7 +89,15 @@ def report(
     ] = "",
     analyses: Annotated[
         str | None,
-        typer.Option("--analyses", metavar="A,B", help="Only these analyses, separated by commas."),
+        typer.Option(
+            "--only", "--analyses", metavar="A,B", help="Only these analyses, separated by commas."
+        ),
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            "--tables", metavar="DIR", help="Write each analysis, all rows, as a Parquet file."
+        ),
     ] = None,
     fail_on: Annotated[
         Severity | None,
@@ -114,6 +122,7 @@ def report(
         html=html,
         counters=counters,
         perfetto=perfetto or overlay,
+        tables=tables,
         rank=rank,
         step=step,
         steps=steps,

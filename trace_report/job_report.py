@@ -185,7 +185,7 @@ def answer(report: JobReport) -> dict[str, Any]:
     return {
         "ranks": [line.as_json() for line in report.lines],
         "summary": _summary(report),
-        "analyses": _analyses(report),
+        "analyses": rows_by_name(report),
         "diagnoses": [diagnosis_json(d) for d in report.diagnoses],
         "dropped": report.dropped,
     }
@@ -255,11 +255,13 @@ def _world_size(lines: Sequence[RankLine]) -> int | None:
     return max((line.world_size for line in lines if line.world_size), default=None)
 
 
-def _analyses(report: JobReport) -> dict[str, list[dict[str, Any]]]:
+def rows_by_name(report: JobReport, *, whole: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each analysis, those of single ranks with their `rank`; what is across ranks is
+    as documents hold it, or `whole`."""
     found: dict[str, list[dict[str, Any]]] = {}
     if report.compared and report.all_ranks:
         for name, rows in job_analyses(report.compared).items():
-            found[name] = cut(rows)
+            found[name] = rows if whole else cut(rows)
     of_ranks: dict[str, list[dict[str, Any]]] = {}
     for rank in report.result.ranks:
         for name, rows in rank.rows.items():

@@ -72,7 +72,7 @@ def chosen(names: str | None) -> tuple[str, ...]:
     for name in wanted:
         if name not in ANALYSES:
             raise SettingsError(
-                "--analyses", f"no analysis is called {name!r}; there are {', '.join(ANALYSES)}"
+                "--only", f"no analysis is called {name!r}; there are {', '.join(ANALYSES)}"
             )
     return wanted
 

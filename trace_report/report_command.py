@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.errors import EvidenceError, SettingsError
+from analysis.traces.native.library import NoLibraryError, load
 from trace_report.analysis_run import Wanted, run_job
 from trace_report.job_report import JobReport, answer, report_of
 from trace_report.page_parts import visible
@@ -33,6 +34,7 @@ class Options:
     html: Path | None = None
     counters: Path | None = None
     perfetto: Path | None = None
+    tables: Path | None = None
     rank: int | None = None
     step: int | None = None
     steps: str = ""
@@ -44,7 +46,8 @@ class Options:
 
 def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
-    shown = options.as_json or options.html is not None
+    _say_what_is_slow()
+    shown = options.as_json or options.html is not None or options.tables is not None
     names = chosen(options.analyses)
     wanted = Wanted(
         names if shown else tuple(name for name in ON_THE_TERMINAL if name in names),
@@ -52,13 +55,26 @@ def run_report(options: Options) -> int:
         options.step,
         charts=options.html is not None,
         steps=options.steps,
+        uncut=options.tables is not None,
     )
     with opened(options.paths) as sources, progress(options.progress) as say:
         result = run_job(sources, wanted, jobs=options.jobs, say=say)
         report = report_of(result, all_ranks=options.analyses is None)
         _check(report, options)
+        if options.tables is not None:
+            from trace_report.tables import without_long_tables, write_tables
+
+            write_tables(report, options.tables)
+            report = without_long_tables(report)
         _show(report, options)
     return _exit_code(report, options.fail_on)
+
+
+def _say_what_is_slow() -> None:
+    try:
+        load()
+    except NoLibraryError as error:
+        sys.stderr.write(f"faultline: traces are read in Python, many times slower: {error}\n")
 
 
 def _check(report: JobReport, options: Options) -> None:
