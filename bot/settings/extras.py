@@ -40,6 +40,7 @@ BOT = frozenset(
         "fast_sugiyama",
         "httptools",
         "httpx",
+        "jmespath",
         "joserfc",
         "mcp",
         "opentelemetry",
