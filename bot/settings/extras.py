@@ -41,6 +41,7 @@ BOT = frozenset(
         "fast_sugiyama",
         "httptools",
         "httpx",
+        "jmespath",
         "joserfc",
         "mcp",
         "opentelemetry",
