@@ -16,7 +16,7 @@ import msgspec
 from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
 from connectors.http import HttpSession, ReadOnlyHttp
-from connectors.transport import CALL, open_client
+from connectors.transport import CALL
 
 T = TypeVar("T")
 
@@ -35,21 +35,12 @@ class SearchHttp(ReadOnlyHttp):
     async def open(self, deadline: Deadline | None = None) -> AsyncIterator[SearchSession]:
         """A session with its own connections, deadline and byte budget."""
         deadline = deadline or Deadline.within(self.limits)
-        async with open_client(
-            self.vendor,
-            self.base_url,
-            self.limits,
-            headers=self._headers,
-            deadline=deadline,
-            verify=await self._access.verify(),
-            allow=self._searches_only,
-            auth=self._access.auth,
-        ) as client:
+        async with self._client(deadline) as client:
             session = SearchSession(self.vendor, self.base_url, client, deadline)
             session.path = f"/{self.indices}/_search"
             yield session
 
-    def _searches_only(self, request: httpx.Request) -> None:
+    def _allowed(self, request: httpx.Request) -> None:
         """Look at what is about to be sent, whoever built it."""
         if request.method == "GET":
             return

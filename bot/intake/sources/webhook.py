@@ -12,6 +12,7 @@ import json
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import jmespath
@@ -258,12 +259,13 @@ def _receive(source: WebhookSource, settings: Settings) -> Receive:
         body = await request.read() if signed else b""
         name, sender = proven(request, body)
         body = body if signed else await request.read()
-        more = {"sender": name, "now": datetime.now(UTC)}
+        read = partial(
+            read_webhook, body, sender.settings, _own(sender), sender=name, now=datetime.now(UTC)
+        )
         if len(body) <= LARGE_BODY_BYTES:
-            return sender.placed(read_webhook(body, sender.settings, _own(sender), **more))
+            return sender.placed(read())
         async with one_large:
-            found = await in_thread(read_webhook, body, sender.settings, _own(sender), **more)
-            return sender.placed(found)
+            return sender.placed(await in_thread(read))
 
     return receive
 
