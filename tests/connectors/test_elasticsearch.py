@@ -88,7 +88,7 @@ def test_the_ways_to_log_in(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collected(tmp_path, connector(server))
-    assert server.asked[-1].headers["Authorization"] == "ApiKey k"
+    assert server.asked[-1].headers["Authorization"] == "ApiKey es-key"
     collected(tmp_path, connector(server, api_key=None, username="bot", token="t"))
     assert server.asked[-1].headers["Authorization"] == "Basic Ym90OnQ="
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

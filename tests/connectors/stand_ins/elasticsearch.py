@@ -22,7 +22,7 @@ Document = dict[str, Any]
 
 def settings(url: str) -> dict[str, Any]:
     """With an API key and links to Kibana."""
-    own = {"url": url, "api_key": "k", "kibana_url": "https://kibana.example.com/s/ops"}
+    own = {"url": url, "api_key": "es-key", "kibana_url": "https://kibana.example.com/s/ops"}
     return {"elasticsearch": own}
 
 
