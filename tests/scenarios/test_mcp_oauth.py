@@ -199,9 +199,8 @@ def test_a_token_for_another_server_opens_nothing(provider: AgentsProvider, tmp_
     settings = settings_for(provider, tmp_path)
     provider.audience = "https://elsewhere.example/mcp"
     agent = Agent(settings.server.public_url)
-    with serving(stored, settings):
-        with pytest.raises(BaseExceptionGroup):
-            asyncio.run(agent.call("answer", investigation=one))
+    with serving(stored, settings), pytest.raises(BaseExceptionGroup):
+        asyncio.run(agent.call("answer", investigation=one))
     assert agent.memory.tokens is not None, "the provider gave one"
     lines = AuditLog(stored.engine, kept=timedelta(days=1)).read(AuditFilter())
     assert not any(line.action.startswith("mcp") for line in lines)
