@@ -25,6 +25,7 @@ from connectors.transport import (
     Quota,
     Retries,
     Timeouts,
+    get_only,
     open_client,
 )
 from connectors.vendor_text import plain_url, problem_of, short
@@ -87,11 +88,17 @@ class ReadOnlyHttp:
             timeouts=self._timeouts,
             retries=self._retries,
             verify=verify,
+            allow=self._allowed,
             quota=self.quota,
             auth=self._access.auth,
             proxy=self._proxy,
         ) as client:
             yield client
+
+    def _allowed(self, request: httpx.Request) -> None:
+        """Looks at each request before it is sent; raises ConnectorError for one that may
+        write."""
+        get_only(request)
 
 
 class HttpSession:

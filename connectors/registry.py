@@ -26,6 +26,7 @@ BUILT_IN = (
     "connectors.prometheus:CONNECTOR",
     "connectors.alertmanager:CONNECTOR",
     "connectors.loki:CONNECTOR",
+    "connectors.elasticsearch:CONNECTOR",
     "connectors.tempo:CONNECTOR",
     "connectors.jaeger:CONNECTOR",
     "connectors.grafana:CONNECTOR",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import re
 import ssl
 import time
@@ -37,7 +38,9 @@ GOOGLE_TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # 
 answers it for a pod's own account."""
 AZURE_AUDIENCE = "https://prometheus.monitor.azure.com"
 """learn.microsoft.com, "Query Prometheus metrics using the API": the audience of its tokens."""
-_REGION_IN_HOST = re.compile(r"\.([a-z]{2,4}(?:-[a-z]{2,10}){1,2}-\d{1,2})\.amazonaws\.com")
+_REGION_IN_HOST = re.compile(
+    r"\.([a-z]{2,4}(?:-[a-z]{2,10}){1,2}-\d{1,2})(?:\.(?:es|aoss))?\.amazonaws\.com"
+)
 
 
 class TrustFiles:
@@ -219,6 +222,10 @@ class SignedForAws(httpx.Auth):
             problem = f"no AWS credentials ({type(error).__name__})"
             raise ConnectorError("aws", "credentials", problem) from error
         unsigned = AWSRequest(request.method, str(request.url), data=request.content)
+        if self._service == "aoss":
+            # OpenSearch Serverless wants to see the digest that is signed.
+            digest = hashlib.sha256(request.content).hexdigest()
+            unsigned.headers["X-Amz-Content-SHA256"] = digest
         SigV4Auth(credentials, self._service, self._region).add_auth(unsigned)
         for name, value in unsigned.headers.items():
             request.headers[name] = value

@@ -8,7 +8,7 @@
     import faultline.traces
 
     job = faultline.traces.open("runs/*.json.gz")
-    print(job.table("kernels"))
+    print(job.kernels())
 
 What this package exports is stable: docs/python.md. Everything else is not.
 """

@@ -22,7 +22,7 @@ from infra.release.audit import (
 )
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("analysis", "connectors", "bot", "trace_report", "proving_ground")
+ROOMS = ("analysis", "connectors", "bot", "trace_report", "proving_ground", "faultline")
 LOADED_BY_NAME = {
     "httptools": "uvicorn's protocol, which bot/processes/http_limits.py bounds",
     "python-multipart": "Starlette reads forms with it",
@@ -87,7 +87,7 @@ def test_each_module_is_known_to_come_with_the_extra_that_brings_it() -> None:
     found = by_extra()
     assert {module_of(name) for name in found["traces"]} == TRACES
     assert {module_of(name) for name in found["bot"]} == BOT | TRACES
-    for extra in ("aws", "datadog", "model", "lab"):
+    for extra in ("aws", "datadog", "model", "lab", "notebook"):
         for name in found[extra]:
             assert WITH_VENDORS[module_of(name)] == extra
 

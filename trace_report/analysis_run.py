@@ -17,11 +17,12 @@ from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.steps import steps_of
-from analysis.traces.reading.file_kinds import first_block
-from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files
-from analysis.traces.reading.kineto import read_trace
+from analysis.traces.job.trace_readers import traces_in
+from analysis.traces.reading.file_kinds import TRACES
+from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, without_doubles
 from trace_report.progress import Say as Progress
-from trace_report.registry import Rows, rows_of
+from trace_report.rank_choice import Capture, by_number, one_per_rank
+from trace_report.registry import BESIDE, Rows, all_rows_of, cut, rows_of
 from trace_report.sources import Sources
 from trace_report.workers import Say, Task, run_tasks
 
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-SQLITE = b"SQLite format 3\0"
 TIMELINE_POINTS = 400
 _TRACE_NAME = re.compile(r"(trace|rank|worker)[^/]*\.json(\.gz)?$", re.IGNORECASE)
-_DIGITS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ class Wanted:
     """Whether a page is to be drawn."""
     steps: str = ""
     """Name or pattern of the ranges that are steps; "" to find them."""
+    uncut: bool = False
+    """Whether all rows are wanted, and not only those that a document holds."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,7 @@ def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress
     """Read and analyse all files of a job. `say(doing, files done, files)` is called with how
     far it is."""
     found, names, traces = trace_files(sources)
-    executions = found.of("execution_trace") if wanted.analyses else ()
-    tasks = [
-        trace_task(
-            file,
-            RankRun(file.path, names[file.path], n, wanted, _beside(file, executions, len(traces))),
-        )
-        for n, file in enumerate(traces)
-    ]
+    tasks = rank_tasks(found, names, traces, wanted)
     results: list[RankResult] = []
     unread = list(sources.problems)
     done = 0
@@ -104,9 +98,31 @@ def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress
             unread.append((tasks[update.number].argument.name, problem_of(update.error)))
         elif update.result is not None:
             results += update.result
-    timelines = _timelines(found, names, unread)
-    ranks, older = _one_per_rank(_told_apart(results))
-    return JobResult(tuple(ranks), found, names, tuple(sorted(unread)), tuple(older), timelines)
+    timelines = memory_timelines(found, names, unread)
+    newest, older = one_per_rank([_capture(result.summary) for result in results])
+    ranks = tuple(_ranked(results[place], rank) for rank, place in newest.items())
+    return JobResult(ranks, found, names, tuple(sorted(unread)), tuple(older), timelines)
+
+
+def _capture(summary: RankSummary) -> Capture:
+    return Capture(summary.file, summary.rank, summary.rank_source, summary.start_ns)
+
+
+def _ranked(result: RankResult, rank: int) -> RankResult:
+    return replace(result, summary=replace(result.summary, rank=rank))
+
+
+def rank_tasks(
+    found: JobFiles, names: Mapping[Path, str], traces: Sequence[JobFile], wanted: Wanted
+) -> list[Task[RankRun]]:
+    """One task for each trace, with the execution trace of its rank where one is wanted."""
+    executions = found.of("execution_trace") if wanted.analyses else ()
+    tasks = []
+    for number, file in enumerate(traces):
+        beside = execution_beside(file, executions, len(traces))
+        run = RankRun(file.path, names[file.path], number, wanted, beside)
+        tasks.append(trace_task(file, run))
+    return tasks
 
 
 @dataclass(frozen=True)
@@ -122,27 +138,11 @@ class RankRun:
 
 
 def read_ranks(task: RankRun, say: Say) -> list[RankResult]:
-    """Read and analyse the rank of a trace, or the processes of an export. Raises EvidenceError
-    when it is neither."""
-    traces = traces_in(task.path, task.order, _percent(task.path, say))
-    named = [replace(t, file=task.name, step_name=task.wanted.steps) for t in traces]
+    """Read and analyse the ranks of a file. Raises EvidenceError when it is no trace."""
+    traces = traces_in(task.path, order=task.order, progress=_percent(task.path, say))
+    steps = task.wanted.steps
+    named = [replace(t, file=task.name, step_name=steps or t.step_name) for t in traces]
     return [_analysed(trace, task, say) for trace in named]
-
-
-def traces_in(
-    path: Path, order: int, progress: Callable[[int], None] | None = None
-) -> list[TraceColumns]:
-    """The trace of a file; of an export of Nsight Systems one per process. Raises EvidenceError for
-    other files."""
-    try:
-        head = first_block(path, 1024)
-    except OSError as error:
-        raise EvidenceError(path.name, f"cannot be read ({error.strerror})") from error
-    if head.startswith(SQLITE):
-        from analysis.traces.nsight.export import read_export
-
-        return read_export(path)
-    return [read_trace(path, order=order, progress=progress)]
 
 
 def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
@@ -155,14 +155,18 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
         return RankResult(task.path, summary, {}, failed)
     rows: dict[str, Rows] = {}
     for name in wanted.analyses:
+        if name in BESIDE:
+            continue
         say(name.replace("_", " "))
-        if (found := _guarded(partial(rows_of, name), name, shown, failed)) is not None:
+        made = partial(all_rows_of if wanted.uncut else rows_of, name)
+        if (found := _guarded(made, name, shown, failed)) is not None:
             rows[name] = found
     if task.execution is not None:
         correlated = _guarded(
-            partial(_correlated, task.execution), "execution_trace", shown, failed
+            partial(correlated_rows, task.execution), "execution_trace", shown, failed
         )
-        rows |= {"execution_trace": correlated} if correlated is not None else {}
+        if correlated is not None:
+            rows["execution_trace"] = correlated if wanted.uncut else cut(correlated)
     say("charts")
     charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
     return RankResult(task.path, summary, rows, failed, charts)
@@ -194,20 +198,21 @@ def _guarded(
         return None
 
 
-def _correlated(execution: Path, trace: TraceColumns) -> Rows:
+def correlated_rows(execution: Path, trace: TraceColumns) -> Rows:
+    """The operators of a trace with the nodes of its execution trace. Raises EvidenceError."""
     from analysis.traces.per_rank.execution_trace import correlation_rows, read_execution_trace
 
     return correlation_rows(trace, read_execution_trace(execution))
 
 
-def _beside(file: JobFile, executions: Sequence[JobFile], traces: int) -> Path | None:
+def execution_beside(file: JobFile, executions: Sequence[JobFile], traces: int) -> Path | None:
     """The execution trace of the same rank; the only one, where there is one of each."""
     if traces == 1 and len(executions) == 1:
         return executions[0].path
     return next((e.path for e in executions if e.rank is not None and e.rank == file.rank), None)
 
 
-def _timelines(
+def memory_timelines(
     found: JobFiles, names: Mapping[Path, str], unread: list[tuple[str, str]]
 ) -> dict[str, Rows]:
     """Raw memory timelines by file; what cannot be read is added to `unread`."""
@@ -247,7 +252,7 @@ def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[Jo
     Traces are what looks like one, and what the user or its name says is one: reading then says
     what it is.
     """
-    ordered = sorted(sources.files, key=lambda f: _by_number(f.name))
+    ordered = sorted(sources.files, key=lambda f: by_number(f.name))
     names = {f.path: f.name for f in ordered}
     named = {f.path for f in ordered if f.named}
     found = sort_job_files([f.path for f in ordered])
@@ -257,8 +262,8 @@ def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[Jo
         if f.path in named or _TRACE_NAME.search(names[f.path])
     ]
     traces = sorted(
-        (*found.of("profiler_trace", "nsight_sqlite"), *unsure),
-        key=lambda f: _by_number(names[f.path]),
+        without_doubles((*found.of(*TRACES), *unsure)),
+        key=lambda f: by_number(names[f.path]),
     )
     return found, names, traces
 
@@ -271,33 +276,3 @@ def trace_task(file: JobFile, argument: R) -> Task[R]:
 def problem_of(error: FaultlineError) -> str:
     """Why a file could not be read, without its name."""
     return error.problem if isinstance(error, EvidenceError) else str(error)
-
-
-def _told_apart(results: Sequence[RankResult]) -> list[RankResult]:
-    """Traces without their own rank get the lowest free ones, in the order of their files."""
-    taken = {r.summary.rank for r in results if r.summary.rank_source != "order"}
-    free = (rank for rank in range(len(results) + len(taken)) if rank not in taken)
-    unnamed = sorted(
-        (r for r in results if r.summary.rank_source == "order"),
-        key=lambda r: (_by_number(r.summary.file), r.summary.rank),
-    )
-    ranked = [replace(r, summary=replace(r.summary, rank=next(free))) for r in unnamed]
-    return [r for r in results if r.summary.rank_source != "order"] + ranked
-
-
-def _one_per_rank(results: Sequence[RankResult]) -> tuple[list[RankResult], list[str]]:
-    """The newest trace of each rank, by rank, and the files of the others."""
-    newest: dict[int, RankResult] = {}
-    for result in sorted(results, key=lambda r: (r.summary.start_ns, r.summary.file)):
-        newest[result.summary.rank] = result
-    kept = [newest[rank] for rank in sorted(newest)]
-    return kept, sorted(r.summary.file for r in results if newest[r.summary.rank] is not r)
-
-
-def _by_number(name: str) -> tuple[tuple[str, int], ...]:
-    """rank2 before rank10."""
-    parts = _DIGITS.split(name)
-    return tuple(
-        (text, int(digits[:18] or 0))
-        for text, digits in zip(parts[::2], [*parts[1::2], "0"], strict=True)
-    )

@@ -1,4 +1,4 @@
-"""`--counters FILE` and `--overlay FILE`: one rank's trace, written again with more drawn into
+"""`--counters FILE` and `--perfetto FILE`: one rank's trace, written again with more drawn into
 it."""
 
 from __future__ import annotations
@@ -8,34 +8,48 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.errors import SettingsError
+from analysis.traces.across_ranks.rank_summary import RankSummary
+from analysis.traces.columns.events import TraceColumns
 from analysis.traces.per_rank.critical_path import critical_path
 from analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
-from analysis.traces.perfetto.augmented import Written, write_overlay, write_with_counters
+from analysis.traces.perfetto.augmented import Notes, Written, write_overlay, write_with_counters
+from analysis.traces.perfetto.findings import findings, late_arrivals
 from analysis.traces.reading.kineto import read_trace
 from trace_report.analysis_run import JobResult, RankResult
+from trace_report.job_report import JobReport
 from trace_report.page_parts import visible
 
 
 def write_augmented(
-    result: JobResult,
+    report: JobReport,
     rank: int | None,
     step: int | None,
     steps: str,
     counters: Path | None,
-    overlay: Path | None,
+    perfetto: Path | None,
 ) -> None:
     """Write what is asked for of the one rank. Raises SettingsError where it is not clear which."""
-    if counters is None and overlay is None:
+    if counters is None and perfetto is None:
         return
-    chosen = _chosen(result, rank, "--counters" if counters else "--overlay")
+    chosen = _chosen(report.result, rank, "--counters" if counters else "--perfetto")
     trace = replace(read_trace(chosen.path), step_name=steps)
     if counters is not None:
         _say(write_with_counters(chosen.path, counters, trace), counters)
-    if overlay is not None:
+    if perfetto is not None:
         window = last_complete_step(trace) if step is None else step_window(trace, step)
         if step is not None and window is None:
             raise SettingsError("--step", f"rank {chosen.summary.rank} has no step {step}")
-        _say(write_overlay(chosen.path, overlay, trace, critical_path(trace, window)), overlay)
+        path = critical_path(trace, window)
+        notes = _notes(report, trace, chosen.summary)
+        written = write_overlay(
+            chosen.path, perfetto, trace, path, only_critical=False, notes=notes
+        )
+        _say(written, perfetto)
+
+
+def _notes(report: JobReport, trace: TraceColumns, summary: RankSummary) -> Notes:
+    arrivals = late_arrivals(report.compared, summary.rank) if report.compared else []
+    return findings(trace, summary, report.diagnoses, arrivals)
 
 
 def _chosen(result: JobResult, rank: int | None, option: str) -> RankResult:

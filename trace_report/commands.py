@@ -64,10 +64,15 @@ def report(
         Path | None,
         typer.Option("--counters", metavar="FILE", help="Write the trace with counter tracks."),
     ] = None,
-    overlay: Annotated[
+    perfetto: Annotated[
         Path | None,
-        typer.Option("--overlay", metavar="FILE", help="Write the trace with its critical path."),
+        typer.Option(
+            "--perfetto",
+            metavar="FILE",
+            help="Write the trace with the findings and the critical path, for ui.perfetto.dev.",
+        ),
     ] = None,
+    overlay: Annotated[Path | None, typer.Option("--overlay", hidden=True)] = None,
     rank: Annotated[
         int | None, typer.Option("--rank", min=0, help="Analyses of this rank only.")
     ] = None,
@@ -84,7 +89,15 @@ def report(
     ] = "",
     analyses: Annotated[
         str | None,
-        typer.Option("--analyses", metavar="A,B", help="Only these analyses, separated by commas."),
+        typer.Option(
+            "--only", "--analyses", metavar="A,B", help="Only these analyses, separated by commas."
+        ),
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            "--tables", metavar="DIR", help="Write each analysis, all rows, as a Parquet file."
+        ),
     ] = None,
     fail_on: Annotated[
         Severity | None,
@@ -100,12 +113,16 @@ def report(
     """
     from trace_report.report_command import Options, run_report
 
+    if overlay is not None:
+        sys.stderr.write("faultline: --overlay is now called --perfetto\n")
+
     options = Options(
         paths=tuple(paths),
         as_json=json_,
         html=html,
         counters=counters,
-        overlay=overlay,
+        perfetto=perfetto or overlay,
+        tables=tables,
         rank=rank,
         step=step,
         steps=steps,

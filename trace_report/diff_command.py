@@ -30,11 +30,13 @@ from analysis.traces.comparison.trace_regressions import (
     regression_rows,
     regressions,
 )
-from trace_report.analysis_run import problem_of, trace_files, trace_task, traces_in
+from analysis.traces.job.trace_readers import traces_in
+from trace_report.analysis_run import problem_of, trace_files, trace_task
 from trace_report.job_comparison import MAX_NAMES, JobComparison
 from trace_report.page_parts import visible
 from trace_report.progress import Say as Progress
 from trace_report.progress import progress as shown_progress
+from trace_report.registry import cut
 from trace_report.report_command import MAX_PROBLEM
 from trace_report.sources import opened
 from trace_report.workers import Say, run_tasks
@@ -184,7 +186,7 @@ def _joined(runs: Iterable[Sequence[_RankSide]]) -> Side:
 
 def _read(task: _SideTask, say: Say) -> list[_RankSide]:
     say("reading")
-    traces = traces_in(task.path, task.order)
+    traces = traces_in(task.path, order=task.order)
     say("counting")
     return [_side(trace, task.name) for trace in traces]
 
@@ -214,7 +216,7 @@ def as_answer(base: str, new: str, found: JobComparison) -> dict[str, Any]:
         "fails": bool(found.failing),
         "regressions": failing,
         "measures": regression_rows(found.diff, found.limit_percent),
-        "names": diff_rows(found.diff),
+        "names": cut(diff_rows(found.diff)),
     }
 
 

@@ -1,15 +1,11 @@
-"""Analyses that need all ranks, as rows of JSON values: bounded, ns in names that end in `_ns`."""
+"""Analyses that need all ranks, as rows of JSON values, ns in names that end in `_ns`."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.kernel_speed import kernel_distribution
 from analysis.traces.across_ranks.wait_transfer import rows_of
-
-MAX_ROWS = 1_000
-Rows = list[dict[str, Any]]
+from trace_report.registry import Rows
 
 ACROSS_RANKS: dict[str, str] = {
     "steps_by_rank": "where each step of each rank goes, communication told apart into waiting "
@@ -25,16 +21,16 @@ ACROSS_RANKS: dict[str, str] = {
 
 
 def job_analyses(compared: RankComparison) -> dict[str, Rows]:
-    """All of ACROSS_RANKS."""
+    """All of ACROSS_RANKS, with all their rows."""
     return {
-        "steps_by_rank": _cut(_steps(compared)),
-        "blame": _cut(_blame(compared)),
+        "steps_by_rank": _steps(compared),
+        "blame": _blame(compared),
         "collectives": rows_of(compared.collectives),
-        "exposed_collectives": _cut(_exposed(compared)),
-        "slow_steps": _cut(_slow_steps(compared)),
+        "exposed_collectives": _exposed(compared),
+        "slow_steps": _slow_steps(compared),
         "idle_together": _idle(compared),
         "kernels_by_rank": kernel_distribution(compared.job.ranks),
-        "kernel_speed": _cut(_speeds(compared)),
+        "kernel_speed": _speeds(compared),
     }
 
 
@@ -118,11 +114,3 @@ def _speeds(compared: RankComparison) -> Rows:
         }
         for s in compared.speeds
     ]
-
-
-def _cut(rows: Rows) -> Rows:
-    return (
-        rows
-        if len(rows) <= MAX_ROWS
-        else [*rows[: MAX_ROWS - 1], {"cut": len(rows) - MAX_ROWS + 1}]
-    )

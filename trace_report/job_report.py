@@ -11,6 +11,7 @@ from typing import Any
 from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
+from analysis.traces.columns.events import PROFILER
 from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplained_idle
@@ -19,6 +20,7 @@ from analysis.traces.job.telemetry import diagnoses_of_files
 from trace_report.analysis_run import JobResult
 from trace_report.job_analyses import job_analyses
 from trace_report.rank_lines import RankLine, rank_line, window_parts_ms
+from trace_report.registry import cut
 
 MAX_SHOWN = 32
 """Ranks in one chart."""
@@ -92,6 +94,7 @@ class JobReport:
         most_common = devices.most_common(1)[0][0]
         facts.append(f"{most_common} and others" if len(devices) > 1 else most_common)
         facts.append(f"{sum(line.events for line in lines):,} events")
+        facts += sorted({line.format for line in lines} - {PROFILER})
         if (mfu := self.mfu_percent) is not None:
             facts.append(f"MFU {mfu:.1f} %")
         return facts
@@ -182,7 +185,7 @@ def answer(report: JobReport) -> dict[str, Any]:
     return {
         "ranks": [line.as_json() for line in report.lines],
         "summary": _summary(report),
-        "analyses": _analyses(report),
+        "analyses": rows_by_name(report),
         "diagnoses": [diagnosis_json(d) for d in report.diagnoses],
         "dropped": report.dropped,
     }
@@ -202,6 +205,7 @@ def diagnosis_json(diagnosis: JobDiagnosis) -> dict[str, Any]:
         "severity": diagnosis.severity,
         "subject": diagnosis.subject,
         "statement": diagnosis.statement,
+        "cost_ns": None if diagnosis.cost_ns is None else round(diagnosis.cost_ns),
         "evidence": evidence,
         "fix": diagnosis.fix,
         "source": diagnosis.source,
@@ -251,10 +255,13 @@ def _world_size(lines: Sequence[RankLine]) -> int | None:
     return max((line.world_size for line in lines if line.world_size), default=None)
 
 
-def _analyses(report: JobReport) -> dict[str, list[dict[str, Any]]]:
+def rows_by_name(report: JobReport, *, whole: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each analysis, those of single ranks with their `rank`; what is across ranks is
+    as documents hold it, or `whole`."""
     found: dict[str, list[dict[str, Any]]] = {}
     if report.compared and report.all_ranks:
-        found = dict(job_analyses(report.compared))
+        for name, rows in job_analyses(report.compared).items():
+            found[name] = rows if whole else cut(rows)
     of_ranks: dict[str, list[dict[str, Any]]] = {}
     for rank in report.result.ranks:
         for name, rows in rank.rows.items():

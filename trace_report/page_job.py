@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.traces.across_ranks.wait_transfer import CollectiveRow, CollectiveTable
+from analysis.traces.across_ranks.wait_transfer import CollectiveTable
+from analysis.traces.per_rank.collective_bandwidth import CollectiveRow
 from trace_report.job_report import MAX_SHOWN, JobReport
 from trace_report.page_model import ReportBlock, ReportSection, section_of
 from trace_report.page_parts import (
@@ -211,6 +212,15 @@ def _collectives(collectives: CollectiveTable) -> Table | None:
         Column(
             "bus GB/s", hint="comparable with the hardware's bandwidth whatever the number of ranks"
         ),
+        Column("% of link", hint="bus bandwidth of the link's peak in one direction"),
+        Column("link", "", hint="within a host; not known beyond it"),
+        Column("hidden ms", hint="mean over ranks, all calls: computation ran meanwhile"),
+        Column("exposed ms", hint="mean over ranks, all calls: no computation ran"),
+        Column(
+            "of it awaited %",
+            hint="computation was launched already and had to wait; in the rest nothing was "
+            "launched to overlap with",
+        ),
     )
     waits_known = collectives.by != "duration"
     rows = []
@@ -227,6 +237,11 @@ def _collectives(collectives: CollectiveTable) -> Table | None:
                 ms_cell(row.transfer),
                 ms_cell(row.median_transfer),
                 _bandwidth_cell(row),
+                number_cell(row.link_percent, 0),
+                text_cell(row.link.name),
+                ms_cell(row.hidden),
+                ms_cell(row.exposed),
+                number_cell(100 * row.awaited / row.exposed if row.exposed else None, 0),
             )
         )
     return table(columns, rows)

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from trace_report.page_parts import Bars, Curves, Table
+
+if TYPE_CHECKING:
+    from trace_report.roofline_plot import RooflinePlot
 
 
 @dataclass(frozen=True)
@@ -20,13 +24,15 @@ class ReportBlock:
     """One bar over time, with `axis` below it."""
     axis: tuple[str, ...] = ()
     curves: Curves | None = None
+    roofline: RooflinePlot | None = None
     table: Table | None = None
     note: str = ""
     folded: bool = False
     """Whether it is closed until someone opens it."""
 
     def __bool__(self) -> bool:
-        return any(part is not None for part in (self.bars, self.strip, self.curves, self.table))
+        parts = (self.bars, self.strip, self.curves, self.roofline, self.table)
+        return any(part is not None for part in parts)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from analysis.traces.costs.accelerators import accelerator_named
 from trace_report.analysis_run import RankResult
 from trace_report.job_report import JobReport
 from trace_report.page_model import Panel, ReportBlock
@@ -20,6 +21,7 @@ from trace_report.page_parts import (
 )
 from trace_report.rank_charts import DrawnCurves, PathStrip
 from trace_report.registry import ANALYSES, BESIDE
+from trace_report.roofline_plot import roofline_blocks
 from trace_report.rows_table import rows_table
 
 MAX_PANELS = 8
@@ -39,7 +41,9 @@ HEADINGS = {
     "idle": "Why streams are idle",
     "idle_gaps": "Longest gaps on the device",
     "kernels": "Kernels",
+    "kernel_families": "Kernels by library and work",
     "annotations": "Annotations",
+    "serving": "Prefill and decode",
     "launches": "Launches",
     "launch_queue": "Launch queue",
     "bandwidth": "Memory copies",
@@ -52,6 +56,7 @@ HEADINGS = {
     "tiny_kernels": "Smallest kernels",
     "tensor_cores": "Matrix units",
     "utilization": "FLOPs and MFU",
+    "collective_bandwidth": "Collectives against the link",
     "roofline": "Operators against the device's peaks",
     "recompiles": "Compilations",
     "counters": "Hardware counters",
@@ -95,6 +100,8 @@ def _blocks(result: RankResult) -> tuple[ReportBlock, ...]:
     if charts and charts.memory:
         blocks.append(ReportBlock("Memory", curves=_curves(f"memory{rank}", charts.memory)))
     blocks.append(ReportBlock("Longest idle times", table=_idle_table(result)))
+    device = accelerator_named(result.summary.accelerator.name)
+    blocks += roofline_blocks(result.rows.get("roofline", ()), device)
     for name in HEADINGS:
         if name in ON_DEVICE and not result.summary.has_accelerator:
             continue

@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, TRANSFER
-from analysis.traces.per_rank.step_times import COMMUNICATION, COPIES, DATA, IDLE, OTHER
+from analysis.traces.per_rank.step_times import COPIES, DATA, IDLE, OTHER
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class RankLine:
 
     rank: int
     file: str
+    format: str
+    """What kind of file it is."""
     rank_source: str
     host: str | None
     world_size: int | None
@@ -56,10 +58,12 @@ def rank_line(
     whole = int((summary.steps.end - summary.steps.start).sum())
     steps = bool(count and whole)
     device = summary.time_on_device
-    compute, communication, exposed, idle = _shares(summary, whole)
+    compute, communication, idle = _shares(summary, whole)
+    exposed = summary.exposed_share
     return RankLine(
         rank=summary.rank,
         file=summary.file,
+        format=summary.format,
         rank_source=summary.rank_source,
         host=summary.host,
         world_size=summary.world_size,
@@ -70,7 +74,7 @@ def rank_line(
         window_ms=(device.window or summary.end_ns - summary.start_ns) / 1e6,
         compute_percent=compute,
         communication_percent=communication,
-        exposed_communication_percent=exposed,
+        exposed_communication_percent=None if exposed is None else 100 * exposed,
         idle_percent=idle,
         data_ms=float(summary.steps.parts[DATA].sum()) / count / 1e6 if steps else None,
         wait_ms=(waits_ms or {}).get(summary.rank),
@@ -83,26 +87,23 @@ def window_parts_ms(summary: RankSummary) -> dict[str, float]:
     device = summary.time_on_device
     if not device.window:
         return {}
-    exposed = device.communication - device.hidden_communication
+    exposed = device.exposed_communication
     copies = max(device.window - device.computation - exposed - device.idle, 0)
     parts = {OTHER: device.computation, TRANSFER: exposed, COPIES: copies, IDLE: device.idle}
     return {part: parts.get(part, 0) / 1e6 for part in PARTS}
 
 
-def _shares(
-    summary: RankSummary, whole: int
-) -> tuple[float | None, float | None, float | None, float | None]:
-    """Percent computation, communication, exposed communication, idle."""
+def _shares(summary: RankSummary, whole: int) -> tuple[float | None, float | None, float | None]:
+    """Percent computation, communication, idle."""
     device = summary.time_on_device
     if device.window:
-        exposed = device.communication - device.hidden_communication
-        times = (device.computation, device.communication, exposed, device.idle)
-        compute, communication, bare, idle = (100 * time / device.window for time in times)
-        return compute, communication, bare, idle
+        times = (device.computation, device.communication, device.idle)
+        compute, communication, idle = (100 * time / device.window for time in times)
+        return compute, communication, idle
     if not whole:
-        return None, None, None, None
+        return None, None, None
     parts = {
         part: 100 * float(values.sum()) / whole for part, values in summary.steps.parts.items()
     }
     worked = sum(parts[p] for p in ("forward pass", "backward pass", "optimizer"))
-    return worked, None, parts[COMMUNICATION], None
+    return worked, None, None

@@ -1,7 +1,7 @@
 """The analyses of one rank that a user can ask for by name, and where they are.
 
-Each is a module with `rows(trace)`: JSON values, at most 1,000 rows. Modules are imported when they
-are asked for.
+Each is a module with `rows(trace)`: all its rows, of JSON values. Modules are imported when they
+are asked for. Documents hold what `cut` leaves of the rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from analysis.errors import SettingsError
 from analysis.traces.columns.events import TraceColumns
 
 Rows = list[dict[str, Any]]
+MAX_ROWS = 1_000
+"""Of one analysis of one rank, in a document."""
 
 ANALYSES: dict[str, str] = {
     "temporal": "where the device's time goes, by step: computation, communication, copies, idle",
@@ -21,6 +23,8 @@ ANALYSES: dict[str, str] = {
     "meanwhile",
     "kernels": "kernels by name: count, time, spread",
     "annotations": "what runs on the device below each annotation",
+    "kernel_families": "work by library and kind: matrix products, attention, Triton, collectives",
+    "serving": "prefill and decode of an inference server: time, tokens, kernels",
     "launches": "from the call on the host to the kernel: delays, short kernels",
     "launch_queue": "kernels launched and not yet begun, by stream; time blocked at 1,024",
     "bandwidth": "memory copies: bytes per second",
@@ -38,6 +42,8 @@ ANALYSES: dict[str, str] = {
     "first",
     "utilization": "FLOPs of each step, TFLOP/s, share of the device's peak (MFU)",
     "recompiles": "compiled graphs, and compilations inside steps",
+    "collective_bandwidth": "collectives, sends and receives by operation, group and size: "
+    "bandwidth against the link, time hidden and exposed",
     "counters": "hardware counters by operator",
     "memory": "allocated and reserved memory over time",
     "allocations": "calls to the driver's allocator, growth over steps, room to the limit",
@@ -66,12 +72,25 @@ def chosen(names: str | None) -> tuple[str, ...]:
     for name in wanted:
         if name not in ANALYSES:
             raise SettingsError(
-                "--analyses", f"no analysis is called {name!r}; there are {', '.join(ANALYSES)}"
+                "--only", f"no analysis is called {name!r}; there are {', '.join(ANALYSES)}"
             )
     return wanted
 
 
-def rows_of(name: str, trace: TraceColumns) -> Rows:
+def all_rows_of(name: str, trace: TraceColumns) -> Rows:
     """The rows of an analysis of one rank."""
-    rows: Rows = import_module(f"analysis.traces.per_rank.{_MODULES.get(name, name)}").rows(trace)
+    module = import_module(f"analysis.traces.per_rank.{_MODULES.get(name, name)}")
+    rows: Rows = module.rows(trace)
     return rows
+
+
+def cut(rows: Rows) -> Rows:
+    """At most MAX_ROWS; where there are more, the last one says how many were left out."""
+    if len(rows) <= MAX_ROWS:
+        return rows
+    return [*rows[: MAX_ROWS - 1], {"cut": len(rows) - MAX_ROWS + 1}]
+
+
+def rows_of(name: str, trace: TraceColumns) -> Rows:
+    """The rows of an analysis of one rank as a document holds them."""
+    return cut(all_rows_of(name, trace))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.errors import EvidenceError, SettingsError
+from analysis.traces.native.library import NoLibraryError, load
 from trace_report.analysis_run import Wanted, run_job
 from trace_report.job_report import JobReport, answer, report_of
 from trace_report.page_parts import visible
@@ -18,6 +19,8 @@ from trace_report.sources import opened
 SOMETHING_WRONG = 1
 MAX_FAILURES = 20
 """Files that could not be read, named one by one; --json has all."""
+ON_THE_TERMINAL = ("serving",)
+"""Analyses of one rank that the terminal shows: cheap where they find nothing."""
 MAX_PROBLEM = 1_000
 """Characters of such a line: a command to type, with two paths in it, must stay whole."""
 
@@ -30,7 +33,8 @@ class Options:
     as_json: bool = False
     html: Path | None = None
     counters: Path | None = None
-    overlay: Path | None = None
+    perfetto: Path | None = None
+    tables: Path | None = None
     rank: int | None = None
     step: int | None = None
     steps: str = ""
@@ -42,21 +46,35 @@ class Options:
 
 def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
-    shown = options.as_json or options.html is not None
+    _say_what_is_slow()
+    shown = options.as_json or options.html is not None or options.tables is not None
     names = chosen(options.analyses)
     wanted = Wanted(
-        names if shown else (),
+        names if shown else tuple(name for name in ON_THE_TERMINAL if name in names),
         options.rank,
         options.step,
         charts=options.html is not None,
         steps=options.steps,
+        uncut=options.tables is not None,
     )
     with opened(options.paths) as sources, progress(options.progress) as say:
         result = run_job(sources, wanted, jobs=options.jobs, say=say)
         report = report_of(result, all_ranks=options.analyses is None)
         _check(report, options)
+        if options.tables is not None:
+            from trace_report.tables import without_long_tables, write_tables
+
+            write_tables(report, options.tables)
+            report = without_long_tables(report)
         _show(report, options)
     return _exit_code(report, options.fail_on)
+
+
+def _say_what_is_slow() -> None:
+    try:
+        load()
+    except NoLibraryError as error:
+        sys.stderr.write(f"faultline: traces are read in Python, many times slower: {error}\n")
 
 
 def _check(report: JobReport, options: Options) -> None:
@@ -91,16 +109,16 @@ def _check(report: JobReport, options: Options) -> None:
 def _show(report: JobReport, options: Options) -> None:
     if options.html is not None:
         _write_page(report, options)
-    if options.counters is not None or options.overlay is not None:
+    if options.counters is not None or options.perfetto is not None:
         from trace_report.augment_command import write_augmented
 
         write_augmented(
-            report.result,
+            report,
             options.rank,
             options.step,
             options.steps,
             options.counters,
-            options.overlay,
+            options.perfetto,
         )
     if options.as_json:
         from trace_report.json_output import write_json

@@ -23,6 +23,7 @@ from trace_report.job_report import JobReport
 from trace_report.kernel_lines import kernel_lines, kernel_time, operator_lines
 from trace_report.page_parts import visible
 from trace_report.rank_lines import RankLine
+from trace_report.serving_lines import serving_lines
 
 STYLES = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
 MAX_DIAGNOSES = 5
@@ -75,7 +76,11 @@ def report_parts(report: JobReport, hint: bool, width: int) -> list[RenderableTy
         style = "bold green" if report.verdict == "nothing_wrong" else "bold"
         parts.append(Text(_sentence(report.nothing_wrong, 300), style=style))
     if report.lines:
-        parts += [Text(), _ranks(report), *_where_time_goes(report), *_top(report, width)]
+        parts += [Text(), _ranks(report), *_where_time_goes(report)]
+        phases = serving_lines(report.result.ranks)
+        if phases:
+            parts += [Text(), *(Text(_safe(line, 300)) for line in phases)]
+        parts += _top(report, width)
     for file, rows in report.result.timelines.items():
         parts.append(_memory(file, rows))
     parts += _notes(report)

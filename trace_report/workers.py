@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -64,11 +65,30 @@ def run_tasks(
     function: Callable[[T, Say], R], tasks: Sequence[Task[T]], jobs: int | None
 ) -> Iterator[Update[R]]:
     """Run all tasks, at most `jobs` at once (default: one per core, less where memory is short)."""
-    if len(tasks) <= 1 or jobs == 1 or sum(t.bytes * _expansion(t) for t in tasks) < SMALL_BYTES:
+    if len(tasks) <= 1 or jobs == 1 or unpacked_bytes(tasks) < SMALL_BYTES:
         for number, task in enumerate(tasks):
             yield _ended(number, task, function, lambda _: None)
         return
     yield from _Running(function, tasks, jobs or _jobs_that_fit(tasks)).updates()
+
+
+def run_in_threads(
+    function: Callable[[T, Say], R], tasks: Sequence[Task[T]], jobs: int | None
+) -> Iterator[Update[R]]:
+    """Run all tasks in this process, in their order: for what hands back more than a pipe should
+    carry."""
+    with ThreadPoolExecutor(min(jobs or _jobs_that_fit(tasks), max(len(tasks), 1))) as pool:
+        running = [
+            pool.submit(_ended, number, task, function, lambda _: None)
+            for number, task in enumerate(tasks)
+        ]
+        for done in running:
+            yield done.result()
+
+
+def unpacked_bytes(tasks: Sequence[Task[T]]) -> int:
+    """About how long the tasks' files are, unpacked."""
+    return sum(task.bytes * _expansion(task) for task in tasks)
 
 
 def _ended(number: int, task: Task[T], function: Callable[[T, Say], R], say: Say) -> Update[R]:
@@ -90,8 +110,8 @@ def _expansion(task: Task[T]) -> int:
 
 
 def _jobs_that_fit(tasks: Sequence[Task[T]]) -> int:
-    largest = max(t.bytes * _expansion(t) for t in tasks) * MEMORY_PER_BYTE
-    fit = int(_free_memory() * MEMORY_SHARE // max(largest, 1))
+    largest = max((t.bytes * _expansion(t) for t in tasks), default=0) * MEMORY_PER_BYTE
+    fit = int(free_memory() * MEMORY_SHARE // max(largest, 1))
     return max(
         1,
         min(
@@ -103,7 +123,7 @@ def _jobs_that_fit(tasks: Sequence[Task[T]]) -> int:
     )
 
 
-def _free_memory() -> int:
+def free_memory() -> int:
     """Bytes; where the system does not say, as much as the largest job may need."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:

@@ -139,6 +139,13 @@ _BY_RULE = (
             "traces": "all ranks come to the collectives together and spend their time inside",
         },
     ),
+    _fault(
+        "slow_link",
+        0.6,
+        "gets little out of its links",
+        next_step="Run nccl-tests on the hosts of {subject}, and look at the state of the links.",
+        predicts={"traces": "large collectives take long on all ranks of a host alike"},
+    ),
     _fault("no_overlap", 0.6, "does not hide its communication behind computation"),
     _fault("fsdp_exposed", 0.6, "waits for sharded parameters"),
     _fault("host_syncs", 0.6, "waits for its GPU in every step"),

@@ -28,10 +28,16 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     # Before anything here starts a thread, and before the server is loaded: what a worker and its
     # processes do not need is not theirs.
     nursery = open_nursery()
+    try:
+        _serve(settings, config, Workers(settings, nursery), with_worker=with_worker)
+    finally:
+        close_nursery()
+
+
+def _serve(settings: Settings, config: Path | None, workers: Workers, *, with_worker: bool) -> None:
     with garbage.loading():
         import bot.store.opening  # noqa: F401  what server and worker both need
         from bot.processes.supervisor import Supervisor
-    workers = Workers(settings, nursery)
     if with_worker:
         workers.begin_first()
     with garbage.loading():
@@ -44,7 +50,6 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
             serve_web(settings, [supervisor] if with_worker else [], config)
     finally:
         supervisor.stop()
-        close_nursery()
 
 
 class Workers:

@@ -28,6 +28,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "datadog": "bot.intake.sources.datadog:ALERT_SOURCE",
         "sentry": "bot.intake.sources.sentry:ALERT_SOURCE",
         "azure_monitor": "bot.intake.sources.azure_monitor:ALERT_SOURCE",
+        "webhook": "bot.intake.sources.webhook:ALERT_SOURCE",
     }
 )
 """Faultline's own alert sources, as `module:attribute` by name, in the order people see them."""

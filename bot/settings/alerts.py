@@ -50,7 +50,7 @@ class AlertRule(Section):
     """Whether alerts that match are investigated."""
     source: Annotated[Names, AfterValidator(_known_sources)] = ()
     """Alert sources: `alertmanager`, `azure_monitor`, `cloudwatch`, `datadog`, `pagerduty`,
-    `sentry`, `slack`, and those of other packages by their names."""
+    `sentry`, `slack`, `webhook`, and those of other packages by their names."""
     service: Names = ()
     """Services, by their names in the catalogue or their aliases; `*` stands for anything."""
     severity: Names = ()

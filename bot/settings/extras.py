@@ -22,6 +22,7 @@ EXTRA_OF_SECTION: Mapping[str, tuple[str, str]] = {
 TRACES = frozenset({"jinja2", "obstore"})
 """Modules that the extra `traces` brings. The bot's extra brings them too."""
 WITH_VENDORS: Mapping[str, str] = {
+    "altair": "notebook",
     "boto3": "aws",
     "botocore": "aws",
     "datadog_api_client": "datadog",
@@ -40,6 +41,7 @@ BOT = frozenset(
         "fast_sugiyama",
         "httptools",
         "httpx",
+        "jmespath",
         "joserfc",
         "mcp",
         "opentelemetry",

@@ -56,6 +56,7 @@ from bot.settings.slack_workspaces import refuse_unknown_workspaces
 from bot.settings.teams import TeamSettings, claimed_twice
 from bot.settings.telemetry import TelemetrySettings
 from bot.settings.watches import WatchSettings, watches_by_name
+from bot.settings.webhook import WebhookSettings
 from connectors.alertmanager.settings import AlertmanagerSettings
 from connectors.aws.settings import AwsSettings
 from connectors.datadog.settings import DatadogSettings
@@ -219,6 +220,7 @@ class Settings(ConnectorSections):
     datadog: DatadogSettings = DatadogSettings()
     aws: AwsSettings = AwsSettings()
     sentry: SentrySettings = SentrySettings()
+    webhook: WebhookSettings = WebhookSettings()
     traces: TracesSettings = TracesSettings()
     recorded: RecordedSettings = RecordedSettings()
 
@@ -351,6 +353,8 @@ def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
         section = tables[one.name]
         if one.several and not set(OWN_KEYS) & set(section.model_fields):
             found[one.name] = section
+    # The one alert source without a connector that several systems send to.
+    found["webhook"] = WebhookSettings
     return found
 
 

@@ -17,6 +17,7 @@ locals {
     datadog             = "/webhooks/datadog"
     sentry              = "/webhooks/sentry"
     azure_monitor       = "/webhooks/azure_monitor"
+    webhook             = "/webhooks/webhook"
     sns                 = "/webhooks/sns"
     slack_events        = "/slack/events"
     slack_interactivity = "/slack/interactivity"

@@ -1,5 +1,5 @@
-"""The pages of Loki, Tempo, Jaeger, Alertmanager and Grafana name limits and settings as they
-are."""
+"""The pages of Loki, Elasticsearch, Tempo, Jaeger, Alertmanager and Grafana name limits and
+settings as they are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 from bot.settings import Settings, is_secret, secret_variable
 from connectors.alertmanager import connector as alertmanager
+from connectors.elasticsearch import connector as elasticsearch
+from connectors.elasticsearch import fields as elasticsearch_fields
 from connectors.grafana import connector as grafana
 from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
@@ -23,6 +25,7 @@ OWN = ("url", "token")
 """Keys that all of them have and each page tells of; the others are documented once."""
 LIMITS = {
     "alertmanager": alertmanager.LIMITS,
+    "elasticsearch": elasticsearch.LIMITS,
     "grafana": grafana.LIMITS,
     "jaeger": jaeger.LIMITS,
     "loki": loki.LIMITS,
@@ -67,6 +70,17 @@ def test_documented_numbers_are_the_real_ones() -> None:
     ) in said
     assert f"`{loki.ERROR_LINES}`, `{loki.LINES}`" in said
     assert all(level in said for level in loki_answers.FAILING)
+    said = page("elasticsearch")
+    assert f"up to {elasticsearch.ERRORS:,} at once" in said
+    assert f"up to {elasticsearch.SAMPLE} at once" in said
+    assert (
+        f"at most {elasticsearch.MOST_SERVICES} services and the latest "
+        f"{elasticsearch.MOST_BASELINES} baseline windows"
+    ) in said
+    usual = elasticsearch_fields.WantedFields()
+    places = (name for names in elasticsearch_fields.PLACES.values() for name in names)
+    for name in (*usual.times, *usual.services, *usual.levels, *usual.messages, *places):
+        assert f"`{name}`" in said, name
     said = page("tempo")
     assert (
         f"at most {tempo.MOST_SERVICES} services, {tempo.MOST_TRACES} whole traces of each window"

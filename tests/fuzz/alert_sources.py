@@ -165,6 +165,13 @@ def fuzzed_sources() -> list[FuzzedSource]:
             _token,
             signs_body=False,
         ),
+        FuzzedSource(
+            "webhook",
+            "/webhooks/webhook",
+            ({"name": "a", "event_id": "1", "event_value": "1", "host": "db"},),
+            _token,
+            signs_body=False,
+        ),
         FuzzedSource("slack events", "/slack/events", (*events, *_shared("slack")), _slack),
         FuzzedSource("slack forms", "/slack/interactivity", (clicked, sent), _slack, form=True),
     ]
@@ -181,6 +188,7 @@ def known_settings() -> Settings:
             "datadog": {"webhook_tokens": [TOKEN]},
             "alertmanager": {"webhook_tokens": [TOKEN]},
             "azure_monitor": {"webhook_tokens": [TOKEN]},
+            "webhook": {"tokens": [TOKEN], "preset": "zabbix"},
             "aws": {"sns_topics": [sns_sender.TOPIC]},
             "slack": {
                 "bot_token": "xoxb-1",

@@ -10,9 +10,10 @@ import pytest
 
 from analysis.errors import SettingsError
 from analysis.traces.reading.kineto import read_trace
-from tests.analysis.traces.written_traces import document, job, write_trace
+from tests.analysis.traces.device_traces import kernel
+from tests.analysis.traces.written_traces import document, event, job, write_trace
 from trace_report.job_analyses import ACROSS_RANKS
-from trace_report.registry import ANALYSES, BESIDE, chosen, rows_of
+from trace_report.registry import ANALYSES, BESIDE, all_rows_of, chosen, rows_of
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "trace-engine" / "README.md"
 
@@ -22,6 +23,20 @@ def test_every_analysis_gives_rows_of_json_values(name: str, tmp_path: Path) -> 
     path = write_trace(tmp_path / "rank0.json", document(job(ranks=1)[0], 0, 1))
     rows = rows_of(name, read_trace(path))
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+
+
+@pytest.mark.parametrize("name", ["operators", "kernels", "idle"])
+def test_a_document_holds_a_thousand_rows_and_says_how_many_it_leaves_out(
+    name: str, tmp_path: Path
+) -> None:
+    events = []
+    for i in range(1_500):
+        events += [event(f"op{i}", 10 * i, 5), kernel(f"kernel{i}", 10 * i, 5, stream=i)]
+        events.append(kernel(f"kernel{i}", 10 * i + 6, 2, stream=i))
+    trace = read_trace(write_trace(tmp_path / "rank0.json", document(events, 0, 1)))
+    whole, shown = all_rows_of(name, trace), rows_of(name, trace)
+    assert len(whole) == 1_500
+    assert shown == [*whole[:999], {"cut": 501}]
 
 
 def test_the_documentation_lists_every_analysis_as_the_code_describes_it() -> None:

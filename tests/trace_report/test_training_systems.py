@@ -23,7 +23,7 @@ GitHub Actions, debug server, Slurm
 """  # noqa: E501
 NOT_READ = {
     "kernel.ncu-rep": b"NVR\0\1\2\3",
-    "trace.pftrace": b"\x0a\x10\x08\x01\x12\x02\x08\x03",
+    "system.pftrace": b"\x0a\x10\x08\x01\x12\x02\x08\x03",
     "events.out.tfevents.1700000000.host": b"\x18\0\0\0\0\0\0\0\xa3\x7fK\x22brain.Event:2",
     "rank0.et": b"\x12\x08\x0a\x05chakra\0",
     "run.parquet": b"PAR1\x15\x04\x15\0PAR1",

@@ -75,9 +75,9 @@ def test_ranks_that_need_more_memory_than_there_is_are_read_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     task = Task("one", "one.json", 1_000_000_000, packed=True)
-    monkeypatch.setattr(workers, "_free_memory", lambda: 8_000_000_000)
+    monkeypatch.setattr(workers, "free_memory", lambda: 8_000_000_000)
     assert workers._jobs_that_fit([task] * 4) == 1
-    monkeypatch.setattr(workers, "_free_memory", lambda: 8_000_000_000_000)
+    monkeypatch.setattr(workers, "free_memory", lambda: 8_000_000_000_000)
     assert workers._jobs_that_fit([task] * 4) == len(os.sched_getaffinity(0))
 
 

@@ -34,6 +34,11 @@
       for (const line of input.parentNode.querySelectorAll("tbody tr"))
         line.hidden = !line.textContent.toLowerCase().includes(wanted);
     });
+  // Long names are cut after two lines; the whole one shows as a title, and is in the page once.
+  document.addEventListener("pointerover", (event) => {
+    const name = event.target.closest(".clamp");
+    if (name && name.scrollHeight > name.clientHeight) name.title = name.textContent;
+  });
 
   // Curves
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -118,9 +118,7 @@ def compare(summaries: Iterable[RankSummary]) -> RankComparison:
         clocks=clocks,
         blame=charged,
         steps=tuple(s.only(common) for s in steps) if common else steps,
-        collectives=collective_table(matched, job.world_size, clocks_agree=clocks.agree)
-        if len(ranks) > 1
-        else table_of_one(ranks[0]),
+        collectives=_collectives(job, matched, clocks),
         exposures=tuple(exposures(s) for s in ranks),
         all_reduce=tuple(all_reduce_overlap(s) for s in ranks),
         fsdp=uses_fsdp(ranks),
@@ -133,7 +131,7 @@ def compare(summaries: Iterable[RankSummary]) -> RankComparison:
 def _collectives(job: Participants, matched: Matched, clocks: Clocks) -> CollectiveTable:
     if len(job.ranks) == 1:
         return table_of_one(job.ranks[0])
-    return collective_table(matched, job.world_size, clocks_agree=clocks.agree)
+    return collective_table(matched, job.ranks, job.world_size, clocks_agree=clocks.agree)
 
 
 def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame) -> WhyNot | None:

@@ -31,7 +31,6 @@ for stragglers)."""
 MANY_RANKS = 16
 """From this many ranks on the median of all stands for that of the others."""
 MAX_NAMED = 5
-MAX_ROWS = 1_000
 _Tables = tuple[list[str], NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -120,7 +119,7 @@ def kernel_distribution(ranks: Sequence[RankSummary], most: int = 20) -> list[di
         for summary, place in zip(ranks, places, strict=True):
             if name in place:
                 rows.append(_row(summary, name, place[name]))
-    return [*rows[:MAX_ROWS], {"cut": len(rows) - MAX_ROWS}] if len(rows) > MAX_ROWS else rows
+    return rows
 
 
 def _row(summary: RankSummary, name: str, at: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.traces.columns.device import Kind
 from analysis.traces.columns.disjoint_intervals import Spans, coarsened, intersection, length
-from analysis.traces.columns.events import Int64, RankSource, TraceColumns
+from analysis.traces.columns.events import PROFILER, Int64, RankSource, TraceColumns
 from analysis.traces.columns.steps import StepColumns, steps_of, steps_on_device
 from analysis.traces.per_rank.activity import Activity, activity_of
 from analysis.traces.per_rank.collective_calls import (
@@ -28,7 +28,7 @@ from analysis.traces.per_rank.kernel_speed import KernelSpeeds, kernel_speeds, n
 from analysis.traces.per_rank.long_idle import LongIdle, long_idle
 from analysis.traces.per_rank.operation_times import OperationTimes, operation_times
 from analysis.traces.per_rank.rank_facts import RankFacts, rank_facts
-from analysis.traces.per_rank.step_times import StepTimes, step_times
+from analysis.traces.per_rank.step_times import COMMUNICATION, StepTimes, step_times
 
 __all__ = [
     "Accelerator",
@@ -47,7 +47,7 @@ __all__ = [
     "to_json",
 ]
 
-Vendor = Literal["cuda", "hip", "xpu", "mtia", "cpu"]
+Vendor = Literal["cuda", "hip", "xpu", "mtia", "tpu", "npu", "hpu", "cpu"]
 
 MAX_HIDDEN = 2048
 """Intervals of hidden communication kept; the smallest gaps are closed until there are no more
@@ -88,6 +88,11 @@ class TimeOnDevice:
     hidden_communication: int
     """Communication while computation ran."""
     idle: int
+
+    @property
+    def exposed_communication(self) -> int:
+        """Communication that no computation hides."""
+        return self.communication - self.hidden_communication
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +138,23 @@ class RankSummary:
     """Of computation."""
     facts: RankFacts
     communication_kernels: KernelSpeeds = field(default_factory=no_kernels)
+    format: str = PROFILER
+    """What kind of file it was read from, for people."""
 
     @property
     def has_accelerator(self) -> bool:
         """Whether the trace has work on an accelerator."""
         return self.device_event_count > 0
+
+    @property
+    def exposed_share(self) -> float | None:
+        """Communication that no computation hides, of the time on the device; of the steps, on a
+        rank without one. None where there is neither."""
+        device = self.time_on_device
+        if device.window:
+            return device.exposed_communication / device.window
+        whole = int((self.steps.end - self.steps.start).sum())
+        return float(self.steps.parts[COMMUNICATION].sum()) / whole if whole else None
 
     @property
     def own_steps(self) -> StepColumns:
@@ -181,6 +198,7 @@ def summarise(trace: TraceColumns) -> RankSummary:
         kernels=kernel_speeds(trace, activity.kind),
         facts=rank_facts(trace),
         communication_kernels=kernel_speeds(trace, activity.kind, Kind.COMMUNICATION),
+        format=trace.format,
     )
 
 
@@ -202,6 +220,9 @@ def accelerator_of(trace: TraceColumns) -> Accelerator:
 
 _MARKS: dict[Vendor, re.Pattern[str]] = {
     "mtia": re.compile(r"artemis|mtia", re.IGNORECASE),
+    "tpu": re.compile(r"\btpu\b", re.IGNORECASE),
+    "npu": re.compile(r"ascend", re.IGNORECASE),
+    "hpu": re.compile(r"gaudi|habana|\bhl-?\d{3}", re.IGNORECASE),
     "xpu": re.compile(r"intel|\bmax 1[15]\d0\b|\barc\b", re.IGNORECASE),
     "hip": re.compile(r"\bamd\b|radeon|instinct", re.IGNORECASE),
     "cuda": re.compile(r"nvidia|tesla|geforce|quadro", re.IGNORECASE),
@@ -209,6 +230,7 @@ _MARKS: dict[Vendor, re.Pattern[str]] = {
 _CATEGORIES: dict[Vendor, tuple[str, ...]] = {
     "mtia": ("mtia_ccp_events", "mtia_runtime"),
     "xpu": ("xpu_runtime", "xpu_driver"),
+    "hpu": ("hpu_op",),
 }
 
 

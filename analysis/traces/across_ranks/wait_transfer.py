@@ -3,9 +3,7 @@ reached.
 
 A rank waits in a synchronising collective until the last rank has entered; from then on data moves.
 Where the ranks' clocks do not agree the shortest duration over the ranks stands for the transfer
-(TensorBoard's plugin does only this). Bandwidths are those of nccl-tests (doc/PERFORMANCE.md):
-algorithm bandwidth is size over time; bus bandwidth is that times what each link must carry per
-byte of size, and compares with the hardware's whatever the number of ranks.
+(TensorBoard's plugin does only this).
 """
 
 from __future__ import annotations
@@ -21,38 +19,18 @@ from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.columns.disjoint_intervals import difference, length
 from analysis.traces.columns.events import Bool, Int64
 from analysis.traces.columns.intervals import union
-from analysis.traces.per_rank.collective_calls import ProcessGroup
-from analysis.traces.per_rank.collective_names import OTHER, POINT_TO_POINT
-
-MAX_ROWS = 200
-"""Rows of the table kept: those with the most time."""
-
-
-@dataclass(frozen=True)
-class CollectiveRow:
-    """All collectives of one operation, process group and size; ns."""
-
-    operation: str
-    group: str
-    """Description of the process group, else its name; "" where the trace does not say."""
-    ranks: int
-    """Ranks of the group (those with a trace, where its size is unknown)."""
-    bytes: int
-    """As nccl-tests counts size; 0 where unknown."""
-    count: int
-    wait: int
-    """Mean over the ranks of what each waited, over all of these collectives."""
-    worst_wait: int
-    """What the longest waiting rank of each waited, over all of these collectives."""
-    transfer: int
-    """Over all of these collectives."""
-    median_transfer: int
-    algorithm_bandwidth: float | None
-    """GB/s (10**9) at the median transfer; None where the size or the time is unknown."""
-    bus_bandwidth: float | None
-    at_least: bool
-    """Some ranks have no trace: what is called transfer may hold waiting for them; bandwidths are
-    lower bounds."""
+from analysis.traces.costs.accelerators import accelerator_named
+from analysis.traces.per_rank.collective_bandwidth import (
+    UNKNOWN_LINK,
+    CallTimes,
+    CollectiveRow,
+    Link,
+    by_size,
+    collective_row,
+    link_within,
+    rows_of_one,
+)
+from analysis.traces.per_rank.collective_names import POINT_TO_POINT
 
 
 @dataclass(frozen=True)
@@ -63,62 +41,57 @@ class CollectiveTable:
     by: str
     """How the two were distinguished: "arrival", "shortest duration", or "duration" (one rank: not
     at all)."""
-    cut: int = 0
-    """Rows left out."""
-
-
-def bus_factor(operation: str, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth (nccl-tests, PERFORMANCE.md)."""
-    if ranks < 2:
-        return 1.0
-    if operation == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    return (
-        (ranks - 1) / ranks if operation in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
-    )
 
 
 def collective_table(
-    matched: Matched, world_size: int | None, *, clocks_agree: bool
+    matched: Matched,
+    ranks: Sequence[RankSummary],
+    world_size: int | None,
+    *,
+    clocks_agree: bool,
 ) -> CollectiveTable:
-    """The split of every matched collective, summed by operation, group and size.
+    """The split of every matched collective, summed by operation, group and size. `ranks` are the
+    summaries that were matched, in their order.
 
     A group of which the trace tells neither name nor size is taken for the world.
     """
     partial = {g.key for g in matched.partial_groups}
     rows: list[CollectiveRow] = []
     for block in matched.groups:
-        wait, transfer = split(block, clocks_agree=clocks_agree)
-        keys = np.stack((block.operation, block.bytes))
-        distinct, place = np.unique(keys, axis=1, return_inverse=True)
-        for i, (operation, size) in enumerate(distinct.T.tolist()):
-            mine = place.ravel() == i
-            ranks = (
-                block.group.size or (None if block.group.name else world_size) or len(block.places)
-            )
-            facts = (block.operations[operation], block.group, ranks, size)
-            rows.append(
-                _row(*facts, wait[mine], transfer[mine], at_least=block.group.key in partial)
-            )
+        times = _times(block, ranks, clocks_agree=clocks_agree)
+        size = block.group.size or (None if block.group.name else world_size) or len(block.places)
+        at_least = block.group.key in partial
+        link = UNKNOWN_LINK if at_least else _link([ranks[p] for p in block.places.tolist()])
+        for (operation,), mine in by_size(block.operation, sizes=block.bytes):
+            facts = (block.operations[operation], block.group, size, block.bytes[mine])
+            rows.append(collective_row(*facts, times.select(mine), link=link, at_least=at_least))
     return _table(rows, "arrival" if clocks_agree else "shortest duration")
 
 
 def table_of_one(summary: RankSummary) -> CollectiveTable:
     """One rank's collectives: their durations, which hold waiting that one rank's trace cannot tell
     apart."""
-    calls = summary.collectives
-    rows = []
-    keys = np.stack((calls.operation, calls.group, calls.bytes))
-    distinct, place = np.unique(keys, axis=1, return_inverse=True)
-    for i, (operation, group, size) in enumerate(distinct.T.tolist()):
-        if calls.operations[operation] in (OTHER, *POINT_TO_POINT):
-            continue
-        mine = place.ravel() == i
-        ranks = calls.groups[group].size or summary.world_size or 1
-        took = (calls.end - calls.start)[mine]
-        facts = (calls.operations[operation], calls.groups[group], ranks, size)
-        rows.append(_row(*facts, np.zeros((len(took), 1), dtype=np.int64), took, at_least=True))
-    return _table(rows, "duration")
+    rows = rows_of_one(summary.collectives, summary.world_size)
+    return _table([r for r in rows if r.operation not in POINT_TO_POINT], "duration")
+
+
+def _times(block: MatchedGroup, ranks: Sequence[RankSummary], *, clocks_agree: bool) -> CallTimes:
+    wait, transfer = split(block, clocks_agree=clocks_agree)
+    exposed, awaited = np.empty_like(block.row), np.empty_like(block.row)
+    for column, place in enumerate(block.places.tolist()):
+        calls, row = ranks[place].collectives, block.row[:, column]
+        exposed[:, column], awaited[:, column] = calls.exposed[row], calls.awaited[row]
+    return CallTimes(block.end - block.start, wait, exposed, awaited, transfer)
+
+
+def _link(ranks: Sequence[RankSummary]) -> Link:
+    """Known where the traces say that all ranks of a group are on one host, and on what devices."""
+    first = ranks[0]
+    if first.host is None or any(s.host != first.host for s in ranks):
+        return UNKNOWN_LINK
+    if any(s.accelerator.name != first.accelerator.name for s in ranks):
+        return UNKNOWN_LINK
+    return link_within(accelerator_named(first.accelerator.name), len(ranks))
 
 
 def split(block: MatchedGroup, *, clocks_agree: bool) -> tuple[Int64, Int64]:
@@ -197,55 +170,9 @@ def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:
 
 def rows_of(table: CollectiveTable) -> list[dict[str, Any]]:
     """The table as JSON values."""
-    told: list[dict[str, Any]] = [
-        {
-            "operation": r.operation,
-            "group": r.group,
-            "ranks": r.ranks,
-            "bytes": r.bytes,
-            "count": r.count,
-            "wait_ns": r.wait,
-            "worst_wait_ns": r.worst_wait,
-            "transfer_ns": r.transfer,
-            "median_transfer_ns": r.median_transfer,
-            "algorithm_gb_per_s": r.algorithm_bandwidth,
-            "bus_gb_per_s": r.bus_bandwidth,
-            "at_least": r.at_least,
-            "split_by": table.by,
-        }
-        for r in table.rows
-    ]
-    return [*told, {"cut": table.cut}] if table.cut else told
-
-
-def _row(
-    operation: str,
-    group: ProcessGroup,
-    ranks: int,
-    size: int,
-    wait: Int64,
-    transfer: Int64,
-    *,
-    at_least: bool,
-) -> CollectiveRow:
-    median = int(np.median(transfer))
-    rate = size / median if size and median else None
-    return CollectiveRow(
-        operation=operation,
-        group=group.description or group.name,
-        ranks=ranks,
-        bytes=size,
-        count=len(transfer),
-        wait=int(wait.mean(axis=1).sum()),
-        worst_wait=int(wait.max(axis=1).sum()),
-        transfer=int(transfer.sum()),
-        median_transfer=median,
-        algorithm_bandwidth=rate,
-        bus_bandwidth=rate * bus_factor(operation, ranks) if rate is not None else None,
-        at_least=at_least,
-    )
+    return [row.as_json() | {"split_by": table.by} for row in table.rows]
 
 
 def _table(rows: Sequence[CollectiveRow], by: str) -> CollectiveTable:
     ordered = sorted(rows, key=lambda r: -(r.wait + r.transfer))
-    return CollectiveTable(tuple(ordered[:MAX_ROWS]), by, max(len(ordered) - MAX_ROWS, 0))
+    return CollectiveTable(tuple(ordered), by)

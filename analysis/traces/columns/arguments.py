@@ -42,6 +42,7 @@ NUMBERS = (
     "Python module id",
     "graph id",
     "graph node id",
+    "step_num",
 )
 """Arguments kept as float64 (exact to 2**53); numbers written as strings count."""
 
@@ -60,6 +61,8 @@ TEXTS = (
     "kind",
     "grid",
     "block",
+    "hlo_category",
+    "Task Type",
 )
 """Arguments kept as text: a string as it is, anything else as compact JSON without spaces
 ("[[64,3],[]]")."""

@@ -47,12 +47,16 @@ COMMUNICATION_KERNEL = re.compile(
     r"cross_device_reduce|custom_all_?reduce|(one|two|multi)_?shot_(all_?reduce|reduce_scatter"
     r"|all_gather)|"
     r"multimem_(all_?reduce|reduce_scatter|all_gather)|quick_?reduce|^ucc_|allreduce_fusion_kernel|"
-    r"vllm::.*all_?reduce|trtllm_allreduce|sglang.*all_?reduce|collective_subgraph_execution",
+    r"vllm::.*all_?reduce|trtllm_allreduce|sglang.*all_?reduce|collective_subgraph_execution|"
+    r"^(?:ragged-)?all-(?:reduce|gather|to-all)|^reduce-scatter|^collective-(?:permute|broadcast)|"
+    r"^(?:send|recv)(?:-done)?(?:\.\d+)?$|"
+    r"^hcom_|symm_?mem|mori::|moe_?a2a|all_?to_?all\w*kernel|\buccl",
     re.IGNORECASE,
 )
 """Kernels that move data between ranks: NCCL (`ncclKernel*` up to 2.18, `ncclDevKernel*` since),
-RCCL, MSCCL(++), oneCCL, HCCL (Gaudi, MTIA), DeepEP, NVSHMEM, ROCSHMEM, PyTorch's symmetric memory,
-vLLM's, SGLang's and TensorRT-LLM's custom all-reduce. HTA knows only the first, and only where the
+RCCL, MSCCL(++), oneCCL, HCCL (Gaudi, MTIA; Ascend's `hcom_allReduce__428_0_1`), DeepEP, MORI,
+NVSHMEM, ROCSHMEM, PyTorch's symmetric memory, vLLM's, SGLang's and TensorRT-LLM's custom all-reduce
+and all-to-all, and XLA's operations (`HloOpcode`). HTA knows only the first, and only where the
 name begins with it."""
 
 _MEMORY_NAME = re.compile(r"^(hip)?(Memcpy|Memset)\b|^(hip)?(Memcpy|Memset)|^dma", re.IGNORECASE)
@@ -76,7 +80,7 @@ def _kinds_at(trace: TraceColumns, rows: Int64) -> Int32:
         else np.empty(0, dtype=np.int64)
     )
     by_name = np.zeros(len(trace.names) + 1, dtype=np.int32)
-    by_name[used] = [_kind_of(trace.names[i]) for i in used.tolist()]
+    by_name[used] = [kind_of_name(trace.names[i]) for i in used.tolist()]
     memory = [category.lower() in _MEMORY_CATEGORIES for category in trace.categories]
     by_category = np.asarray([*memory, False], dtype=np.bool_)
     return np.asarray(
@@ -90,7 +94,8 @@ def is_communication_kernel(name: str) -> bool:
 
 
 @lru_cache(maxsize=KNOWN_NAMES)
-def _kind_of(name: str) -> Kind:
+def kind_of_name(name: str) -> Kind:
+    """The kind of work that a name on a stream stands for."""
     if _MEMORY_NAME.search(name):
         return Kind.MEMORY
     return Kind.COMMUNICATION if is_communication_kernel(name) else Kind.COMPUTATION
@@ -104,9 +109,11 @@ RUNTIME_CATEGORIES = (
     "xpu_runtime",
     "xpu_driver",
     "mtia_runtime",
+    "privateuse1_runtime",
+    "privateuse1_driver",
 )
-"""Calls of the host into the accelerator's runtime or driver; ROCm's hip* calls are in
-cuda_runtime."""
+"""Calls of the host into the accelerator's runtime or driver, as Kineto's `ActivityType` names
+them; ROCm's hip* calls are in cuda_runtime, those of Gaudi and other plugins in privateuse1."""
 
 
 def on_runtime(trace: TraceColumns) -> Bool:

@@ -24,6 +24,7 @@ Bool = NDArray[np.bool_]
 
 RankSource = Literal["distributedInfo", "file name", "order"]
 
+PROFILER = "PyTorch profiler trace"
 DEVICE_CATEGORIES = (
     "kernel",
     "gpu_memcpy",
@@ -122,6 +123,10 @@ class TraceColumns:
     """Why events or bytes were lost, and how many."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Events that are no intervals (metadata, flows, instants, counters), by phase letter."""
+    format: str = PROFILER
+    """What kind of file this was, for people."""
+    process_names: Mapping[str, str] = field(default_factory=dict)
+    """pid as text -> process_name, where the trace names it."""
     step_name: str = ""
     """Name or pattern of the annotations that the user says are steps; "" to find them."""
     notes: tuple[str, ...] = ()

@@ -37,7 +37,6 @@ MEASURES = (
     "copies and fills",
     "idle device",
 )
-MAX_ROWS = 1000
 _BRACKET = re.compile("[<(]")
 OPENERS = {">": "<", ")": "("}
 MAX_NAME = 20_000
@@ -205,12 +204,9 @@ def compared(control: Side, test: Side) -> TraceDiff:
     return TraceDiff(control, test)
 
 
-def diff_rows(
-    diff: TraceDiff, devices: Devices = "all", limit: int = MAX_ROWS
-) -> list[dict[str, Any]]:
+def diff_rows(diff: TraceDiff, devices: Devices = "all") -> list[dict[str, Any]]:
     """The differences as JSON values, the most changed first."""
-    table = diff.of(devices)
-    given: list[dict[str, Any]] = [
+    return [
         {
             "name": d.name,
             "on_device": d.on_device,
@@ -219,9 +215,8 @@ def diff_rows(
         }
         | {f"control_{key}": value for key, value in _as_json(d.control).items()}
         | {f"test_{key}": value for key, value in _as_json(d.test).items()}
-        for d in table[:limit]
+        for d in diff.of(devices)
     ]
-    return given if len(table) <= limit else [*given[:-1], {"cut": len(table) - limit + 1}]
 
 
 def short_name(name: str) -> str:

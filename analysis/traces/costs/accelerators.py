@@ -26,10 +26,21 @@ class Accelerator:
     tb_s: float
     """Of the device's memory."""
     link_gb_s: float | None
-    """To the other devices of its host, in one direction; None where the data sheet has no such
-    link."""
+    """To all other devices of its host together, in one direction; None where the data sheet has no
+    such link."""
+    link: str
+    """ "NVLink" or "Infinity Fabric"."""
+    link_peers: int | None
+    """Devices that the link is divided between, where no switch lets one use all of it."""
     source: str
     """The data sheet."""
+
+    def link_peak(self, ranks: int) -> float | None:
+        """GB/s in one direction within a group of that many devices of a host; None where not
+        known."""
+        if self.link_gb_s is None or self.link_peers is None:
+            return self.link_gb_s
+        return self.link_gb_s * min(max(ranks - 1, 1) / self.link_peers, 1.0)
 
     def peak_tflops(self, cost: Cost, *, matrix_units: bool) -> float | None:
         """For a cost; `matrix_units` says whether its kernels use them. Operators without special
@@ -75,6 +86,8 @@ def accelerator_named(name: str, memory_gb: float | None = None) -> Accelerator 
                 figures["tflops"],
                 figures["tb_s"],
                 figures.get("link_gb_s"),
+                figures.get("link", "NVLink"),
+                figures.get("link_peers"),
                 figures["source"],
             )
     return None

@@ -70,21 +70,13 @@ def grouped_mm(call: Call) -> Cost:
     of the matrices [G, K, N]; of two matrices with two dimensions, K is what the groups share
     out."""
     left, right = call.shape(0), call.shape(1)
-    g = _groups(call)
-    if len(left) == 2 and len(right) == 3:
-        m, k, n = left[0], left[1], right[2]
-        out = m * n
-    elif len(left) == 2 and len(right) == 2:
-        m, k, n = left[0], left[1], right[1]
-        out = g * m * n
-    elif len(left) == 3 and len(right) == 2:
-        m, k, n = left[1], left[2], right[1]
-        out = m * n
-    else:
-        m, k, n = left[-2], left[-1], right[-1]
-        out = left[0] * m * n
-        return cost_from(call, "grouped matrix product", 2 * left[0] * m * n * k, _moved(call, out))
-    return cost_from(call, "grouped matrix product", 2 * m * n * k, _moved(call, out))
+    m, k, n = left[-2], left[-1], right[-1]
+    if len(left) > 2 and len(right) > 2:
+        m *= left[0]
+    flops, out = 2 * m * n * k, m * n
+    if len(left) == len(right) == 2:
+        out *= _groups(call)
+    return cost_from(call, "grouped matrix product", flops, _moved(call, out))
 
 
 def _groups(call: Call) -> int:

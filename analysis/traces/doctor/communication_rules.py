@@ -15,13 +15,14 @@ from analysis.traces.across_ranks.wait_transfer import exposures
 from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, short, subject_of
-from analysis.traces.per_rank.step_times import COMMUNICATION as COMMUNICATED
 
 COMMUNICATION_SHARE = 0.10
 """Share of the step (TensorBoard's plugin)."""
 EXPOSED_SHARE = 0.40
 """Share of the time that communication takes alone, from which a job is bound by it, whatever the
 reason."""
+MAINLY = 0.6
+"""Share from which one reason is said for exposed communication (our choice)."""
 OVERLAP = 0.30
 """Share of the communication that computation hides, below which it counts as not overlapped
 (nsys-ai)."""
@@ -70,12 +71,17 @@ FSDP_EXPOSED = DoctorRule(
 )
 
 
-def communication_rules(job: TrainingJob, *, waits_for_input: bool = False) -> list[JobDiagnosis]:
+def communication_rules(
+    job: TrainingJob, *, explained: bool = False, waits_for_input: bool = False
+) -> list[JobDiagnosis]:
     """At most one: gradients reduced too late, else exposed sharding, else exposed transfer, else
-    a job that communicates for much of its time. Ranks that wait for input also wait for each
-    other."""
+    a job that communicates for much of its time. A slow link explains long transfers
+    (`explained`). Ranks that wait for input also wait for each other."""
     if job.has_steps:
-        found = _after_backward(job) or _fsdp(job) or _little_hidden(job) or _transfer(job)
+        found = _after_backward(job) or _fsdp(job) or _little_hidden(job)
+        if found or explained:
+            return found
+        found = _transfer(job)
         if found:
             return found
     return [] if waits_for_input else _exposed(job)
@@ -107,6 +113,7 @@ def _after_backward(job: TrainingJob) -> list[JobDiagnosis]:
             statement,
             numbers,
             events=_longest(job.ranks[0], "all_reduce"),
+            cost_ns=fmean(o.exposed for o in late),
             details={
                 "after_backward": {str(o.rank): round(o.after_backward, 3) for o in late[:64]}
             },
@@ -147,8 +154,9 @@ def _little_hidden(job: TrainingJob) -> list[JobDiagnosis]:
         f"computation hides {numbers['hidden_percent']:g} % of the communication on {who}; its "
         f"transfer alone takes "
         f"{numbers['transfer_percent']:g} % of the steps"
-    )
-    return [NO_OVERLAP.found("warning", "all ranks", statement, numbers)]
+    ) + _why_exposed(job, numbers)
+    cost = _transfer_share(job) * job.step_ns
+    return [NO_OVERLAP.found("warning", "all ranks", statement, numbers, cost_ns=cost)]
 
 
 def _hides_little(summary: RankSummary) -> bool:
@@ -178,13 +186,13 @@ def _transfer(job: TrainingJob) -> list[JobDiagnosis]:
         f"transfer of collectives takes {numbers['transfer_ms']:g} ms of each "
         f"{numbers['step_ms']:g} ms step on {who} "
         f"({numbers['percent']:g} %), beside all waiting for other ranks"
-    )
-    return [COMMUNICATION.found("warning", "all ranks", statement, numbers)]
+    ) + _why_exposed(job, numbers)
+    return [COMMUNICATION.found("warning", "all ranks", statement, numbers, cost_ns=transfer_ns)]
 
 
 def _exposed(job: TrainingJob) -> list[JobDiagnosis]:
     """Communication that takes much of the time, be it transfer or waiting."""
-    shares = [exposed_share(s) for s in job.ranks]
+    shares = [s.exposed_share or 0.0 for s in job.ranks]
     if not shares or median(shares) < EXPOSED_SHARE:
         return []
     ranks = [s.rank for s in job.ranks]
@@ -202,17 +210,31 @@ def _exposed(job: TrainingJob) -> list[JobDiagnosis]:
             f": of each {numbers['step_ms']:g} ms step {numbers['wait_ms']:g} ms wait for the "
             f"other ranks and {numbers['transfer_ms']:g} ms transfer"
         )
-    return [COMMUNICATION_BOUND.found("warning", subject_of(ranks, job.count), statement, numbers)]
+    statement += _why_exposed(job, numbers)
+    subject = subject_of(ranks, job.count)
+    cost = median(shares) * job.step_ns
+    return [COMMUNICATION_BOUND.found("warning", subject, statement, numbers, cost_ns=cost)]
 
 
-def exposed_share(summary: RankSummary) -> float:
-    """Communication that nothing hides, of the time on the device; of the steps, on a rank without
-    one."""
-    device = summary.time_on_device
-    if device.window:
-        return (device.communication - device.hidden_communication) / device.window
-    whole = int((summary.steps.end - summary.steps.start).sum())
-    return int(summary.steps.parts[COMMUNICATED].sum()) / whole if whole else 0.0
+def _why_exposed(job: TrainingJob, numbers: dict[str, float]) -> str:
+    """What no computation hides of the collectives: what was launched already had to wait for
+    them, or there was nothing to overlap with. "" where one does not prevail, or the ranks have no
+    accelerator."""
+    if not all(s.has_accelerator for s in job.ranks):
+        return ""
+    exposed = sum(int(s.collectives.exposed.sum()) for s in job.ranks)
+    if not exposed:
+        return ""
+    awaited = sum(int(s.collectives.awaited.sum()) for s in job.ranks) / exposed
+    if awaited >= MAINLY:
+        numbers["awaited_percent"] = percent(awaited)
+        return f"; for {percent(awaited):g} % of it the next computation is launched and waits"
+    if awaited <= 1 - MAINLY:
+        numbers["nothing_launched_percent"] = percent(1 - awaited)
+        return (
+            f"; for {percent(1 - awaited):g} % of it the host has launched nothing to overlap with"
+        )
+    return ""
 
 
 def _fsdp(job: TrainingJob) -> list[JobDiagnosis]:
@@ -231,8 +253,9 @@ def _fsdp(job: TrainingJob) -> list[JobDiagnosis]:
         f"all_gather and reduce_scatter of sharded parameters are exposed for "
         f"{numbers['percent']:g} % of the step on "
         f"{who}, beside all waiting for other ranks"
-    )
-    return [FSDP_EXPOSED.found("warning", "all ranks", statement, numbers)]
+    ) + _why_exposed(job, numbers)
+    cost = share * job.step_ns
+    return [FSDP_EXPOSED.found("warning", "all ranks", statement, numbers, cost_ns=cost)]
 
 
 def _sharding(summary: RankSummary) -> float:

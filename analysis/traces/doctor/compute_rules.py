@@ -101,6 +101,8 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
             ranks=[s.rank for s in ranks] if len(ranks) < job.count else (),
             events=own.events,
             details={"frames": {str(f.frame): f.versions for f in own.frames}},
+            # What running without the code costs is not in the trace: only compiling is.
+            cost_ns=own.compiling_ns / worst.facts.step_count if own.compiling_ns else None,
         )
     ]
 

@@ -35,6 +35,11 @@ EXPLAINED = 0.5
 """What explains this much of the idle time is said instead of it (our choice)."""
 MIN_LAUNCHES = 100
 """Small kernels per step (nsys-ai)."""
+MANY_KERNELS = 1_000
+"""Kernels of a trace without steps from which it shows a habit (our choice: ten times the launches
+that nsys-ai asks of a step; one token of a 7-billion-parameter model takes some hundred)."""
+LATE_SHARE = 0.5
+"""Share of the idle time in late launches from which they are its cause (our choice)."""
 MANY_OPERATORS = 1_000
 """Operators of a step from which dispatch can set the pace of a rank without an accelerator (own:
 healthy recorded jobs run 180 to 820, one with 600 superfluous elementwise operations 3,255)."""
@@ -72,6 +77,16 @@ TINY_KERNELS = DoctorRule(
     "optimizers, or one "
     "operation on a stacked tensor instead of many on small ones.",
 )
+LAUNCH_BOUND = DoctorRule(
+    name="launch_bound",
+    sees="small kernels of a job that does not train and marks no steps (inference, decoding): the "
+    "accelerator waits for the host's next launch",
+    threshold="at least 1,000 kernels, mean below 10 us, busy below 50 %, and half of the idle "
+    "time in pauses under 1 ms that end with a kernel launched after they began",
+    source="nsys-ai (10 us), TensorBoard's plugin (50 %); number and share: own",
+    fix="CUDA graphs (torch.compile(mode='reduce-overhead'); vLLM without --enforce-eager, SGLang "
+    "without --disable-cuda-graph), or more requests per batch.",
+)
 LAUNCH_QUEUE_FULL = DoctorRule(
     name="launch_queue_full",
     sees="1,024 kernels launched and not yet started on one stream: the next launch blocks the "
@@ -86,10 +101,52 @@ LAUNCH_QUEUE_FULL = DoctorRule(
 def device_rules(job: TrainingJob) -> list[JobDiagnosis]:
     """Findings over all ranks, those with a cause before idle time that has none."""
     return [
-        *over_ranks(job, _tiny, _tiny_kernels),
+        *(
+            over_ranks(job, _launch_bound, _bound_by_launches)
+            or over_ranks(job, _tiny, _tiny_kernels)
+        ),
         *over_ranks(job, _idle, _gpu_idle),
         *over_ranks(job, _has_full_queue, _queue_full),
     ]
+
+
+def _launch_bound(summary: RankSummary) -> bool:
+    facts = summary.facts
+    kernels, pace = facts.tiny.kernels, facts.pace
+    if facts.steps or pace.trains or kernels.count < MANY_KERNELS:
+        return False
+    small = kernels.mean_ns < SMALL_NS and facts.device.busy_share < LOW_USE
+    return small and pace.late_ns >= LATE_SHARE * pace.idle_ns
+
+
+def _bound_by_launches(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
+    worst = max(ranks, key=lambda s: s.facts.pace.late_ns)
+    named = [summary.rank for summary in ranks]
+    who, numbers = said_ranks(named, job.count)
+    kernels = [s.facts.tiny.kernels for s in ranks]
+    late = sum(s.facts.pace.late_ns for s in ranks)
+    count = sum(k.count for k in kernels)
+    numbers |= {
+        "kernels": float(round(count / len(ranks))),
+        "mean_us": short(sum(k.total_ns for k in kernels) / count / 1e3),
+        "busy_percent": percent(fmean(s.facts.device.busy_share for s in ranks)),
+        "late_percent": percent(late / sum(s.facts.window_ns for s in ranks)),
+    }
+    statement = (
+        f"{who} {'runs' if len(ranks) == 1 else 'run'} {numbers['kernels']:.0f} kernels of "
+        f"{numbers['mean_us']:g} us on average; the accelerator is busy only "
+        f"{numbers['busy_percent']:g} % of the time and waits {numbers['late_percent']:g} % of it "
+        "for the host to launch the next kernel"
+    )
+    return LAUNCH_BOUND.found(
+        "warning",
+        subject_of(named, job.count),
+        statement,
+        numbers,
+        events=[worst.facts.tiny.kernels.example],
+        details={"most_frequent": readable(worst.facts.tiny.kernels.most_frequent)},
+        cost_ns=late / len(ranks),
+    )
 
 
 def _tiny(summary: RankSummary) -> bool:
@@ -121,7 +178,13 @@ def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosi
     }
     subject = subject_of(named, job.count)
     return TINY_KERNELS.found(
-        "warning", subject, statement, numbers, events=[pieces.example], details=details
+        "warning",
+        subject,
+        statement,
+        numbers,
+        events=[pieces.example],
+        details=details,
+        cost_ns=_idle_ns(ranks),
     )
 
 
@@ -205,8 +268,22 @@ def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
         statement += f", in which the host is in `{doing}`"
     subject = subject_of(named, job.count)
     return GPU_IDLE.found(
-        "warning", subject, statement, numbers, events=[use.in_gap], details={"in_gap": doing}
+        "warning",
+        subject,
+        statement,
+        numbers,
+        events=[use.in_gap],
+        details={"in_gap": doing},
+        cost_ns=_idle_ns(ranks),
     )
+
+
+def _idle_ns(ranks: Sequence[RankSummary]) -> float | None:
+    """Idle time per step, mean over the ranks with an accelerator."""
+    own = [s.facts for s in ranks if s.facts.on_device]
+    if not own:
+        return None
+    return fmean((f.window_ns - f.device.busy_ns) / f.step_count for f in own)
 
 
 def _has_full_queue(summary: RankSummary) -> bool:

@@ -47,3 +47,6 @@ class JobDiagnosis:
     """At most a few, the clearest first."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """JSON values for tables and charts."""
+    cost_ns: float | None = None
+    """What it costs of each step at most (of the whole trace, without steps); None where that
+    is not known. Findings are ranked by it."""

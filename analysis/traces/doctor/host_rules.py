@@ -125,6 +125,7 @@ def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
         numbers,
         events=syncs.longest,
         details={"by_operator": dict(syncs.by_operator)},
+        cost_ns=fmean(_of_step(s, s.facts.syncs.idle_after_ns) for s in ranks),
     )
 
 
@@ -149,7 +150,12 @@ def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagn
     )
     subject = subject_of([s.rank for s in ranks], job.count)
     return PAGEABLE_COPIES.found(
-        "warning", subject, statement, numbers, events=worst.facts.copies.longest_pageable
+        "warning",
+        subject,
+        statement,
+        numbers,
+        events=worst.facts.copies.longest_pageable,
+        cost_ns=fmean(_of_step(s, s.facts.copies.pageable_to_device.ns) for s in ranks),
     )
 
 
@@ -176,5 +182,10 @@ def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis
     )
     subject = subject_of([s.rank for s in ranks], job.count)
     return LONG_COPIES.found(
-        "warning", subject, statement, numbers, events=worst.facts.copies.longest_to_device
+        "warning",
+        subject,
+        statement,
+        numbers,
+        events=worst.facts.copies.longest_to_device,
+        cost_ns=fmean(_of_step(s, s.facts.copies.to_device.ns) for s in ranks),
     )

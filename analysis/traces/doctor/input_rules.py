@@ -79,6 +79,7 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDia
         events=worst.facts.data.longest,
         details={"data_share": share, "in_training_process": in_process},
         fix=IN_PROCESS_FIX if in_process else None,
+        cost_ns=share * job.step_ns,
     )
     return [found]
 

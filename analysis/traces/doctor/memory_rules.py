@@ -36,8 +36,9 @@ ALLOCATOR_CALLS = DoctorRule(
 FRAGMENTATION = DoctorRule(
     name="memory_fragmentation",
     sees="memory that the allocator reserved but cannot use",
-    threshold="reserved at least twice the allocated, and 30 % of the device",
-    source="TraceML",
+    threshold="reserved at least twice the allocated, and 30 % of the device; not where the "
+    "reserved total is the same throughout the trace: it was reserved on purpose, or before",
+    source="TraceML; the exception: own",
     fix="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or fixed shapes.",
 )
 MEMORY_GROWTH = DoctorRule(
@@ -54,8 +55,10 @@ MEMORY_GROWTH = DoctorRule(
 MEMORY_PRESSURE = DoctorRule(
     name="memory_pressure",
     sees="the allocator's largest reserved total against the device's memory",
-    threshold="92 % warns, 97 % is critical",
-    source="TraceML (92 %, 97 %); TensorBoard's plugin advises from 90 %",
+    threshold="92 % warns, 97 % is critical; not where a job that neither trains nor marks steps "
+    "holds the same total throughout: a server's cache takes what there is (vLLM's "
+    "gpu_memory_utilization)",
+    source="TraceML (92 %, 97 %); TensorBoard's plugin advises from 90 %; the exception: own",
     fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
 )
 
@@ -80,7 +83,11 @@ def _driver_calls(job: TrainingJob) -> list[JobDiagnosis]:
         f"steps after the first: {own.driver_calls} calls, {numbers['calls_ms']:g} ms"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
-    return [ALLOCATOR_CALLS.found("warning", subject, statement, numbers, events=own.longest)]
+    cost = own.driver_ns / worst.facts.step_count
+    found = ALLOCATOR_CALLS.found(
+        "warning", subject, statement, numbers, events=own.longest, cost_ns=cost
+    )
+    return [found]
 
 
 def _calls_often(summary: RankSummary) -> bool:
@@ -134,7 +141,7 @@ def _grows(summary: RankSummary) -> bool:
 
 
 def _pressure(job: TrainingJob) -> list[JobDiagnosis]:
-    ranks = [s for s in job.ranks if _used(s) >= PRESSURE]
+    ranks = [s for s in job.ranks if _used(s) >= PRESSURE and not _serves_from_pool(s)]
     if not ranks:
         return []
     worst = max(ranks, key=_used)
@@ -156,6 +163,17 @@ def _pressure(job: TrainingJob) -> list[JobDiagnosis]:
             severity, subject_of([s.rank for s in ranks], job.count), statement, numbers
         )
     ]
+
+
+def _is_fixed(summary: RankSummary) -> bool:
+    """Whether the reserved total never changed in the trace."""
+    own = summary.facts.allocations
+    return own.peak_reserved > 0 and own.lowest_reserved == own.peak_reserved
+
+
+def _serves_from_pool(summary: RankSummary) -> bool:
+    facts = summary.facts
+    return _is_fixed(summary) and not facts.steps and not facts.pace.trains
 
 
 def _used(summary: RankSummary) -> float:
@@ -190,7 +208,7 @@ def _fragmentation(job: TrainingJob) -> list[JobDiagnosis]:
 def _fragmented(summary: RankSummary) -> bool:
     own = summary.facts.allocations
     wide = own.peak_allocated > 0 and own.peak_reserved >= RESERVED_RATIO * own.peak_allocated
-    return wide and _used(summary) >= RESERVED_SHARE
+    return wide and not _is_fixed(summary) and _used(summary) >= RESERVED_SHARE
 
 
 JOB_RULES = (

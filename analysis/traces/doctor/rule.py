@@ -39,6 +39,7 @@ class DoctorRule:
         events: Sequence[EventReference | None] = (),
         details: Mapping[str, Any] | None = None,
         fix: str | None = None,
+        cost_ns: float | None = None,
     ) -> JobDiagnosis:
         """A diagnosis of this rule."""
         return JobDiagnosis(
@@ -53,6 +54,7 @@ class DoctorRule:
             steps=tuple(steps),
             events=tuple(e for e in events if e is not None)[:MAX_EVENTS],
             details=dict(details or {}),
+            cost_ns=cost_ns,
         )
 
 

@@ -26,6 +26,7 @@ from analysis.traces.doctor.communication_rules import (
 )
 from analysis.traces.doctor.device_rules import (
     GPU_IDLE,
+    LAUNCH_BOUND,
     LAUNCH_QUEUE_FULL,
     TINY_KERNELS,
     device_rules,
@@ -34,6 +35,7 @@ from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.doctor.host_rules import HOST_SYNCS, LONG_COPIES, PAGEABLE_COPIES, host_rules
 from analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
 from analysis.traces.doctor.job import TrainingJob
+from analysis.traces.doctor.link_rules import SLOW_LINK, slow_links
 from analysis.traces.doctor.rank_rules import (
     SLOW_KERNELS,
     SLOW_STEP,
@@ -77,12 +79,14 @@ RULES: tuple[DoctorRule, ...] = (
     DATALOADER_STALL,
     NO_OVERLAP,
     FSDP_EXPOSED,
+    SLOW_LINK,
     COMMUNICATION,
     COMMUNICATION_BOUND,
     HOST_SYNCS,
     PAGEABLE_COPIES,
     LONG_COPIES,
     TINY_KERNELS,
+    LAUNCH_BOUND,
     GPU_IDLE,
     LAUNCH_QUEUE_FULL,
     *(one.rule for one in JOB_RULES),
@@ -102,7 +106,13 @@ def diagnose(job: TrainingJob) -> list[JobDiagnosis]:
     found = _from_traces(job)
     unreliable = any(diagnosis.severity == "warning" for diagnosis in capture)
     if unreliable or not job.has_steps:
-        found = [replace(diagnosis, severity="info") for diagnosis in found]
+        found = [
+            diagnosis
+            # Launches are judged without steps: a server marks none.
+            if diagnosis.rule == LAUNCH_BOUND.name and not unreliable
+            else replace(diagnosis, severity="info")
+            for diagnosis in found
+        ]
     troubles, limits = _split(capture, "info")
     rest, certain = _split(job.told, "critical")
     said = [*troubles, *certain, *found, *rest, *limits]
@@ -134,16 +144,30 @@ def _from_traces(job: TrainingJob) -> list[JobDiagnosis]:
         slow = single_slow_steps(job)
         shared = _shared(job, slow)
     slow_devices = slow_kernels(job, culprits)
-    found = [*slow, *shared, *held_up, *slow_devices]
     input_stalls = input_rules(job, culprits)
-    found += input_stalls
+    found = list(input_stalls)
     if not (held_up or slow or slow_devices):
-        found += communication_rules(job, waits_for_input=bool(input_stalls))
+        slow_transfers = slow_links(job)
+        found += communication_rules(
+            job, explained=bool(slow_transfers), waits_for_input=bool(input_stalls)
+        )
+        found += slow_transfers
     found += host_rules(job)
     found += _on_device(job, held_up or slow or shared)
     for rule in JOB_RULES:
         found += rule.find(job)
-    return found
+    return [*slow, *shared, *held_up, *slow_devices, *_by_cost(found)]
+
+
+def _by_cost(found: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
+    """Findings whose cost is known change places with one another, so that the dearest is first;
+    the others stay where they are."""
+    places = [i for i, diagnosis in enumerate(found) if diagnosis.cost_ns is not None]
+    ordered = sorted((found[i] for i in places), key=lambda d: -(d.cost_ns or 0.0))
+    ranked = list(found)
+    for place, diagnosis in zip(places, ordered, strict=True):
+        ranked[place] = diagnosis
+    return ranked
 
 
 def _shared(job: TrainingJob, slow: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:

@@ -14,9 +14,9 @@ from typing import Any
 from analysis.errors import EvidenceError, FaultlineError
 from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
 from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.nsight.export import read_export
+from analysis.traces.job.trace_readers import traces_in
+from analysis.traces.reading.file_kinds import SEVERAL_RANKS
 from analysis.traces.reading.job_files import JobFile
-from analysis.traces.reading.kineto import read_trace
 
 MAX_PROBLEM = 300
 NO_MEMORY = "needs more memory than there is for one rank"
@@ -27,8 +27,8 @@ class RankReading:
     """What one file gave."""
 
     summaries: tuple[RankSummary, ...] = ()
-    """One; of an export of Nsight Systems one per process, by what the export alone says of its
-    ranks."""
+    """One; of files of several processes or devices one for each, by what the file alone says of
+    its ranks."""
     problem: str | None = None
     """Why there are none."""
     passing: bool = False
@@ -38,9 +38,7 @@ class RankReading:
 def read_ranks(file: JobFile) -> RankReading:
     """Read one trace. Never raises: a file that breaks its analysis fails alone, and is named."""
     try:
-        if file.kind == "nsight_sqlite":
-            return RankReading(tuple(summarise(trace) for trace in read_export(file.path)))
-        return RankReading((summarise(read_trace(file.path)),))
+        return RankReading(tuple(summarise(trace) for trace in traces_in(file.path, file.kind)))
     except EvidenceError as error:
         return RankReading(problem=error.problem)
     except FaultlineError as error:
@@ -59,8 +57,8 @@ def put_together(
     """One summary per rank, and (file, problem) of the files without one; files in the order of
     their paths.
 
-    A trace that does not say its rank has that of its place among the files. The processes of an
-    export that does not say are counted on from what came before the last export's end.
+    A trace that does not say its rank has that of its place among the files. The processes or
+    devices of a file that does not say are counted on from what came before.
     """
     summaries: list[RankSummary] = []
     problems: list[tuple[str, str]] = []
@@ -68,7 +66,7 @@ def put_together(
     for order, (file, reading) in enumerate(readings):
         if reading.problem is not None:
             problems.append((file.path.name, reading.problem))
-        elif file.kind == "nsight_sqlite":
+        elif file.kind in SEVERAL_RANKS or len(reading.summaries) > 1:
             summaries += [_ranked(s, processes + s.rank) for s in reading.summaries]
             processes = len(summaries)
         else:

@@ -30,6 +30,7 @@ from analysis.kinds.finding_kinds import (
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.communication_rules import COMMUNICATION_BOUND
+from analysis.traces.doctor.device_rules import LAUNCH_BOUND
 from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, health
@@ -52,7 +53,7 @@ STRENGTH = {"critical": 0.7, "warning": 0.5}
 INCOMPLETE = ("flight_recorder_incomplete", "telemetry_unread")
 CAPTURE = ("capture_unusable", "profiler_overhead", "capture_limited")
 """Rules that are about the recording and of nobody's fault."""
-ALWAYS_SO = (COMMUNICATION_BOUND.name,)
+ALWAYS_SO = (COMMUNICATION_BOUND.name, LAUNCH_BOUND.name)
 """Rules on what a job is like, rather than on what went wrong with it."""
 FLIGHT_RECORDER = "flight recorder"
 SIGNALS = {

@@ -305,5 +305,7 @@ int64_t keep_event(scan *state, const event *found)
         return keep_label(state, found, 't');
     if (IS(phase, "\"M\"") && IS(found->name, "\"process_labels\""))
         return keep_label(state, found, 'p');
+    if (IS(phase, "\"M\"") && IS(found->name, "\"process_name\""))
+        return keep_label(state, found, 'n');
     return 0;
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 
 FOLDER = "_faultline_native"
 """The folder beside the installed package that hatch_build.py puts the library into."""
-VERSION = 1
-"""Of the functions' signatures; the library's own must be the same."""
+VERSION = 2
+"""Of what the functions take and give; the library's own must be the same."""
 
 COUNTS = (
     "fl_version",

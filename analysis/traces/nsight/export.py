@@ -26,6 +26,7 @@ from analysis.traces.reading.file_kinds import rank_in_name
 from analysis.traces.reading.hostile_sqlite import Database
 from analysis.traces.reading.trace_bytes import unpacked_blocks
 
+FORMAT = "Nsight Systems export"
 MAX_PROCESSES = 256
 """Most processes of one export that become traces (our choice: one node has 16 GPUs)."""
 
@@ -138,6 +139,7 @@ class _Export:
             python_parent_id=nothing(len(start)),
             arguments=_arguments(own),
             header=header,
+            format=FORMAT,
             dropped=self._dropped(),
         )
         if sane.all():

@@ -59,6 +59,8 @@ class Allocations:
     peak_allocated: int
     """Bytes; 0 where unknown."""
     peak_reserved: int
+    lowest_reserved: int
+    """Equal to the peak where the allocator neither asked for memory nor gave any back."""
     reserved_while_allocated: int
     """Allocated when the reserved total peaked."""
     device_memory: int
@@ -86,6 +88,7 @@ def allocations(trace: TraceColumns, window: StepWindow | None = None) -> Alloca
         growth=_growth(trace, window),
         peak_allocated=peaks[0],
         peak_reserved=peaks[1],
+        lowest_reserved=peaks[3],
         reserved_while_allocated=peaks[2],
         device_memory=device_memory(trace),
     )
@@ -102,14 +105,16 @@ def device_memory(trace: TraceColumns) -> int:
     return max((s for s in sizes if isinstance(s, int) and 0 < s < 2**50), default=0)
 
 
-def _peaks(trace: TraceColumns) -> tuple[int, int, int]:
+def _peaks(trace: TraceColumns) -> tuple[int, int, int, int]:
     memory = trace.memory
     device = memory.device_type != CPU
     allocated, reserved = memory.allocated[device], memory.reserved[device]
     if not len(allocated):
-        return 0, 0, 0
+        return 0, 0, 0, 0
     top = int(reserved.argmax())
-    return max(int(allocated.max()), 0), max(int(reserved[top]), 0), max(int(allocated[top]), 0)
+    sizes = (allocated.max(), reserved[top], allocated[top], reserved.min())
+    most, most_reserved, meanwhile, least = (max(int(size), 0) for size in sizes)
+    return most, most_reserved, meanwhile, least
 
 
 def step_floors(
@@ -180,4 +185,4 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
                     "lowest_bytes": floor,
                 }
             )
-    return out[:1000]
+    return out

@@ -28,7 +28,6 @@ CATEGORY: dict[Side, tuple[str, ...]] = {
     "host": ("user_annotation",),
 }
 OTHERS = "others"
-MAX_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -154,10 +153,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             row[f"{side}_total_ns"] = int(found.times.total)
             row[f"{side}_mean_ns"] = round(found.times.mean, 1)
             row[f"{side}_max_ns"] = int(found.times.max)
-    kept = [row for row in by_name.values() if row["name"] or row["kernel_ns"]]
-    if len(kept) > MAX_ROWS:
-        kept = [*kept[: MAX_ROWS - 1], {"name": OTHERS, "cut": True}]
-    return kept
+    return [row for row in by_name.values() if row["name"] or row["kernel_ns"]]
 
 
 def _groups(ids: NDArray[np.integer]) -> tuple[Int64, Int64]:

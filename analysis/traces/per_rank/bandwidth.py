@@ -23,7 +23,6 @@ from analysis.traces.columns.events import Int64, TraceColumns
 BANDWIDTH, BYTES = "memory bandwidth (GB/s)", "bytes"
 MOST_GBPS = 1e6
 """No memory is faster; a larger number in a trace is not believed."""
-MAX_ROWS = 1_000
 Host = Literal["pageable", "pinned", ""]
 UNKNOWN, FILL = "Memcpy unknown", "Memset"
 _SHORT = re.compile(r"([HDPAM])(?:to|2)([HDPAM])(?![a-z])")
@@ -194,5 +193,5 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "direction_max_gbps": round(in_use[total.direction].points.max, 3),
             "direction_mean_gbps": round(in_use[total.direction].mean_in_use, 3),
         }
-        for total in copy_totals(trace)[:MAX_ROWS]
+        for total in copy_totals(trace)
     ]

@@ -34,7 +34,7 @@ AUTOGRAD = "autograd::"
 """In the names of what autograd's threads run."""
 MAX_FRAMES = 128
 """Longest stack that is folded; what lies deeper counts for its last frame."""
-MAX_FOLDED, MAX_ROWS = 20_000, 1000
+MAX_FOLDED = 20_000
 """Most stacks folded, and most rows given as JSON."""
 
 
@@ -208,16 +208,10 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """The stacks that took most of the device, or of the host where nothing ran on a device, as
     JSON values."""
     stacks = call_stacks(trace)
-    folded = folded_stacks(stacks, "device" if trace.on_device.any() else "host", MAX_ROWS + 1)
-    given = [
+    return [
         {"stack": list(f.frames), "rows": f.rows, "host_ns": f.host_ns, "device_ns": f.device_ns}
-        for f in folded
+        for f in folded_stacks(stacks, "device" if trace.on_device.any() else "host")
     ]
-    return (
-        given
-        if len(given) <= MAX_ROWS
-        else [*given[: MAX_ROWS - 1], {"cut": "stacks with less time"}]
-    )
 
 
 def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStacks:

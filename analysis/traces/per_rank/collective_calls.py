@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.disjoint_intervals import covered
+from analysis.traces.columns.device import Kind
+from analysis.traces.columns.disjoint_intervals import Spans, covered, nothing_in
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.columns.steps import PHASES, StepColumns
 from analysis.traces.per_rank.activity import Activity, collective_rows, lies_in
@@ -87,6 +88,9 @@ class CollectiveCalls:
     """When the host launched it (`launch_times`); -1 where unknown."""
     exposed: Int64
     """ns in which none of the rank's own computation ran."""
+    awaited: Int64
+    """ns of `exposed` in which the next computation was launched already and had to wait; 0 on the
+    host, where that is not known."""
     step: Int64
     """Number of the step in which the host launched it; -1 for none."""
     launched_in: Int64
@@ -144,6 +148,7 @@ def collective_calls(
         end=trace.end[rows],
         launch=launched[:kept],
         exposed=trace.dur[rows] - covered(activity.computation, trace.ts[rows], trace.end[rows]),
+        awaited=covered(_held_back(trace, activity), trace.ts[rows], trace.end[rows]),
         step=step[:kept],
         launched_in=_phases(moment, activity),
         on_device=on_device.astype(np.int64),
@@ -151,6 +156,24 @@ def collective_calls(
         cut=cut,
         launched_only=launched_only,
     )
+
+
+def _held_back(trace: TraceColumns, activity: Activity) -> Spans:
+    """The pauses of computation during which the kernel that ends them was launched already: from
+    its launch to its start."""
+    starts, ends = activity.computation
+    computing = np.flatnonzero((activity.kind == Kind.COMPUTATION) & (activity.launch >= 0))
+    computing = computing[np.argsort(trace.ts[computing], kind="stable")]
+    if not activity.accelerator or len(starts) < 2 or not len(computing):
+        return nothing_in()
+    first = np.searchsorted(trace.ts[computing], starts[1:])
+    known = first < len(computing)
+    row = computing[np.minimum(first, len(computing) - 1)]
+    # A kernel that no call in the trace launched begins the pause's end unseen: nothing is known.
+    known &= trace.ts[row] == starts[1:]
+    begin = np.maximum(trace.ts[activity.launch[row]], ends[:-1])
+    known &= begin < starts[1:]
+    return begin[known], starts[1:][known]
 
 
 def _rows(trace: TraceColumns, activity: Activity) -> tuple[Int64, int]:

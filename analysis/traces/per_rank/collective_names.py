@@ -17,10 +17,10 @@ POINT_TO_POINT = ("send", "recv", "send_recv")
 ("send_recv")."""
 
 _OPERATION = re.compile(
-    r"(?P<all_reduce>all_?reduce|cross_device_reduce)|(?P<all_gather>all_?gather)|"
-    r"(?P<reduce_scatter>reduce_?scatter)"
-    r"|(?P<all_to_all>all_?to_?all)|(?P<barrier>barrier)|(?P<broadcast>broadcast)|"
-    r"(?P<send_recv>send_?recv)"
+    r"(?P<all_reduce>all[-_]?reduce|cross_device_reduce)|(?P<all_gather>all[-_]?gather)|"
+    r"(?P<reduce_scatter>reduce[-_]?scatter)"
+    r"|(?P<all_to_all>all[-_]?to[-_]?all)|(?P<barrier>barrier)|(?P<broadcast>broadcast)|"
+    r"(?P<send_recv>send_?recv|collective-permute)"
     r"|(?P<reduce>reduce)|(?P<scatter>scatter)|(?P<gather>gather)|(?P<send>i?send)|"
     r"(?P<recv>i?recv)",
     re.IGNORECASE,

@@ -106,4 +106,4 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
                 "host_ns": found.host_ns,
             }
         )
-    return out[:1000]
+    return out

@@ -23,7 +23,7 @@ from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import nearest, outermost
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 
-MAX_ROWS, MAX_STACK = 1000, 64
+MAX_STACK = 64
 """Most kernels given as JSON, and most operators named of each."""
 
 FLOPS_PER_INSTRUCTION = {
@@ -92,8 +92,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     found = kernel_counters(trace)
     flops = found.flops
     order = np.argsort(-flops, kind="stable") if flops is not None else np.arange(len(found))
-    given = [_as_json(trace, found, flops, int(i)) for i in order[:MAX_ROWS].tolist()]
-    return given if len(found) <= MAX_ROWS else [*given[:-1], {"cut": len(found) - MAX_ROWS + 1}]
+    return [_as_json(trace, found, flops, i) for i in order.tolist()]
 
 
 def _as_json(

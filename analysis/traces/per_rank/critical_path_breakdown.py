@@ -40,7 +40,6 @@ BETWEEN = "(between operators)"
 QUESTIONED = 0.9
 """Share of the window in which the device works, beside which a path through the host is doubted
 (our choice: such a device is what a user would speed up first)."""
-MAX_ROWS = 1_000
 MAX_EDGES = 10
 MAX_WHAT_IF = 5
 """Names for which the window's path without them is worked out."""
@@ -248,6 +247,4 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
         if entry.name in saved and entry.bound != "waiting":
             line["saved_if_removed_ns"] = saved[entry.name]
         table.append(line)
-    if len(table) > MAX_ROWS:
-        table = [*table[: MAX_ROWS - 1], {"what": "cut", "cut": len(table) - MAX_ROWS + 1}]
     return table

@@ -169,13 +169,11 @@ def correlate(trace: TraceColumns, execution: ExecutionTrace) -> Correlation:
     return Correlation(none)
 
 
-def correlation_rows(
-    trace: TraceColumns, execution: ExecutionTrace, limit: int = 1000
-) -> list[dict[str, Any]]:
+def correlation_rows(trace: TraceColumns, execution: ExecutionTrace) -> list[dict[str, Any]]:
     """The rows that have a node, as JSON values."""
     found = correlate(trace, execution)
     rows = np.flatnonzero(found.node >= 0)
-    given: list[dict[str, Any]] = [
+    return [
         {
             "event": int(trace.event[row]),
             "name": trace.name_of(row),
@@ -184,9 +182,8 @@ def correlation_rows(
             "node": int(execution.id[found.node[row]]),
             **{column: texts[int(found.node[row])] for column, texts in execution.columns.items()},
         }
-        for row in rows[:limit].tolist()
+        for row in rows.tolist()
     ]
-    return given if len(rows) <= limit else [*given[:-1], {"cut": len(rows) - limit + 1}]
 
 
 def _with_attributes(node: _Node) -> _Node:

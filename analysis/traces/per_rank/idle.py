@@ -29,7 +29,6 @@ from analysis.traces.native.device_work import gaps_of_streams
 CONSECUTIVE_KERNEL_DELAY_NS = 30_000
 """Gaps below this between kernels that were launched in time are the device's own delay: HTA's 30,
 whose documentation says ns, but which it compares with microseconds."""
-MAX_ROWS = 1_000
 HOST_WAIT, KERNEL_WAIT, OTHER = "host_wait", "kernel_wait", "other"
 CATEGORIES = (HOST_WAIT, KERNEL_WAIT, OTHER)
 """Launched only after the stream had run dry; launched in time, and begun at once; launched in
@@ -165,8 +164,6 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     idle = {stream.stream: stream for stream in idle_breakdown(trace)}
     for gap in gap_statistics(stream_gaps(trace)):
-        if len(found) == MAX_ROWS - 1:
-            return [*found, {"cut": True}]
         found.append(
             {
                 "device": gap.stream.device,

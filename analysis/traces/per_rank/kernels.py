@@ -24,7 +24,6 @@ KINDS = {
     Kind.MEMORY: "memory",
 }
 OTHERS = "others"
-MAX_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[Ke
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
-    """One row per kernel, the longest in all first; the last may stand for what was cut."""
+    """One row per kernel, the longest in all first."""
     return [
         {
             "name": kernel.name,
@@ -176,7 +175,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "p99_ns": round(kernel.times.p99, 1),
             "max_ns": int(kernel.times.max),
         }
-        for kernel in kernel_breakdown(trace, top=MAX_ROWS - 1)
+        for kernel in kernel_breakdown(trace)
     ]
 
 

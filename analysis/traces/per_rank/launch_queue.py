@@ -26,7 +26,6 @@ from analysis.traces.per_rank.launches import launches_without_work
 
 FULL_QUEUE = 1024
 """Entries of CUDA's launch queue, as HTA's max_queue_length."""
-MAX_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,6 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
         }
     ]
     for summary in queue_summary(queue):
-        if len(found) == MAX_ROWS - 1:
-            return [*found, {"cut": True}]
         full = blocked.get(summary.stream)
         found.append(
             {

@@ -22,7 +22,6 @@ LONG_CALL_NS = 50_000
 """HTA's runtime_cutoff: a launching call that takes longer is an outlier."""
 LONG_DELAY_NS = 100_000
 """HTA's launch_delay_cutoff: work that begins later after its launch waited for something."""
-MAX_ROWS = 1_000
 CallKind = Literal["kernel", "graph", "memory", "other"]
 CALLS: dict[CallKind, re.Pattern[str]] = {
     "graph": re.compile(r"^(cuda|cu|hip)GraphLaunch"),
@@ -191,7 +190,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             **_times("delay", distribution(stats.delay_ns)),
         }
     ]
-    for summary in launch_summary(trace)[: MAX_ROWS - 2]:
+    for summary in launch_summary(trace):
         found.append(
             {
                 "call": summary.name,

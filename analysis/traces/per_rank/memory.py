@@ -23,7 +23,7 @@ DEVICE_TYPES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 13: "MPS", 15: "HPU", 1
 """As PyTorch numbers them (c10::DeviceType: 1 CUDA, 6 HIP); others by number."""
 MAX_THREADS = 16
 """Most threads whose operators are looked at for an allocation."""
-MAX_HOLDERS, MAX_POINTS, MAX_ROWS = 50, 400, 1000
+MAX_HOLDERS, MAX_POINTS = 50, 400
 """Most holders listed, most points of one device's line, most rows given as JSON."""
 
 
@@ -167,11 +167,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             }
             for i in thinned(timeline).tolist()
         ]
-    return (
-        given
-        if len(given) <= MAX_ROWS
-        else [*given[: MAX_ROWS - 1], {"cut": len(given) - MAX_ROWS + 1}]
-    )
+    return given
 
 
 def _summary(trace: TraceColumns, timeline: MemoryTimeline) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.operators import MAX_ROWS, operator_delays
+from analysis.traces.per_rank.operators import operator_delays
 
 MAX_KERNELS = 50
 """Kernels named of one sequence; a graph launches thousands."""
@@ -17,8 +17,7 @@ MAX_KERNELS = 50
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """The table of delays as JSON values, most frequent first."""
-    table = operator_delays(trace)
-    given = [
+    return [
         {
             "name": d.name,
             "kernels": list(d.kernels[:MAX_KERNELS]),
@@ -27,6 +26,5 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "launch_delay_ns": round(d.launch_delay_ns),
             "runtime_delay_ns": round(d.runtime_delay_ns),
         }
-        for d in table[:MAX_ROWS]
+        for d in operator_delays(trace)
     ]
-    return given if len(table) <= MAX_ROWS else [*given[:-1], {"cut": len(table) - MAX_ROWS + 1}]

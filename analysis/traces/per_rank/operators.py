@@ -17,7 +17,6 @@ from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import nearest
 
-MAX_ROWS = 1000
 """Most rows given as JSON."""
 OPERATOR_CATEGORIES = ("cpu_op", "operator")
 """PyTorch's operators; "Operator" in traces of 2021."""
@@ -133,7 +132,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
         operator_table(trace, stacks=stacks),
         _mean_delays(operator_delays(trace, prefix="", stacks=stacks)),
     )
-    given = [
+    return [
         {
             "name": o.name,
             "category": o.category,
@@ -145,9 +144,8 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "kernels": o.kernels,
             **(delays.get(o.name, {}) if o.category.lower() in OPERATOR_CATEGORIES else {}),
         }
-        for o in table[:MAX_ROWS]
+        for o in table
     ]
-    return given if len(table) <= MAX_ROWS else [*given[:-1], {"cut": len(table) - MAX_ROWS + 1}]
 
 
 def _mean_delays(delays: list[OperatorDelay]) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ from analysis.traces.per_rank.copies import CopyTimes, copies
 from analysis.traces.per_rank.data_loading import DataLoading, data_loading
 from analysis.traces.per_rank.device_use import DeviceUse, device_use
 from analysis.traces.per_rank.host_syncs import HostSyncs, host_syncs
+from analysis.traces.per_rank.launch_pace import LaunchPace, launch_pace
 from analysis.traces.per_rank.pauses import Pause, pauses
 from analysis.traces.per_rank.profiler_overhead import (
     CaptureContents,
@@ -37,6 +38,7 @@ class RankFacts:
     syncs: HostSyncs
     copies: CopyTimes
     tiny: TinyKernels
+    pace: LaunchPace
     device: DeviceUse
     allocations: Allocations
     recompiles: Recompiles
@@ -66,6 +68,7 @@ def rank_facts(trace: TraceColumns) -> RankFacts:
         syncs=host_syncs(trace, window),
         copies=copies(trace, window),
         tiny=tiny_kernels(trace, window),
+        pace=launch_pace(trace, window),
         device=device_use(trace, window),
         allocations=allocations(trace, window),
         recompiles=recompiles(trace, window),

@@ -20,8 +20,6 @@ from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.costed_calls import costed_calls
 from analysis.traces.per_rank.step_window import window_of
 
-MAX_ROWS = 1_000
-
 
 @dataclass(frozen=True)
 class CostedOperator:
@@ -110,8 +108,8 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     device = np.flatnonzero(window.holds(trace) & (kinds(trace) == Kind.COMPUTATION))
     compute_ns = int(trace.dur[device].sum())
     found = []
-    for o in roofline(trace)[:MAX_ROWS]:
-        percent = o.roofline_percent
+    for o in roofline(trace):
+        percent, lost = o.roofline_percent, o.lost_ns
         found.append(
             {
                 "operator": o.name,
@@ -130,7 +128,9 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
                 "tb_per_s": round(o.tb_per_s, 5),
                 "bound": o.bound,
                 "roofline_percent": None if percent is None else round(percent, 2),
-                "lost_ns": o.lost_ns,
+                "lost_ns": lost,
+                "gain_per_step_ns": None if lost is None else round(lost / window.count),
+                "gain_percent": None if lost is None else round(100.0 * lost / window.ns, 3),
             }
         )
     return found

@@ -18,7 +18,7 @@ from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 
 MIN_KERNELS = 3
 """Fewest kernels that make a sequence; HTA's default."""
-MAX_ROWS, MAX_NAMES = 1000, 64
+MAX_NAMES = 64
 """Most sequences given as JSON, and most kernels named of each."""
 
 
@@ -72,7 +72,7 @@ def kernel_sequences(
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """The sequences of all operators as JSON values, those with most kernel time first."""
     found = sorted(kernel_sequences(trace), key=lambda s: (-s.kernel_ns, s.operator))
-    given: list[dict[str, Any]] = [
+    return [
         {
             "operator": s.operator,
             "kernels": list(s.kernels[:MAX_NAMES]),
@@ -81,9 +81,8 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "kernel_ns": s.kernel_ns,
             "host_ns": s.host_ns,
         }
-        for s in found[:MAX_ROWS]
+        for s in found
     ]
-    return given if len(found) <= MAX_ROWS else [*given[:-1], {"cut": len(found) - MAX_ROWS + 1}]
 
 
 def _wanted(trace: TraceColumns, stacks: CallStacks, operator: str | None) -> Bool:

@@ -19,8 +19,6 @@ from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.columns.intervals import union
 from analysis.traces.columns.steps import steps_of
 
-MAX_ROWS = 1_000
-
 
 @dataclass(frozen=True)
 class TemporalBreakdown:
@@ -172,13 +170,11 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     found = [{"part": "all", **_row(breakdowns(work)[0])}]
     index, streams = device_streams(trace)
     devices = sorted({stream.device for stream in streams})
-    for device in devices[: MAX_ROWS // 2] if len(devices) > 1 else []:
+    for device in devices if len(devices) > 1 else []:
         mine = np.asarray([stream.device == device for stream in streams])[index]
         found.append({"part": f"device {device}", **_row(breakdowns(work.only(mine))[0])})
     found += [{"part": f"step {number}", **_row(step)} for number, step in step_breakdowns(trace)]
-    return (
-        found if len(found) <= MAX_ROWS else [*found[: MAX_ROWS - 1], {"part": "cut", "cut": True}]
-    )
+    return found
 
 
 def _row(found: TemporalBreakdown) -> dict[str, Any]:

@@ -161,4 +161,4 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
                     "total_ns": int(trace.dur[own].sum()),
                 }
             )
-    return sorted(out, key=lambda row: -int(str(row["total_ns"])))[:1000]
+    return sorted(out, key=lambda row: -int(str(row["total_ns"])))

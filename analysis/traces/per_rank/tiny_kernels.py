@@ -116,7 +116,7 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     counts = np.bincount(trace.name[small], minlength=len(trace.names))
     sums = np.bincount(trace.name[small], weights=trace.dur[small], minlength=len(trace.names))
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
-    out: list[dict[str, Any]] = [
+    return [
         {
             "kernel": trace.names[i],
             "count": int(counts[i]),
@@ -124,8 +124,5 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
             "total_ns": int(sums[i]),
             "mean_ns": int(sums[i] / counts[i]),
         }
-        for i in order[:1000].tolist()
+        for i in order.tolist()
     ]
-    if len(order) > 1000:
-        out[-1]["cut"] = len(order) - 1000
-    return out

@@ -16,7 +16,6 @@ from analysis.traces.per_rank.costed_calls import CostedCalls, costed_calls
 from analysis.traces.per_rank.step_window import window_of
 from analysis.traces.per_rank.tensor_cores import matrix_kernels
 
-MAX_ROWS = 1_000
 LEFT_OUT = 0.05
 """Share of the computation in matrix products without a known operator, above which no MFU is
 stated (our choice: it would be too low by about as much)."""
@@ -81,7 +80,7 @@ def utilization(trace: TraceColumns, stacks: CallStacks | None = None) -> list[U
     launch = stacks.parent[computing]
     # Where no launch is recorded, a kernel belongs to the step in which it runs.
     asked = np.where(launch >= 0, trace.ts[launch], trace.ts[computing])
-    return [_utilization(found, device, computing, asked, *part) for part in parts[:MAX_ROWS]]
+    return [_utilization(found, device, computing, asked, *part) for part in parts]
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:

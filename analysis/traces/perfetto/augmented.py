@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,20 @@ DRAWN_KINDS = (EdgeKind.DEPENDENCY, EdgeKind.LAUNCH_DELAY, EdgeKind.SYNC_DEPENDE
 Changed = Sequence[bytes | msgspec.Raw] | None
 """A block's events as they are to be written; None: as they are."""
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+Lane = tuple[bytes, bytes]
+"""pid and tid, as the file writes them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Notes:
+    """Events to add that need to know where some of the trace's own are drawn."""
+
+    rows: Int64
+    """Rows of the trace whose lanes are asked for."""
+    texts: Callable[[Mapping[int, Lane]], Iterable[bytes]]
+    """From lanes by number of event to events as JSON."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +86,14 @@ def write_overlay(
     *,
     only_critical: bool = True,
     all_edges: bool = False,
+    notes: Notes | None = None,
 ) -> Written:
     """The trace with `critical: 1` in the arguments of the events on the path, and arrows for its
     dependencies.
 
     `only_critical` leaves out all other intervals but annotations and python functions; `all_edges`
     (only without it) draws every edge of the graph but those of launches that take no time. Names
-    are HTA's. Errors as above.
+    are HTA's. `notes` are added at the end. Errors as above.
     """
     critical = _flags(trace, path.rows())
     left_out = (
@@ -88,14 +103,22 @@ def write_overlay(
     )
     edges = _drawn(path, all_edges and not only_critical)
     ends = np.concatenate((path.edges.source[edges], path.edges.target[edges]))
-    rows = np.unique(path.events.row[path.events.node_event[ends]])
+    rows = path.events.row[path.events.node_event[ends]]
+    if notes is not None:
+        rows = np.concatenate((rows, notes.rows))
+    rows = np.unique(rows)
     tracks = _Tracks(_flags(trace, rows))
 
     def change(block: EventBlock) -> tuple[Changed, int]:
         tracks.see(block)
         return _marked(block, critical, left_out)
 
-    return _rewrite(source, target, change, lambda: _arrows(trace, path, edges, tracks))
+    def added() -> Iterator[bytes]:
+        yield from _arrows(trace, path, edges, tracks)
+        if notes is not None:
+            yield from notes.texts(tracks.of)
+
+    return _rewrite(source, target, change, added)
 
 
 def time_base(trace: TraceColumns) -> int:
@@ -155,7 +178,7 @@ class _Tracks:
 
     def __init__(self, wanted: Bool) -> None:
         self._wanted = wanted
-        self.of: dict[int, tuple[bytes, bytes]] = {}
+        self.of: dict[int, Lane] = {}
 
     def see(self, block: EventBlock) -> None:
         for place in np.flatnonzero(self._wanted[block.first : block.first + len(block)]).tolist():

@@ -25,6 +25,9 @@ FileKind = Literal[
     "memory_snapshot",
     "nsight_sqlite",
     "nsight_report",
+    "xplane",
+    "perfetto_trace",
+    "rocprof_json",
     "traceml",
     "wandb_run",
     "label",
@@ -37,6 +40,16 @@ FileKind = Literal[
 `capture_note`: what `faultline capture` says of the files beside it.
 `label`: what a person or a test wrote about the job; its content is never read."""
 
+TRACES: tuple[FileKind, ...] = (
+    "profiler_trace",
+    "nsight_sqlite",
+    "xplane",
+    "perfetto_trace",
+    "rocprof_json",
+)
+"""Kinds that `job/trace_readers.py` reads into columns."""
+SEVERAL_RANKS: tuple[FileKind, ...] = TRACES[1:]
+"""Those of which one file may hold several processes or devices."""
 HEAD_BYTES = 65_536
 DUMP_NAME = re.compile(
     r"(?:^|[_.-])(?:rank_?\d+|dump_\d+)$|fr_trace|flight_recorder|comm_lib_trace|nccl_trace", re.I
@@ -62,13 +75,25 @@ _TRACE_KEYS = (
     b'"displayTimeUnit"',
     b'"baseTimeNanoseconds"',
 )
-_TRACE_LIST = re.compile(rb'\[\s*\{[^}]{0,400}"ph"\s*:')
-"""Old traces are a bare list of events."""
+_TRACE_LIST = re.compile(rb'\[\s*\{.{0,400}?"ph"\s*:\s*"[A-Za-z]"', re.DOTALL)
+"""Old traces, and those of Ascend NPUs, are a bare list of events."""
 _TIMELINE_ROWS = re.compile(rb"\[\s*\[\s*-?\d+\s*,\s*-?\d+\s*,")
 """export_memory_timeline(".raw.json"): a list of rows of numbers."""
 _TIMELINE_TIMES = re.compile(rb"\[\s*\[\s*-?\d[\d\s,]*+\]\s*,\s*\[")
 """export_memory_timeline(".json"): a list of times, then the sizes."""
 _TRACEML_KEYS = (b'"primary_diagnosis"', b'"analysis_window"', b'"step_time"')
+_TEXT = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xff]*")
+_LENGTH = rb"[\x80-\xff]{0,4}[\x00-\x7f]"
+_XPLANE = re.compile(
+    rb"\x0a" + _LENGTH + rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12" + _LENGTH + rb"[/A-Z][ -~]{3}"
+)
+"""XSpace.planes: a number that may be missing, and a name ("/host:CPU", "Task Environment")."""
+_PACKET = re.compile(
+    rb"\x0a" + _LENGTH + rb"(?:[\x08\x38\x40\x50\x68\x78][\x80-\xff]{0,9}[\x00-\x7f]"
+    rb"|[\x0a\x12\x1a\x22\x2a\x32\x3a\x4a\x5a\x62\x72]" + _LENGTH + rb"[\x00-\xff]"
+    rb"|[\x80-\xff][\x01-\x7f][\x00-\xff])"
+)
+"""Trace.packet: a message whose first field is a number, a message or one with a large number."""
 _RECORDER_KEYS = (
     b"pg_config",
     b"pg_status",
@@ -102,6 +127,8 @@ def kind_of(path: Path, head: bytes) -> FileKind:
         return "wandb_run"
     if head.startswith(b"SQLite format 3\0"):
         return _database(head)
+    if head[:1] == b"\x0a" and (protobuf := _protobuf(head)) is not None:
+        return protobuf
     if name.endswith((".nsys-rep", ".qdrep")):
         return "nsight_report"
     # A pickle begins with the opcode PROTO and the number of its protocol.
@@ -131,6 +158,16 @@ def _database(head: bytes) -> FileKind:
     return "other"
 
 
+def _protobuf(head: bytes) -> FileKind | None:
+    """What a file is whose first field has the number 1: planes of XLA or packets of Perfetto."""
+    # A text may begin with an empty line, which is the same byte.
+    if _TEXT.fullmatch(head[:512]):
+        return None
+    if _XPLANE.match(head):
+        return "xplane"
+    return "perfetto_trace" if _PACKET.match(head) else None
+
+
 def _holds_any(text: bytes, marks: Iterable[bytes]) -> bool:
     return any(mark in text for mark in marks)
 
@@ -146,6 +183,8 @@ def _pickle(path: Path, head: bytes) -> FileKind:
 def _json(path: Path, head: bytes) -> FileKind:
     if path.name == "capture.json" and b'"capture"' in head[:200]:
         return "capture_note"
+    if b'"rocprofiler-sdk-tool"' in head[:400]:
+        return "rocprof_json"
     if _holds_any(head, _TRACE_KEYS) or _TRACE_LIST.match(head):
         return "profiler_trace"
     if _is_recorder(head):

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.traces.reading.file_kinds import FileKind, first_block, kind_of, rank_in_name
+from analysis.traces.reading.file_kinds import TRACES, FileKind, first_block, kind_of, rank_in_name
 
 MAX_FILES = 20_000
 """Files looked at: a job of thousands of ranks leaves a handful per rank."""
 MAX_DEPTH = 8
 """Folders below a folder that was named."""
 TRACE_NAMES = (".json", ".json.gz")
+XPLANE, CHROME = ".xplane.pb", ".trace.json.gz"
 
 
 @dataclass(frozen=True)
@@ -47,16 +48,23 @@ class JobFiles:
 
 
 def is_trace(file: JobFile) -> bool:
-    """Profiler traces, exports of Nsight Systems, and what is named like a trace: reading it says
-    what it is."""
+    """Traces of any format, and what is named like one: reading it says what it is."""
     if file.kind in ("other", "empty"):
         return file.path.name.lower().endswith(TRACE_NAMES)
-    return file.kind in ("profiler_trace", "nsight_sqlite")
+    return file.kind in TRACES
 
 
 def traces_of(files: JobFiles) -> list[JobFile]:
     """The traces among the files, by path."""
-    return sorted(filter(is_trace, files.files), key=lambda f: f.path)
+    return sorted(without_doubles(filter(is_trace, files.files)), key=lambda f: f.path)
+
+
+def without_doubles(traces: Iterable[JobFile]) -> list[JobFile]:
+    """JAX writes each profile twice: the Chrome JSON is left out where the XPlane file is beside
+    it, which holds more and is not cut at a million events."""
+    found = list(traces)
+    profiles = {str(f.path).removesuffix(XPLANE) for f in found if f.kind == "xplane"}
+    return [f for f in found if str(f.path).removesuffix(CHROME) not in profiles]
 
 
 def sort_job_files(

@@ -57,7 +57,7 @@ class _Event(msgspec.Struct):
 
 _EVENT = msgspec.json.Decoder(_Event)
 _ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LABELS = {b'"thread_name"': b"t", b'"process_labels"': b"p"}
+_LABELS = {b'"thread_name"': b"t", b'"process_labels"': b"p", b'"process_name"': b"n"}
 _MEMBERS = tuple(_Event.__struct_fields__)
 _COUNTER = b'"%s"' % COUNTER_CATEGORY.encode()
 (

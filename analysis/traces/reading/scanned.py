@@ -24,6 +24,8 @@ LINKS = ("stream", "correlation", "external_id", "python_id", "python_parent_id"
 LINK_KEYS = {
     "stream": "stream",
     "correlation": "correlation",
+    "correlation_id": "correlation",
+    "connection_id": "correlation",
     "External id": "external_id",
     "external id": "external_id",
     "Python id": "python_id",
@@ -57,10 +59,10 @@ class ScanLimits:
 
 @dataclass(frozen=True)
 class LaneLabel:
-    """A metadata event that names a thread ("t") or a process ("p"): the bytes of its pid, tid and
-    arguments."""
+    """A metadata event that names a thread ("t"), labels a process ("p") or names it ("n"): the
+    bytes of its pid, tid and arguments."""
 
-    kind: Literal["t", "p"]
+    kind: Literal["t", "p", "n"]
     pid: bytes
     tid: bytes
     args: bytes
@@ -162,4 +164,5 @@ def split_label(label: bytes) -> LaneLabel:
         stop = at + 4 + int.from_bytes(label[at : at + 4], "little")
         parts.append(label[at + 4 : stop])
         at = stop
-    return LaneLabel("t" if label[:1] == b"t" else "p", *parts)
+    kinds: dict[bytes, Literal["t", "p", "n"]] = {b"t": "t", b"p": "p", b"n": "n"}
+    return LaneLabel(kinds[label[:1]], *parts)

@@ -67,7 +67,7 @@ def columns_of(
     lanes, lane = _decoded_lanes(scanned)
     links = {link: scanned.links.get(link, nothing(len(name))) for link in LINKS}
     links["stream"] = _streams(scanned, links["stream"], category, lane, categories, lanes)
-    lane_names, process_labels = _labels(scanned.labels, lanes)
+    lane_names, process_labels, process_names = _labels(scanned.labels, lanes)
     losses = dropped + Counter(scanned.dropped)
     losses["events with a time outside the trace"] += 0 if keep is None else int((~keep).sum())
     info = header.get("distributedInfo")
@@ -99,6 +99,7 @@ def columns_of(
         header=header,
         lane_names=lane_names,
         process_labels=process_labels,
+        process_names=process_names,
         dropped={reason: count for reason, count in losses.items() if count},
         skipped=scanned.skipped,
     )
@@ -243,16 +244,20 @@ def _within(ts: Int64, base: int) -> Int64:
 
 def _labels(
     labels: list[LaneLabel], lanes: tuple[tuple[str, str], ...]
-) -> tuple[dict[int, str], dict[str, str]]:
-    """Names of lanes and of processes; where one has several, the one that was first given last."""
+) -> tuple[dict[int, str], dict[str, str], dict[str, str]]:
+    """Names of lanes, labels and names of processes; where one has several, the one that was first
+    given last."""
     numbers = {lane: number for number, lane in enumerate(lanes)}
     lane_names: dict[int, str] = {}
     process_labels: dict[str, str] = {}
+    process_names: dict[str, str] = {}
     for label in labels:
         args = json_object(label.args)
         pid, tid = text_of(label.pid), text_of(label.tid)
         if label.kind == "p":
             process_labels[pid] = str(args.get("labels", ""))[:MAX_LABEL]
+        elif label.kind == "n":
+            process_names[pid] = str(args.get("name", ""))[:MAX_LABEL]
         elif (pid, tid) in numbers:
             lane_names[numbers[pid, tid]] = str(args.get("name", ""))[:MAX_LABEL]
-    return lane_names, process_labels
+    return lane_names, process_labels, process_names

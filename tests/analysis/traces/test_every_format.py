@@ -25,7 +25,14 @@ from tests.conftest import SHARED
 
 KINDS: tuple[FileKind, ...] = get_args(FileKind)
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "trace-engine" / "reading.md"
-RECORDED = Path(__file__).parent / "recorded"
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded"
+BESIDE: dict[FileKind, tuple[str, ...]] = {
+    "xplane": ("xla/recorded/training/host.xplane.pb",),
+    "perfetto_trace": ("pftrace/recorded/sdk.pftrace", "pftrace/recorded/rocprofv3.pftrace"),
+    "rocprof_json": ("rocprof/recorded/results.json",),
+}
+"""Files beside the tests of their readers."""
 DATA = SHARED / "data" / "traces"
 REAL: dict[FileKind, tuple[str, ...]] = {
     "profiler_trace": (
@@ -74,6 +81,8 @@ def files_of(kind: FileKind, folder: Path) -> list[Path]:
         return [allocator.write(made / "000003_step_4.pickle")]
     if kind == "wandb_run":
         return [RECORDED / "run-offline.wandb"]
+    if kind in BESIDE:
+        return [HERE / name for name in BESIDE[kind]]
     note = {
         "capture": "c1",
         "files": [{"path": "rank0.json", "taken": "2026-03-01T12:00:00+00:00"}],

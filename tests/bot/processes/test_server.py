@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import FaultlineError, SettingsError
-from bot.processes.launch import serve
+from bot.processes.launch import Workers, serve
 from bot.processes.server import listen
+from bot.runtime.nursery import own_nursery
 from bot.settings import Settings, load_settings
 from loopback.bot_process import free_port
 from loopback.preloaded import run_preloaded
@@ -113,6 +114,14 @@ def test_socket_mode_without_the_bot_token_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_what_would_end_every_worker_ends_the_start(tmp_path: Path) -> None:
-    with pytest.raises(FaultlineError, match="is not a case folder"):
-        serve(settings_of(tmp_path, FAULTLINE_RECORDED__CASE=str(tmp_path / "nothing")), None)
+def test_a_start_that_fails_leaves_no_nursery_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_workers: Workers) -> None:
+        raise SettingsError("recorded.case", "is not a case folder")
+
+    # Where the first worker is forked; here, beside the tests' threads, it is not.
+    monkeypatch.setattr(Workers, "begin_first", fails)
+    with pytest.raises(SettingsError):
+        serve(settings_of(tmp_path), None)
+    assert own_nursery() is None

@@ -34,6 +34,7 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOM / "docker-compose.yml
 INTERVAL_S = 2
 BASELINE, BEFORE, BROKEN = 15, 16, 10
 """Scrapes in the baseline, before the incident, and in it."""
+QUESTIONS = 3
 SMALL = ["--small", f"--interval={INTERVAL_S}", "--seed=5"]
 """Less of the shop, in quicker time: everything else is as in the file."""
 QUICK = {
@@ -181,6 +182,20 @@ def up(lab: Lab) -> set[str]:
     return {one["metric"]["job"] for one in series} - down
 
 
+def finished(lab: Lab) -> list[dict[str, Any]]:
+    listed = lab.bot.get("/api/investigations").raise_for_status().json()["investigations"]
+    return [one for one in listed if one["status"] == "done"]
+
+
+def asked_again(lab: Lab, since: datetime) -> dict[str, Any]:
+    """The answer to a person's question about what has been broken since."""
+    question = {"question": "checkout is slow", "service": "checkout", "since": since.isoformat()}
+    asked = lab.bot.post("/api/investigations", json=question).raise_for_status().json()["id"]
+    lab.wait(lambda: asked in {one["id"] for one in finished(lab)}, "an answer to the question")
+    answer: dict[str, Any] = lab.bot.get(f"/api/investigations/{asked}/answer").json()
+    return answer
+
+
 def test_the_button_breaks_the_shop_and_the_bot_says_what_broke(lab: Lab) -> None:
     lab.wait(lambda: up(lab) == {"shop", "faultline"}, "every target")
     assert "The shop is healthy" in lab.page.get("/").text
@@ -195,19 +210,17 @@ def test_the_button_breaks_the_shop_and_the_bot_says_what_broke(lab: Lab) -> Non
 
     broken = datetime.now(UTC)
 
-    def finished() -> list[dict[str, Any]]:
-        listed = lab.bot.get("/api/investigations").raise_for_status().json()["investigations"]
-        return [one for one in listed if one["status"] == "done"]
-
-    alerted = lab.wait(finished, "an answer to the alert")
+    alerted = lab.wait(lambda: finished(lab), "an answer to the alert")
     assert "LatencyHigh" in json.dumps(alerted)
-    # Here an alert fires within seconds, when metrics have hardly moved. So it is asked once more.
-    time.sleep(BROKEN * INTERVAL_S)
-    question = {"question": "checkout is slow", "service": "checkout", "since": broken.isoformat()}
-    asked = lab.bot.post("/api/investigations", json=question).raise_for_status().json()["id"]
-    lab.wait(lambda: asked in {one["id"] for one in finished()}, "an answer to the question")
-    answer = lab.bot.get(f"/api/investigations/{asked}/answer").json()
-    assert answer["verdict"] == "cause_found", answer["headline"]
+    # Here an alert fires within seconds, when metrics have hardly moved. So it is asked once more,
+    # and again while the shop, which a busy machine slows down, has shown too little.
+    for _ in range(QUESTIONS):
+        time.sleep(BROKEN * INTERVAL_S)
+        answer = asked_again(lab, broken)
+        if answer["verdict"] == "cause_found":
+            break
+    else:
+        pytest.fail(answer["headline"])
     found = {one["kind"]: one for one in answer["findings"]}
     # Each source that the settings name has told of it, and the shop of its deploy.
     assert found.keys() >= {"metric_shift", "log_new", "span_errors", "change_near"}

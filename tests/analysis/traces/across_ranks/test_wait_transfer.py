@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from analysis.traces.across_ranks.wait_transfer import bus_factor, rows_of
+from analysis.traces.across_ranks.comparison import RankComparison, compare
+from analysis.traces.across_ranks.rank_summary import summarise
+from analysis.traces.across_ranks.wait_transfer import rows_of
+from analysis.traces.per_rank.collective_bandwidth import bus_factor, rows
+from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import REDUCE_US, comparison_of, gpu_job, nccl
-from tests.analysis.traces.written_traces import event, job
+from tests.analysis.traces.written_traces import document, event, job, write_trace
 
 US = 1_000
 
@@ -127,3 +133,74 @@ def test_collectives_in_flight_at_once_are_exposed_once(tmp_path: Path) -> None:
     (own,) = found.exposures[3]
     assert own.count == 16
     assert own.total == 1_000 * US
+
+
+H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}] * 8}
+
+
+def on_h100(
+    folder: Path, traces: list[list[dict[str, Any]]], hosts: Sequence[str] = ("node-a",) * 8
+) -> RankComparison:
+    summaries = []
+    for rank, events in enumerate(traces):
+        written = document(events, rank, len(traces), hosts[rank]) | H100
+        summaries.append(summarise(read_trace(write_trace(folder / f"rank{rank}.json", written))))
+    return compare(summaries)
+
+
+def test_within_a_host_bandwidth_is_held_against_the_link(tmp_path: Path) -> None:
+    # 1 GB in 2 ms: 500 GB/s, 750 GB/s on the bus of four ranks.
+    (row,) = on_h100(tmp_path, gpu_job(elements=250_000_000)).collectives.rows
+    assert (row.link.name, row.link.peak_gb_per_s) == ("NVLink", 450)
+    assert row.link_percent == pytest.approx(100 * 750 / 450)
+
+
+def test_between_hosts_the_link_is_not_known(tmp_path: Path) -> None:
+    hosts = ["node-a", "node-a", "node-b", "node-b"]
+    table = on_h100(tmp_path, gpu_job(), hosts).collectives
+    (row,) = rows_of(table)
+    assert (row["link"], row["link_gb_per_s"], row["link_percent"]) == ("not known", None, None)
+    assert row["bus_gb_per_s"] == pytest.approx(3.0)
+
+
+def test_sizes_are_summed_up_by_powers_of_two(tmp_path: Path) -> None:
+    traces = []
+    for _ in range(2):
+        events = []
+        for i, elements in enumerate([1_000, 1_020, 5_000]):
+            told = {"In msg nelems": elements, "Out msg nelems": elements, "dtype": "Float"}
+            told |= {"Process Group Name": "0", "Group size": 2, "Seq": i}
+            events.append(nccl("AllReduce", 100.0 * i, 100.0 * i + 40.0, i, **told))
+        traces.append(events)
+    rows = comparison_of(tmp_path, traces).collectives.rows
+    assert [(r.count, r.bytes) for r in rows] == [(2, 4_040), (1, 20_000)]
+
+
+def test_exposed_time_is_awaited_where_the_next_computation_was_launched(tmp_path: Path) -> None:
+    """The optimizer's kernel is launched while the backward pass runs: it waits for all of it."""
+    (row,) = comparison_of(tmp_path, gpu_job()).collectives.rows
+    assert row.exposed == row.awaited == 6 * REDUCE_US * US
+    assert row.hidden == 0
+
+
+def test_exposed_time_is_not_awaited_where_nothing_was_launched(tmp_path: Path) -> None:
+    traces = gpu_job()
+    for events in traces:
+        late = {e["args"]["correlation"]: e["ts"] for e in events if e["name"] == "adam_kernel"}
+        for one in events:
+            if one["name"] == "cudaLaunchKernel" and one["args"]["correlation"] in late:
+                one["ts"] = late[one["args"]["correlation"]] - 10.0
+    (row,) = comparison_of(tmp_path, traces).collectives.rows
+    assert row.exposed == 6 * REDUCE_US * US
+    assert row.awaited == 6 * 10 * US
+
+
+def test_one_rank_lists_its_sends_and_receives(tmp_path: Path) -> None:
+    told = {"In msg nelems": 1_000_000, "Out msg nelems": 1_000_000, "dtype": "Float"}
+    told |= {"Process Group Name": "pp", "Group size": 2}
+    events = [nccl("SendRecv", 10.0, 1_010.0, 1, **{"Collective name": "send", **told})]
+    file = write_trace(tmp_path / "rank0.json", document(events, 0, 2) | H100)
+    (row,) = rows(read_trace(file))
+    assert (row["operation"], row["bytes"], row["at_least"]) == ("send", 4_000_000, True)
+    assert row["bus_gb_per_s"] == row["algorithm_gb_per_s"] == pytest.approx(4.0)
+    assert row["link_percent"] == pytest.approx(100 * 4.0 / 450)

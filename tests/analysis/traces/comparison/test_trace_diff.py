@@ -85,7 +85,6 @@ def test_counts_and_times_of_every_name(tmp_path: Path) -> None:
         "unchanged": ["ProfilerStep", "cudaLaunchKernel"],
     }
     assert diff_rows(diff, "device")[0]["growth_ns"] == 40_000
-    assert diff_rows(diff, limit=2)[-1] == {"cut": 4}
 
 
 def test_work_of_a_step_is_what_the_step_launched(tmp_path: Path) -> None:

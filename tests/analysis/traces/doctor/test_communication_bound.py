@@ -34,7 +34,8 @@ def test_a_single_rank_of_a_job_shows_it_too(tmp_path: Path) -> None:
     bound = the("communication_bound", one_rank(tmp_path, gpu_steps(reduces(5_000), busy_us=4_000)))
     assert bound.severity == "warning"
     assert bound.statement == (
-        "rank 0 spends 51 % of the time in communication that no computation hides"
+        "rank 0 spends 51 % of the time in communication that no computation hides; for 100 % of "
+        "it the host has launched nothing to overlap with"
     )
     assert quoted_numbers_are_given(bound.statement, dict(bound.numbers))
 

@@ -116,14 +116,6 @@ def test_a_trace_without_work_on_a_device_has_no_streams(tmp_path: Path) -> None
     assert rows(trace) == []
 
 
-def test_many_streams_with_one_kernel_each_are_cut(tmp_path: Path) -> None:
-    trace = trace_of(
-        tmp_path, *(kernel(GEMM, 20 * i, 10, stream=s) for s in range(1100) for i in range(2))
-    )
-    found = rows(trace)
-    assert (len(found), found[-1]) == (1_000, {"cut": True})
-
-
 def _our_gaps(view: TraceColumns) -> Gaps:
     gaps = stream_gaps(view)
     found: Gaps = defaultdict(list)

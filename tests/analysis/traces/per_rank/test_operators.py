@@ -114,12 +114,6 @@ def test_delays_can_be_asked_for(tmp_path: Path) -> None:
     assert [r["kernels_per_call"] for r in table] == [len(r["kernels"]) for r in table]
 
 
-def test_long_tables_say_what_was_cut(tmp_path: Path) -> None:
-    given = rows(trace_of(tmp_path, [call(f"op{i}", i * 10, 5) for i in range(1500)]))
-    assert len(given) == 1000
-    assert given[-1] == {"cut": 501}
-
-
 OTHERWISE = {
     "negative_queue_length": "an operator and one inside it start at the same us: HTA takes "
     "either, we the inner one",

@@ -1,0 +1,52 @@
+"""Work on the device by family: library and kind of work, type and tile, as kernels' names say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from analysis.traces.columns.device import device_work
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.kernel_families import KernelFamily, family_of
+
+MAX_NAME = 256
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """One row per family, the most time first. O(work + names)."""
+    work = device_work(trace)
+    if not len(work):
+        return []
+    names = trace.name[work.row]
+    counts = np.bincount(names)
+    totals = np.bincount(names, weights=(work.end - work.start).astype(np.float64))
+    times: Counter[KernelFamily] = Counter()
+    calls: Counter[KernelFamily] = Counter()
+    distinct: Counter[KernelFamily] = Counter()
+    longest: dict[KernelFamily, tuple[float, str]] = {}
+    for number in np.flatnonzero(counts).tolist():
+        name = trace.names[number]
+        family = family_of(name)
+        times[family] += int(totals[number])
+        calls[family] += int(counts[number])
+        distinct[family] += 1
+        longest[family] = max(longest.get(family, (0.0, "")), (float(totals[number]), name))
+    whole = max(sum(times.values()), 1)
+    found = []
+    for family, total in times.most_common():
+        found.append(
+            {
+                "library": family.library,
+                "work": family.work,
+                "dtype": family.dtype,
+                "tile": family.tile,
+                "kernels": calls[family],
+                "names": distinct[family],
+                "total_ns": total,
+                "time_percent": round(100 * total / whole, 2),
+                "top_kernel": longest[family][1][:MAX_NAME],
+            }
+        )
+    return found

@@ -1,0 +1,127 @@
+"""Prefill and decode of an inference server: time, tokens and kernels of each phase.
+
+Passes are the ranges of `columns/serving.py`. Work on the device belongs to the pass that launched
+it. Where a profile has no host, the ranges that the profiler copied to the device count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.traces.columns.device import Kind, device_launches, device_work
+from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.intervals import innermost_at, total
+from analysis.traces.columns.serving import PHASES, ForwardPass, pass_of
+
+MAX_NAME = 256
+
+
+@dataclass(frozen=True)
+class ServingPasses:
+    """The forward passes of a trace, by start, and the work on the device that is theirs."""
+
+    row: Int64
+    passes: list[ForwardPass]
+    of_work: Int64
+    """For each entry of `device_work` the index of its pass; -1 for none."""
+
+
+def serving_passes(trace: TraceColumns) -> ServingPasses:
+    """All passes; none where the trace is no server's. O((passes + work) log)."""
+    host = _rows(trace, ~trace.in_category("gpu_user_annotation"))
+    work = device_work(trace)
+    launch = device_launches(trace)
+    if len(host):
+        of_work = np.full(len(work), -1, dtype=np.int64)
+        known = np.flatnonzero(launch >= 0)
+        of_work[known] = innermost_at(
+            trace.ts[host],
+            trace.end[host],
+            trace.lane[host],
+            trace.ts[launch[known]],
+            trace.lane[launch[known]],
+        )
+        return ServingPasses(host, _passes(trace, host), of_work)
+    device = _rows(trace, trace.in_category("gpu_user_annotation"))
+    # Streams beside the one with the range do work for the same pass.
+    one = np.zeros(len(device), dtype=np.int64)
+    of_work = innermost_at(
+        trace.ts[device], trace.end[device], one, work.start, np.zeros(len(work), dtype=np.int64)
+    )
+    return ServingPasses(device, _passes(trace, device), of_work)
+
+
+def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+    """One row per server and phase; [] for other traces."""
+    found = serving_passes(trace)
+    if not len(found.row):
+        return []
+    kinds = [(told.server, told.phase) for told in found.passes]
+    rows = []
+    for server in dict.fromkeys(server for server, _ in kinds):
+        for phase in PHASES:
+            which = np.asarray([kind == (server, phase) for kind in kinds], dtype=np.bool_)
+            if which.any():
+                rows.append({"server": server, "phase": phase, **_phase(trace, found, which)})
+    return rows
+
+
+def _phase(trace: TraceColumns, found: ServingPasses, which: NDArray[np.bool_]) -> dict[str, Any]:
+    passes = [told for told, mine in zip(found.passes, which.tolist(), strict=True) if mine]
+    lengths = trace.dur[found.row[which]]
+    work = device_work(trace)
+    own = work.only((found.of_work >= 0) & which[np.maximum(found.of_work, 0)])
+    on_device = total(own.start, own.end)
+    prefilled, made = _sum(passes, "prefill_tokens"), _sum(passes, "decode_tokens")
+    tokens = None if prefilled is None or made is None else prefilled + made
+    kernels = own.only(own.kind != Kind.MEMORY)
+    names: Counter[str] = Counter()
+    for row, length in zip(
+        kernels.row.tolist(), (kernels.end - kernels.start).tolist(), strict=True
+    ):
+        names[trace.name_of(row)[:MAX_NAME]] += length
+    top = names.most_common(1)
+    return {
+        "passes": len(passes),
+        "pass_total_ns": int(lengths.sum()),
+        "pass_median_ns": round(float(np.median(lengths))),
+        "pass_max_ns": int(lengths.max()),
+        "device_ns": on_device,
+        "communication_ns": total(*own.of(Kind.COMMUNICATION)),
+        "copy_ns": total(*own.of(Kind.MEMORY)),
+        "kernels": len(kernels),
+        "kernels_per_pass": round(len(kernels) / len(passes), 1),
+        "prefill_requests": _sum(passes, "prefill_requests"),
+        "prefill_tokens": prefilled,
+        "decode_requests": _sum(passes, "decode_requests"),
+        "decode_tokens": made,
+        "device_ns_per_token": round(on_device / tokens, 1) if tokens and on_device else None,
+        "top_kernel": top[0][0] if top else None,
+        "top_kernel_ns": top[0][1] if top else None,
+    }
+
+
+def _rows(trace: TraceColumns, wanted: NDArray[np.bool_]) -> Int64:
+    found = trace.rows_named(lambda name: pass_of(name) is not None)
+    return found[wanted[found]]
+
+
+def _passes(trace: TraceColumns, rows: Int64) -> list[ForwardPass]:
+    told = [pass_of(trace.name_of(row)) for row in rows.tolist()]
+    return [found for found in told if found is not None]
+
+
+def _sum(passes: list[ForwardPass], what: str) -> int | None:
+    """None where one pass does not say."""
+    whole = 0
+    for told in passes:
+        number = getattr(told, what)
+        if number is None:
+            return None
+        whole += number
+    return whole

@@ -1,0 +1,285 @@
+"""Packets of a Perfetto trace: their sequences, what these intern, and their times.
+
+Field numbers: Perfetto's `protos/perfetto/trace` (`trace_packet.proto`, `track_event.proto`,
+`interned_data.proto`, `clock_snapshot.proto`). A sequence is what one writer wrote: names are
+interned, and times counted, within it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from analysis.errors import EvidenceError
+from analysis.traces.columns.events import Int64
+from analysis.traces.protobuf.wire import BYTES, MAX_BYTES, Buffer, Fields, fields, inner, walk
+
+MAX_TEXT = 4_096
+MAX_INTERNED = 2_000_000
+PADDING = bytes(16)
+BOOTTIME, REALTIME = 6, 1
+FIRST_OWN_CLOCK = 64
+"""Clocks from here on are those of one sequence; they may count from packet to packet."""
+_PACKET, _TIMESTAMP, _CLOCKS, _SEQUENCE, _EVENT, _INTERNED, _FLAGS = 1, 8, 6, 10, 11, 12, 13
+_COMPRESSED, _CLOCK, _DEFAULTS, _DESCRIPTOR, _CLEARED_BEFORE = 50, 58, 59, 60, 41
+_CLEARED = 1
+EVENT_NAMES, CATEGORIES, ANNOTATION_NAMES, TEXTS = 2, 1, 3, 29
+"""Fields of InternedData."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A clock of a sequence: its value and the trace's time at the last snapshot."""
+
+    value: int
+    time: int
+    unit: int = 1
+    counts_on: bool = False
+    """Whether a packet's time is what passed since the packet before."""
+
+
+@dataclass
+class Sequence:
+    """What one writer said last."""
+
+    clocks: dict[int, Clock] = field(default_factory=dict)
+    default_clock: int = 0
+    default_track: int = 0
+    scope: int = 0
+    """What is interned is valid in its scope."""
+
+
+@dataclass(frozen=True)
+class Packets:
+    """All track events of a file, in its order, and the tracks."""
+
+    buffer: Buffer
+    event: Fields
+    """Fields of track events; `owner` is the index of the event."""
+    time: Int64
+    """ns of the trace's clock; -1 where it is not known."""
+    scope: Int64
+    track: Int64
+    """Track of events that do not say theirs."""
+    interned: dict[tuple[int, int, int], str]
+    """Texts by (scope, field of InternedData, id)."""
+    descriptors: Fields
+    since_1970: int
+    """What to add to times; 0 where the file does not say."""
+
+    @cached_property
+    def count(self) -> int:
+        """How many events there are."""
+        return len(self.time)
+
+
+def packets_of(buffer: Buffer) -> Packets:
+    """Decode a file. Raises EvidenceError where it holds no packets."""
+    outer = _packets(buffer)
+    content = inner(buffer, outer)
+    compressed = content.of(_COMPRESSED, BYTES)
+    if len(compressed):
+        buffer = _unpacked(buffer, outer, compressed)
+        outer = _packets(buffer)
+        content = inner(buffer, outer)
+    if not len(content):
+        raise EvidenceError(buffer.name, "is no Perfetto trace (its packets are empty)")
+    return _Reading(buffer, len(outer), content).packets()
+
+
+def _packets(buffer: Buffer) -> Fields:
+    start, stop = np.zeros(1, dtype=np.int64), np.asarray([buffer.length], dtype=np.int64)
+    found = fields(buffer, start, stop).of(_PACKET, BYTES)
+    if not len(found):
+        raise EvidenceError(buffer.name, "is no Perfetto trace (it has no packets)")
+    return found
+
+
+def _unpacked(buffer: Buffer, outer: Fields, compressed: Fields) -> Buffer:
+    """The same file with compressed packets in their places; those that cannot be read are
+    dropped."""
+    inside = dict(
+        zip(
+            compressed.owner.tolist(),
+            zip(compressed.start.tolist(), compressed.stop.tolist(), strict=True),
+            strict=True,
+        )
+    )
+    whole = bytearray()
+    for index, (start, stop) in enumerate(
+        zip(outer.start.tolist(), outer.stop.tolist(), strict=True)
+    ):
+        if index not in inside:
+            whole += b"\x0a" + _varint(stop - start) + buffer.raw[start:stop]
+            continue
+        begin, end = inside[index]
+        room = MAX_BYTES - len(whole)
+        inflate = zlib.decompressobj()
+        try:
+            whole += inflate.decompress(buffer.raw[begin:end], max(room, 1))
+        except zlib.error:
+            buffer.dropped["compressed packets that are corrupt"] += 1
+        if inflate.unconsumed_tail:
+            buffer.dropped[f"rest of the file after {MAX_BYTES} bytes"] = 1
+            break
+    length = len(whole)
+    return Buffer(buffer.name, bytes(whole + PADDING), length, buffer.dropped)
+
+
+def _varint(value: int) -> bytes:
+    written = bytearray()
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    written.append(value)
+    return bytes(written)
+
+
+class _Reading:
+    """Goes through the packets in their order."""
+
+    def __init__(self, buffer: Buffer, count: int, content: Fields) -> None:
+        self.buffer, self.count, self.content = buffer, count, content
+        self.sequences: dict[int, Sequence] = {}
+        self.interned: dict[tuple[int, int, int], str] = {}
+        self.scopes = 0
+        self.offsets: dict[int, int] = {}
+        """Built-in clock -> what to add to get the trace's time."""
+
+    def packets(self) -> Packets:
+        """All events."""
+        number = self.content.of
+        sequence = number(_SEQUENCE).column(self.count).tolist()
+        flags = number(_FLAGS).column(self.count) | number(_CLEARED_BEFORE).column(self.count)
+        clock = number(_CLOCK).column(self.count)
+        stamp = number(_TIMESTAMP).column(self.count, -1).tolist()
+        event = number(_EVENT, BYTES)
+        is_event = np.zeros(self.count, dtype=np.bool_)
+        is_event[event.owner] = True
+        rare = self._rare()
+        times, scopes, tracks = [], [], []
+        columns = zip(
+            sequence, flags.tolist(), clock.tolist(), stamp, is_event.tolist(), strict=True
+        )
+        for index, (number_of, flag, clock_of, value, wanted) in enumerate(columns):
+            own = self.sequences.get(number_of)
+            if own is None:
+                own = self.sequences[number_of] = Sequence(scope=self._new_scope())
+            if flag & _CLEARED:
+                own.scope = self._new_scope()
+                own.clocks, own.default_clock, own.default_track = {}, 0, 0
+            if index in rare:
+                for kind, start, stop in rare[index]:
+                    self._learn(own, kind, start, stop)
+            time = -1
+            if value >= 0:
+                time = self._time(own, clock_of or own.default_clock, value)
+            if wanted:
+                times.append(time)
+                scopes.append(own.scope)
+                tracks.append(own.default_track)
+        # The last of several events of a packet counts, as with every field that is no list.
+        last = np.append(event.owner[1:] != event.owner[:-1], True) if len(event) else event.owner
+        return Packets(
+            self.buffer,
+            inner(self.buffer, event.where(last.astype(np.bool_))),
+            np.asarray(times, dtype=np.int64),
+            np.asarray(scopes, dtype=np.int64),
+            np.asarray(tracks, dtype=np.uint64).view(np.int64),
+            self.interned,
+            number(_DESCRIPTOR, BYTES),
+            self.offsets.get(-REALTIME, 0),
+        )
+
+    def _rare(self) -> dict[int, list[tuple[int, int, int]]]:
+        """What changes the state of a sequence, by packet."""
+        wanted = (_CLOCKS, _DEFAULTS, _INTERNED)
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for kind in wanted:
+            own = self.content.of(kind, BYTES)
+            for packet, start, stop in zip(
+                own.owner.tolist(), own.start.tolist(), own.stop.tolist(), strict=True
+            ):
+                found.setdefault(packet, []).append((kind, start, stop))
+        return found
+
+    def _new_scope(self) -> int:
+        self.scopes += 1
+        return self.scopes
+
+    def _learn(self, own: Sequence, kind: int, start: int, stop: int) -> None:
+        if kind == _CLOCKS:
+            self._snapshot(own, start, stop)
+        elif kind == _DEFAULTS:
+            for number, wire, value, end in walk(self.buffer, start, stop):
+                if number == _CLOCK and wire == 0:
+                    own.default_clock = value
+                elif number == _EVENT and wire == BYTES:
+                    for inside, _, track, _ in walk(self.buffer, value, end):
+                        own.default_track = track if inside == 11 else own.default_track
+        else:
+            for number, wire, value, end in walk(self.buffer, start, stop):
+                if wire == BYTES and number in (EVENT_NAMES, CATEGORIES, ANNOTATION_NAMES, TEXTS):
+                    self._intern(own.scope, number, value, end)
+
+    def _intern(self, scope: int, kind: int, start: int, stop: int) -> None:
+        if len(self.interned) >= MAX_INTERNED:
+            self.buffer.dropped[f"interned texts after {MAX_INTERNED}"] = 1
+            return
+        key, text = 0, ""
+        for number, wire, value, end in walk(self.buffer, start, stop):
+            if number == 1 and wire == 0:
+                key = value
+            elif number == 2 and wire == BYTES:
+                text = self.buffer.text(value, end, MAX_TEXT)
+        self.interned[scope, kind, key] = text
+
+    def _snapshot(self, own: Sequence, start: int, stop: int) -> None:
+        """Values of several clocks at one moment."""
+        read: dict[int, tuple[int, int, bool]] = {}
+        for number, wire, value, end in walk(self.buffer, start, stop):
+            if number == 1 and wire == BYTES:
+                clock = dict.fromkeys((1, 2, 3, 4), 0)
+                for inside, kind, told, _ in walk(self.buffer, value, end):
+                    if kind == 0 and inside in clock:
+                        clock[inside] = told
+                read[clock[1]] = (clock[2], min(clock[4] or 1, 1 << 31), bool(clock[3]))
+        now = read.get(BOOTTIME, (None,))[0]
+        if now is None:
+            # Without the trace's own clock, another of the machine's stands for it.
+            now = next((v for key, (v, _, _) in read.items() if 1 < key < FIRST_OWN_CLOCK), 0)
+        for key, (value, unit, counts_on) in read.items():
+            if key >= FIRST_OWN_CLOCK:
+                own.clocks[key] = Clock(value, now, unit, counts_on)
+            elif key == REALTIME:
+                self.offsets.setdefault(-REALTIME, value - now)
+            self.offsets.setdefault(key, now - value)
+
+    def _time(self, own: Sequence, clock: int, value: int) -> int:
+        if clock < FIRST_OWN_CLOCK:
+            time = value + self.offsets.get(clock, 0)
+        elif clock in own.clocks:
+            known = own.clocks[clock]
+            passed = value * known.unit if known.counts_on else (value - known.value) * known.unit
+            time = known.time + passed
+            if known.counts_on:
+                own.clocks[clock] = Clock(known.value, time, known.unit, True)
+        else:
+            time = -1
+        return time if 0 <= time < 1 << 61 else -1
+
+
+def texts_at(buffer: Buffer, found: Fields) -> Iterator[str]:
+    """The texts of fields of BYTES; equal ones are one object."""
+    known: dict[bytes, str] = {}
+    raw = buffer.raw
+    for start, stop in zip(found.start.tolist(), found.stop.tolist(), strict=True):
+        content = bytes(raw[start : min(stop, start + MAX_TEXT)])
+        text = known.get(content)
+        if text is None:
+            text = known[content] = content.decode("utf-8", "replace")
+        yield text

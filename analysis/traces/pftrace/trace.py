@@ -1,0 +1,250 @@
+"""Perfetto traces of training jobs as columns: those of rocprofv3, of Kineto, and others whose
+track events have the categories of either."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.errors import EvidenceError
+from analysis.traces.columns.arguments import NUMBERS
+from analysis.traces.columns.events import DEVICE_CATEGORIES, Int64, TraceColumns
+from analysis.traces.pftrace import packets as packed
+from analysis.traces.pftrace.packets import Packets, packets_of, texts_at
+from analysis.traces.pftrace.tracks import Tracks
+from analysis.traces.protobuf.wire import BYTES, FIXED64, Fields, inner, read_file
+from analysis.traces.reading.assembled import EventPart, Names, assembled
+from analysis.traces.reading.file_kinds import rank_in_name
+
+FORMAT = "Perfetto trace"
+ROCPROF = "rocprofv3's Perfetto trace"
+MAX_EVENTS = 20_000_000
+BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
+_TYPE, _NAME_ID, _TRACK, _NAME, _CATEGORY_ID, _CATEGORY, _ANNOTATION = 9, 10, 11, 23, 3, 22, 4
+_OF_ROCPROF = {
+    "kernel_dispatch": "kernel",
+    "memory_copy": "gpu_memcpy",
+    "hip_api": "cuda_runtime",
+    "hsa_api": "cuda_driver",
+    "marker_api": "user_annotation",
+    "rccl_api": "cpu_op",
+}
+"""Categories of rocprofv3 (`generatePerfetto.cpp`) by those of Kineto."""
+_ARGUMENTS = {
+    "begin_ns": "begin_ns",
+    "end_ns": "end_ns",
+    "corr_id": "correlation",
+    "correlation": "correlation",
+    "copy_bytes": "bytes",
+    "bytes": "bytes",
+    "stream": "stream",
+    "device": "device",
+}
+
+
+def read_pftrace(path: Path) -> list[TraceColumns]:
+    """The trace of a file, in a list. Raises EvidenceError, one line, when the file is no Perfetto
+    trace or has no slices."""
+    buffer = read_file(path)
+    packets = packets_of(buffer)
+    if packets.count > MAX_EVENTS:
+        raise EvidenceError(buffer.name, f"has over {MAX_EVENTS:,} track events")
+    trace = _Slices(packets).trace()
+    rank = rank_in_name(path)
+    return [trace if rank is None else replace(trace, rank=rank, rank_source="file name")]
+
+
+class _Slices:
+    """Beginnings and ends of slices, matched."""
+
+    def __init__(self, packets: Packets) -> None:
+        self.packets, self.tracks = packets, Tracks(packets)
+        self.names = Names()
+        self.skipped: Counter[str] = Counter()
+        self.exact: dict[str, Int64] = {}
+        """Times among the annotations, which a float would round."""
+        count = packets.count
+        event = packets.event
+        self.kind = event.of(_TYPE).column(count)
+        self.track = packets.track.copy()
+        own = event.of(_TRACK)
+        self.track[own.owner] = own.signed
+        self.name = self._texts(_NAME_ID, _NAME, packed.EVENT_NAMES)
+        self.category = self._texts(_CATEGORY_ID, _CATEGORY, packed.CATEGORIES)
+        self.arguments = self._annotations(event.of(_ANNOTATION, BYTES))
+
+    def trace(self) -> TraceColumns:
+        """All slices as columns."""
+        begin, start, end = self._matched()
+        for kind, word in ((INSTANT, "instants"), (COUNTER, "counters")):
+            self.skipped[word] += int((self.kind == kind).sum())
+        if not len(begin):
+            raise EvidenceError(self.packets.buffer.name, "holds no slices of a training job")
+        categories = [self.category[i] for i in begin.tolist()]
+        parts = self._parts(begin, start, end, categories)
+        base = self.packets.since_1970
+        base = base if 0 <= base < 1 << 61 else 0
+        return assembled(
+            parts,
+            self.names,
+            file=self.packets.buffer.name,
+            rank=0,
+            base=base,
+            header={"baseTimeNanoseconds": base} if base else {},
+            dropped=self.packets.buffer.dropped,
+            skipped={word: number for word, number in self.skipped.items() if number},
+            format=ROCPROF if set(categories) & set(_OF_ROCPROF) else FORMAT,
+        )
+
+    def _matched(self) -> tuple[Int64, Int64, Int64]:
+        """Events that begin slices, and when these start and end. A slice ends with the innermost
+        one of its track that is open; one that never ends is dropped."""
+        time = self.packets.time
+        dropped = self.packets.buffer.dropped
+        # rocprofv3 writes both ends beside the beginning, in the order of its own records.
+        unknown = np.full(len(time), -1, dtype=np.int64)
+        starts, ends = self.exact.get("begin_ns", unknown), self.exact.get("end_ns", unknown)
+        whole = np.flatnonzero((self.kind == BEGIN) & (starts >= 0) & (ends >= 0))
+        finished = np.isin(self.track, np.unique(self.track[whole]))
+        by_pairs = (time >= 0) & ((self.kind == BEGIN) | (self.kind == END)) & ~finished
+        rows = np.flatnonzero(by_pairs)
+        rows = rows[np.lexsort((time[rows], self.track[rows]))]
+        begun: list[int] = []
+        closed: list[int] = []
+        open_rows: list[int] = []
+        at = None
+        unended = 0
+        for row, track, is_begin in zip(
+            rows.tolist(),
+            self.track[rows].tolist(),
+            (self.kind[rows] == BEGIN).tolist(),
+            strict=True,
+        ):
+            if track != at:
+                at, unended, open_rows = track, unended + len(open_rows), []
+            if is_begin:
+                open_rows.append(row)
+            elif open_rows:
+                begun.append(open_rows.pop())
+                closed.append(row)
+        unended += len(open_rows)
+        if unended:
+            dropped["slices without an end"] += unended
+        without_time = int(((self.kind == BEGIN) & (time < 0) & ~finished).sum())
+        if without_time:
+            dropped["events with no readable time"] += without_time
+        opened = np.asarray(begun, dtype=np.int64)
+        start = np.concatenate((time[opened], starts[whole]))
+        stop = np.concatenate((time[np.asarray(closed, dtype=np.int64)], ends[whole]))
+        begin = np.concatenate((opened, whole))
+        order = np.argsort(start, kind="stable")
+        return begin[order], start[order], stop[order]
+
+    def _parts(
+        self, begin: Int64, start: Int64, end: Int64, categories: Sequence[str]
+    ) -> list[EventPart]:
+        """One part per track and category."""
+        tracks, of_track = np.unique(self.track[begin], return_inverse=True)
+        kinds = sorted(set(categories))
+        place = {kind: i for i, kind in enumerate(kinds)}
+        of_kind = np.asarray([place[c] for c in categories], dtype=np.int64)
+        group = of_track * len(kinds) + of_kind
+        order = np.argsort(group, kind="stable")
+        edges = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
+        parts = []
+        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            rows = order[first:last]
+            number, kind = divmod(int(group[rows[0]]), len(kinds))
+            parts.append(
+                self._part(int(tracks[number]), kinds[kind], begin[rows], start[rows], end[rows])
+            )
+        return parts
+
+    def _part(
+        self, number: int, category: str, begin: Int64, start: Int64, end: Int64
+    ) -> EventPart:
+        track = self.tracks.of(number)
+        kind = _OF_ROCPROF.get(category, category or "cpu_op")
+        numbers = {}
+        for key, values in self.arguments.items():
+            own = values[begin]
+            if key in NUMBERS and not np.isnan(own).all():
+                numbers[key] = own
+        stream = track.stream
+        if kind.lower() in DEVICE_CATEGORIES and track.device >= 0 and "device" not in numbers:
+            numbers["device"] = np.full(len(begin), float(track.device))
+        told = self.arguments.get("stream")
+        if told is not None and len(begin) and 0 <= told[begin[0]] < 1 << 30:
+            stream = int(told[begin[0]])
+        if kind == "gpu_memcpy" and "bytes" in numbers:
+            numbers["memory bandwidth (GB/s)"] = numbers["bytes"] / np.maximum(end - start, 1)
+        correlation = self.arguments.get("correlation")
+        linked = None
+        if correlation is not None:
+            linked = np.nan_to_num(correlation[begin], nan=-1).astype(np.int64)
+        lane = self.tracks.lane(number)
+        return EventPart(
+            category=kind,
+            lane=lane,
+            start=start,
+            end=end,
+            name=self.names.numbers([self.name[i] for i in begin.tolist()]),
+            stream=stream if kind.lower() in DEVICE_CATEGORIES else -1,
+            correlation=linked,
+            numbers=numbers,
+        )
+
+    def _texts(self, by_number: int, itself: int, kind: int) -> list[str]:
+        """A text of each event: interned, or as it stands; the first of several."""
+        packets = self.packets
+        found = [""] * packets.count
+        own = packets.event.of(itself, BYTES)
+        for owner, text in zip(own.owner.tolist(), texts_at(packets.buffer, own), strict=True):
+            found[owner] = found[owner] or text
+        numbers = packets.event.of(by_number)
+        scopes = packets.scope[numbers.owner].tolist()
+        for owner, scope, key in zip(
+            numbers.owner.tolist(), scopes, numbers.value.tolist(), strict=True
+        ):
+            found[owner] = found[owner] or packets.interned.get((scope, kind, key), "")
+        return found
+
+    def _annotations(self, outer: Fields) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+        """Numeric annotations that are kept, by name: one value per event."""
+        packets = self.packets
+        content = inner(packets.buffer, outer)
+        labels = [""] * len(outer)
+        own = content.of(10, BYTES)
+        for owner, text in zip(own.owner.tolist(), texts_at(packets.buffer, own), strict=True):
+            labels[owner] = text
+        numbers = content.of(1)
+        scopes = packets.scope[outer.owner[numbers.owner]].tolist()
+        for owner, scope, key in zip(
+            numbers.owner.tolist(), scopes, numbers.value.tolist(), strict=True
+        ):
+            labels[owner] = packets.interned.get((scope, packed.ANNOTATION_NAMES, key), "")
+        wanted = sorted({_argument(label) for label in set(labels)} - {""})
+        kinds = {name: i for i, name in enumerate(wanted)}
+        of_label = {label: kinds.get(_argument(label), -1) for label in set(labels)}
+        which = np.asarray([of_label[label] for label in labels], dtype=np.int64)
+        found = {name: np.full(packets.count, np.nan) for name in wanted}
+        for number, wire in ((3, 0), (4, 0), (5, FIXED64)):
+            values = content.of(number, wire)
+            told = values.doubles if wire == FIXED64 else values.signed.astype(np.float64)
+            for name, i in kinds.items():
+                mine = which[values.owner] == i
+                events = outer.owner[values.owner[mine]]
+                found[name][events] = told[mine]
+                if name in ("begin_ns", "end_ns") and wire != FIXED64:
+                    column = self.exact.setdefault(name, np.full(packets.count, -1, dtype=np.int64))
+                    column[events] = values.signed[mine]
+        return found
+
+
+def _argument(label: str) -> str:
+    return _ARGUMENTS.get(label, label if label in NUMBERS else "")

@@ -1,0 +1,95 @@
+"""Tracks of a Perfetto trace: threads, processes, and the rows of accelerators.
+
+Field numbers: `track_descriptor.proto`, `thread_descriptor.proto`, `process_descriptor.proto`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from analysis.traces.pftrace.packets import MAX_TEXT, Packets
+from analysis.traces.protobuf.wire import BYTES, walk
+
+MAX_TRACKS = 200_000
+MAX_PARENTS = 8
+_STREAM = re.compile(r"\b(?:STREAM|QUEUE)\b[ #\[]*(\d{1,9})", re.IGNORECASE)
+_DEVICE = re.compile(r"\b(?:AGENT|GPU|DEVICE|NPU|XPU)\b[ :#\[]*(\d{1,6})", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Track:
+    """One row."""
+
+    name: str = ""
+    parent: int = 0
+    pid: int = 0
+    tid: int = 0
+    process: str = ""
+    counter: bool = False
+
+    @property
+    def stream(self) -> int:
+        """The stream that its name gives ("COMPUTE AGENT [4] STREAM [1] (GPU)"); -1 for none."""
+        found = _STREAM.search(self.name)
+        return int(found[1]) if found else -1
+
+    @property
+    def device(self) -> int:
+        """The accelerator that its name gives; -1 for none."""
+        found = _DEVICE.search(self.name)
+        return int(found[1]) if found else -1
+
+
+class Tracks:
+    """All tracks by their numbers."""
+
+    def __init__(self, packets: Packets) -> None:
+        self.packets = packets
+        self.known: dict[int, Track] = {}
+        found = packets.descriptors
+        for start, stop in zip(found.start.tolist(), found.stop.tolist(), strict=True):
+            if len(self.known) >= MAX_TRACKS:
+                packets.buffer.dropped[f"tracks after {MAX_TRACKS}"] = 1
+                break
+            self._add(start, stop)
+
+    def lane(self, number: int) -> tuple[str, str]:
+        """(process, thread or row) of a track."""
+        track = self.known.get(number, Track())
+        above = track
+        for _ in range(MAX_PARENTS):
+            if above.pid or above.parent not in self.known:
+                break
+            above = self.known[above.parent]
+        thread = track.name or (str(track.tid) if track.tid else str(number))
+        return str(above.pid) if above.pid else above.process or "trace", thread
+
+    def of(self, number: int) -> Track:
+        """A track; one without facts where the file does not describe it."""
+        return self.known.get(number, Track())
+
+    def _add(self, start: int, stop: int) -> None:
+        buffer = self.packets.buffer
+        numbers = {1: 0, 5: 0}
+        name, process, pid, tid, counter = "", "", 0, 0, False
+        for number, wire, value, end in walk(buffer, start, stop):
+            if number in numbers and wire == 0:
+                # Numbers of tracks are unsigned; columns hold them signed.
+                numbers[number] = value if value < 1 << 63 else value - (1 << 64)
+            elif wire != BYTES:
+                continue
+            elif number in (2, 10):
+                name = buffer.text(value, end, MAX_TEXT)
+            elif number == 3:
+                for inside, _, told, close in walk(buffer, value, end):
+                    pid = told if inside == 1 else pid
+                    process = buffer.text(told, close, 256) if inside == 6 else process
+            elif number == 4:
+                for inside, _, told, close in walk(buffer, value, end):
+                    pid = told if inside == 1 else pid
+                    tid = told if inside == 2 else tid
+                    name = buffer.text(told, close, 256) if inside == 5 else name
+            elif number == 8:
+                counter = True
+        self.known[numbers[1]] = Track(name, numbers[5], pid, tid, process, counter)

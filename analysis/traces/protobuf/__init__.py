@@ -1,0 +1,1 @@
+"""Files of protocol buffers, read column by column."""

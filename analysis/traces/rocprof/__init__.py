@@ -1,0 +1,1 @@
+"""AMD's rocprofv3: its JSON as columns."""

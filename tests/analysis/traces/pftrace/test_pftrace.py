@@ -1,0 +1,167 @@
+"""Perfetto's own format: files that Perfetto's bindings wrote (`record.py`), and odd ones."""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.errors import EvidenceError
+from analysis.traces.columns.device import Kind, device_work, launched_by
+from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.steps import steps_of
+from analysis.traces.pftrace.trace import read_pftrace
+from tests.analysis.traces.pftrace.record_constants import SINCE_1970, START
+from tests.analysis.traces.protobuf_messages import Message, message
+
+RECORDED = Path(__file__).parent / "recorded"
+BEGIN, END, INSTANT = 1, 2, 3
+
+
+def read(tmp_path: Path, content: bytes) -> TraceColumns:
+    path = tmp_path / "job.pftrace"
+    path.write_bytes(content)
+    return read_pftrace(path)[0]
+
+
+def event(at: int, kind: int, name: str = "", track: int = 1, sequence: int = 1) -> Message:
+    named: Message = [(23, name)] if name else []
+    return [(8, at), (10, sequence), (11, [[(9, kind), (11, track), *named]])]
+
+
+def test_interned_names_counted_times_and_compressed_packets_are_undone() -> None:
+    trace = read_pftrace(RECORDED / "sdk.pftrace")[0]
+    rows = [
+        (trace.name_of(i), trace.category_of(i), int(trace.ts[i]) - SINCE_1970, int(trace.dur[i]))
+        for i in trace.ts.argsort(kind="stable").tolist()
+    ]
+    us = 1_000
+    assert rows == [
+        ("ProfilerStep#1", "user_annotation", 10 * us, 60 * us),
+        ("cudaLaunchKernel", "cuda_runtime", 15 * us, 2 * us),
+        ("ampere_sgemm_128x64_nn", "kernel", 20 * us, 40 * us),
+        ("ProfilerStep#2", "user_annotation", 80 * us, 60 * us),
+        ("cudaLaunchKernel", "cuda_runtime", 85 * us, 2 * us),
+        ("ampere_sgemm_128x64_nn", "kernel", 90 * us, 40 * us),
+    ]
+    assert steps_of(trace).number.tolist() == [1, 2]
+    work = device_work(trace)
+    assert trace.ts[launched_by(trace)[work.row]].tolist() == [
+        SINCE_1970 + 15 * us,
+        SINCE_1970 + 85 * us,
+    ]
+    assert set(trace.lanes) == {("4711", "main"), ("trace", "GPU 0 STREAM 7")}
+    assert trace.stream[work.row].tolist() == [7, 7]
+    assert not trace.dropped
+
+
+def test_rocprofv3s_tracks_are_launches_kernels_and_copies() -> None:
+    trace = read_pftrace(RECORDED / "rocprofv3.pftrace")[0]
+    assert trace.format == "rocprofv3's Perfetto trace"
+    work = device_work(trace)
+    assert work.kind.tolist() == [
+        Kind.COMPUTATION,
+        Kind.COMMUNICATION,
+        Kind.COMPUTATION,
+        Kind.COMMUNICATION,
+        Kind.MEMORY,
+    ]
+    assert (work.end - work.start).tolist() == [900] * 4 + [200]
+    assert int(work.start[0]) == START + 500
+    calls = launched_by(trace)[work.row].tolist()
+    assert [trace.name_of(i) for i in calls] == ["hipLaunchKernel"] * 4 + ["hipMemcpyAsync"]
+    assert trace.stream[work.row].tolist() == [1] * 5
+    assert trace.arguments.number("device").at(work.row, -1).tolist() == [2.0] * 5
+    assert trace.arguments.number("bytes").at(work.row[4:], -1).tolist() == [8_000.0]
+    assert steps_of(trace).number.tolist() == [1, 2]
+
+
+def test_slices_end_innermost_first_and_what_never_ends_is_counted(tmp_path: Path) -> None:
+    packets = [
+        event(10, BEGIN, "outer"),
+        event(12, BEGIN, "inner"),
+        event(15, END),
+        event(20, END),
+        event(30, BEGIN, "lost"),
+        event(5, BEGIN, "elsewhere", track=2),
+        event(6, END, track=2),
+        event(7, INSTANT, "moment"),
+    ]
+    trace = read(tmp_path, message([(1, packets)]))
+    rows = [(trace.name_of(i), int(trace.ts[i]), int(trace.dur[i])) for i in range(len(trace))]
+    assert sorted(rows) == [("elsewhere", 5, 1), ("inner", 12, 3), ("outer", 10, 10)]
+    assert trace.dropped == {"slices without an end": 1}
+    assert trace.skipped == {"instants": 1}
+
+
+def test_what_is_interned_holds_for_its_sequence_until_it_is_cleared(tmp_path: Path) -> None:
+    def interned(text: str, sequence: int, flags: int) -> Message:
+        return [(10, sequence), (13, flags), (12, [[(2, [[(1, 1), (2, text)]])]])]
+
+    def slice_at(at: int, sequence: int, track: int) -> list[Message]:
+        begin: Message = [(9, BEGIN), (10, 1), (11, track)]
+        first: Message = [(8, at), (10, sequence), (11, [begin])]
+        return [first, event(at + 1, END, track=track, sequence=sequence)]
+
+    packets = [
+        interned("first", 1, 1),
+        interned("other", 2, 1),
+        *slice_at(10, 1, 1),
+        *slice_at(20, 2, 2),
+        interned("second", 1, 1),
+        *slice_at(30, 1, 1),
+    ]
+    trace = read(tmp_path, message([(1, packets)]))
+    order = trace.ts.argsort().tolist()
+    assert [trace.name_of(i) for i in order] == ["first", "other", "second"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\x12\x01a", "has no packets"),
+        (b"\x0a\x00", "its packets are empty"),
+        (message([(1, [[(8, 5), (11, [[(9, INSTANT)]])]])]), "holds no slices"),
+        (message([(1, [[(50, b"\x00\x01\x02")]])]), "has no packets"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, content: bytes, why: str) -> None:
+    with pytest.raises(EvidenceError, match=why) as refused:
+        read(tmp_path, content)
+    assert "job.pftrace" in str(refused.value)
+
+
+def test_a_packet_that_unpacks_to_very_much_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analysis.traces.pftrace.packets.MAX_BYTES", 5_000)
+    good = [event(1, BEGIN, "a"), event(2, END)]
+    bomb = zlib.compress(bytes(10_000_000))
+    content = message([(1, good), (1, [[(50, bomb)]])])
+    trace = read(tmp_path, content)
+    assert len(trace) == 1
+    assert "rest of the file after 5000 bytes" in trace.dropped
+
+
+@given(st.data())
+def test_a_damaged_trace_is_read_or_refused(data: st.DataObject) -> None:
+    """Bytes changed, doubled and cut: columns that fit together, or one sentence."""
+    name = data.draw(st.sampled_from(("sdk", "rocprofv3")))
+    whole = bytearray((RECORDED / f"{name}.pftrace").read_bytes())
+    for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=6)):
+        whole[at] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(whole)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "job.pftrace")
+        path.write_bytes(bytes(whole[:end] * data.draw(st.integers(1, 2))))
+        try:
+            trace = read_pftrace(path)[0]
+        except EvidenceError:
+            return
+    assert (trace.dur >= 0).all()
+    assert len(device_work(trace)) <= len(trace)
+    steps_of(trace)
