@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from analysis.case.folder import Case
 from analysis.deploys.question import DeployQuestion
+from analysis.deploys.quiet_test import LEAST_WINDOWS
 from analysis.deploys.rollout import RolloutFact, rollout_facts
 from analysis.deploys.signal_checks import DECIDES, LEAST_REQUESTS, ServiceSignals
 from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, Group, SignalCheck
@@ -221,7 +222,16 @@ class _Missing:
                 "does not run: kube-state-metrics or a Kubernetes cluster in the settings would "
                 "tell which"
             )
-        return "there is too little before the deploy, or too few points after it"
+        known = min(float(one.times[0]) for one in felt if len(one.times))
+        before = (self.question.deployed_at.timestamp() - known) / 60
+        look = self.question.look
+        needed = LEAST_WINDOWS * (look.end - look.start).total_seconds() / 60
+        if before < needed:
+            return (
+                f"{number(max(0.0, before), 2)} min before the deploy are known, and at least "
+                f"{number(needed, 2)} min are needed. A shorter --wait needs less"
+            )
+        return "there are too few points before the deploy, or after it"
 
 
 def _moved_alike(one: SignalCheck, checks: Iterable[SignalCheck]) -> bool:

@@ -96,7 +96,8 @@ def test_a_young_service_holds(tmp_path: Path) -> None:
     young = Service(since=timedelta(minutes=-30), failing=(0.004, 0.3))
     verdict = judged(case_of(tmp_path, [young]))
     assert verdict.decision == "hold"
-    assert any("too little before the deploy" in one for one in verdict.missing)
+    assert any("30 min before the deploy are known" in one for one in verdict.missing)
+    assert any("65 min" in one and "shorter" in one for one in verdict.missing)
 
 
 def test_nothing_after_the_deploy_holds(tmp_path: Path) -> None:
