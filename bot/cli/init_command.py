@@ -26,6 +26,8 @@ from connectors.kubernetes.kubeconfig import FoundContext, current_context
 
 SECRETS_FILE = "secrets.env"
 NONE = "none"
+NO = frozenset({"n", "no", NONE})
+"""What people answer to a question about something that they do not have."""
 OURS_TO_CHOOSE = ("webhook_tokens",)
 """Keys of alert sources whose secret is not the vendor's to give."""
 PROBE_S = 0.2
@@ -218,9 +220,9 @@ def _answer(
         except ValueError as error:
             raise SettingsError(option, str(error)) from None
     while True:
-        said = str(typer.prompt(question, default=default)).strip()
+        said = str(typer.prompt(question, default=default)).strip() or default
         try:
-            return checked(said or default)
+            return checked(NONE if said.casefold() in NO else said)
         except (ValueError, SettingsError) as error:
             sys.stdout.write(f"   {error}\n")
 

@@ -32,7 +32,8 @@ def print_chart(case: Case, diagnosis: Diagnosis, folder: Path) -> None:
     """Print it; nothing where no chart tells anything."""
     picture = folder / CHART
     if sys.stdout.isatty() and picture.is_file():
-        shown = picture_codes(picture.read_bytes(), os.environ)
+        png = picture.read_bytes()
+        shown = picture_codes(png, os.environ) or _as_sixels(png, os.environ)
         if shown is not None:
             sys.stdout.write(shown + "\n")
             return
@@ -44,15 +45,32 @@ def print_chart(case: Case, diagnosis: Diagnosis, folder: Path) -> None:
         console.print(line, no_wrap=True, crop=True)
 
 
+def _as_sixels(png: bytes, environ: Mapping[str, str]) -> str | None:
+    """The picture for a terminal that says it shows sixels; None for another, and where nobody
+    could answer."""
+    if not sys.stdin.isatty() or is_multiplexed(environ):
+        return None
+    # Late: few terminals get so far, and this one asks them.
+    from bot.cli.sixel import shows_sixels, sixels
+
+    return sixels(png) if shows_sixels() else None
+
+
+def is_multiplexed(environ: Mapping[str, str]) -> bool:
+    """Whether another program stands between, which passes no pictures on."""
+    return bool(environ.get("TMUX")) or environ.get("TERM", "").startswith("screen")
+
+
 def picture_codes(png: bytes, environ: Mapping[str, str]) -> str | None:
     """What shows a PNG in this terminal, by the protocol of kitty (sw.kovidgoyal.net/kitty/
     graphics-protocol) or of iTerm2 (iterm2.com/documentation-images.html); None where it shows
     none."""
-    if environ.get("TMUX") or environ.get("TERM", "").startswith("screen"):
+    if is_multiplexed(environ):
         return None
     data = base64.b64encode(png).decode()
     program = environ.get("TERM_PROGRAM", "")
-    if environ.get("KITTY_WINDOW_ID") or program == "ghostty":
+    is_kitty = environ.get("TERM", "") in ("xterm-kitty", "xterm-ghostty")
+    if is_kitty or environ.get("KITTY_WINDOW_ID") or program == "ghostty":
         chunks = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
         codes = []
         for number, chunk in enumerate(chunks, start=1):

@@ -24,6 +24,7 @@ OWN_SITE = (None, "same-origin", "none")
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Break the shop</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
 <style>
 :root {{ color-scheme: light dark }}
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 44rem }}

@@ -33,7 +33,11 @@ class Terminal:
 
     def type(self, line: str) -> None:
         """A line and the return key."""
-        os.write(self._master, line.encode() + b"\r")
+        self.send(line.encode() + b"\r")
+
+    def send(self, codes: bytes) -> None:
+        """What the terminal itself answers."""
+        os.write(self._master, codes)
 
     def rest(self) -> str:
         """All until the program's end."""

@@ -120,5 +120,6 @@ def test_terminals_that_show_pictures_get_one() -> None:
     assert kitty.endswith("\x1b\\")
     iterm = picture_codes(png, {"TERM_PROGRAM": "iTerm.app"}) or ""
     assert iterm.startswith("\x1b]1337;File=inline=1;size=5000;")
+    assert picture_codes(png, {"TERM": "xterm-kitty"}) == kitty, "over ssh"
     assert picture_codes(png, {"TERM": "xterm-256color"}) is None
     assert picture_codes(png, {"KITTY_WINDOW_ID": "1", "TMUX": "x"}) is None

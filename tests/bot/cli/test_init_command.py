@@ -80,6 +80,27 @@ def test_a_person_is_asked_five_questions_and_asked_again_where_an_answer_is_wro
     assert len(settings.alertmanager.webhook_tokens[0].get_secret_value()) == 64
 
 
+def test_no_is_an_answer(tmp_path: Path, environ: dict[str, str]) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    with in_terminal(PROGRAM, cwd=folder, env=environ) as (terminal, process):
+        for question, answer in (
+            ("1. Prometheus", "n"),
+            ("2. Kubernetes", "no"),
+            ("3. Alerts from", "No"),
+            ("4. Slack channel", "none"),
+            ("5. Address", ""),
+        ):
+            terminal.wait_for(question)
+            terminal.type(answer)
+        terminal.rest()
+        assert process.wait(30) == 0
+    settings = load_settings(folder / "faultline.toml", secrets_of(folder))
+    assert settings.prometheus.url is None
+    assert settings.kubernetes.context is None
+    assert settings.slack.channel is None
+
+
 def test_without_a_terminal_it_takes_options_and_defaults(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
