@@ -6,14 +6,14 @@ of 2026.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from connectors.collection_builder import EARLIEST_NS, attributes, ns_of
+from connectors.counted_lines import FAILING, LONGEST_LINE, CountGrid
 from connectors.elasticsearch.fields import LEVELS, MESSAGES, SERVICES, TRACES, LogFields
-from connectors.loki.answers import FAILING, LONGEST_LINE, LokiGrid
 from connectors.otlp_spans import TRACE_ID_BYTES, hex_id
 from connectors.vendor_text import short
 
@@ -141,30 +141,23 @@ def flat(source: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def count_rows(found: Counts, service: str, grid: LokiGrid, signals: tuple[str, str]) -> list[Row]:
+def count_rows(found: Counts, service: str, grid: CountGrid, signals: tuple[str, str]) -> list[Row]:
     """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
     counted is 0. Without levels nothing is said of errors."""
     if found.levels is None:
-        return _rows(signals[0], found.steps.buckets if found.steps else (), service, grid)
+        steps = found.steps.buckets if found.steps else ()
+        return grid.rows(signals[0], service, _counted(steps, grid))
     others: list[Step] = []
     errors: list[Step] = []
     for level in found.levels.buckets:
         counted = level.steps.buckets if level.steps else []
         (errors if level.key.lower() in FAILING else others).extend(counted)
     return [
-        *_rows(signals[0], others, service, grid),
-        *_rows(signals[1], errors, service, grid),
+        *grid.rows(signals[0], service, _counted(others, grid)),
+        *grid.rows(signals[1], service, _counted(errors, grid)),
     ]
 
 
-def _rows(signal: str, counted: Sequence[Step], service: str, grid: LokiGrid) -> list[Row]:
-    sums = [0.0] * grid.steps
-    for one in counted:
-        step = round(one.key / 1000 - grid.start_s) // grid.step_s
-        if 0 <= step < grid.steps:
-            sums[step] += one.doc_count * 60 / grid.step_s
-    rows: list[Row] = []
-    for step, value in enumerate(sums):
-        begins_ns = (grid.start_s + step * grid.step_s) * 1_000_000_000
-        rows.append((begins_ns, service, signal, value, "1/min", None))
-    return rows
+def _counted(steps: Sequence[Step], grid: CountGrid) -> Iterator[tuple[int, float]]:
+    for one in steps:
+        yield round(one.key / 1000 - grid.start_s) // grid.step_s, one.doc_count

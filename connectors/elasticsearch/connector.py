@@ -25,6 +25,7 @@ from connectors.collection_builder import (
     nanoseconds,
     split,
 )
+from connectors.counted_lines import CountGrid
 from connectors.elasticsearch import searches
 from connectors.elasticsearch.answers import (
     CountsFound,
@@ -40,7 +41,6 @@ from connectors.elasticsearch.searches import Search
 from connectors.elasticsearch.session import LENIENT, SearchHttp, SearchSession
 from connectors.elasticsearch.settings import ElasticsearchSettings
 from connectors.limits import Limits
-from connectors.loki.answers import LokiGrid
 from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
@@ -270,7 +270,7 @@ class _Asking:
 
     async def counts(self, one: _Lines, window: Window) -> None:
         """Lines per minute as metrics."""
-        grid = LokiGrid.of(window)
+        grid = CountGrid.of(window)
         if not grid.steps:
             return
         body = one.search.counts(self.log_fields, grid)

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from analysis.vocabulary import Window
 from connectors.collection_builder import epoch_ms
+from connectors.counted_lines import FAILING, CountGrid
 from connectors.elasticsearch.answers import MOST_LEVELS
 from connectors.elasticsearch.fields import LogFields
-from connectors.loki.answers import FAILING, LokiGrid
 
 SEARCH_TIMEOUT = "10s"
 """After that time shards give what they have found so far, and say so."""
@@ -47,7 +47,7 @@ class Search:
             "track_total_hits": False,
         }
 
-    def counts(self, fields: LogFields, grid: LokiGrid) -> Clause:
+    def counts(self, fields: LogFields, grid: CountGrid) -> Clause:
         """How many in each step, by level where lines have one."""
         end_s = grid.start_s + grid.steps * grid.step_s
         per_step = {

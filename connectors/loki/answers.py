@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from analysis.vocabulary import Window
 from connectors.collection_builder import (
     EARLIEST_NS,
     attributes,
-    nanoseconds,
     ns_of,
     trace_of,
 )
+from connectors.counted_lines import FAILING, LONGEST_LINE, CountGrid
 from connectors.otlp_spans import TRACE_ID_BYTES, hex_id
 from connectors.vendor_text import short
 
@@ -30,15 +28,7 @@ CATEGORIZED = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
 pkg/util/httpreq/encoding_flags.go)."""
 LEVELS = ("detected_level", "level", "severity_text", "severity", "lvl", "log_level")
 """Labels and metadata that hold a line's level; Loki 3 fills the first itself."""
-LONGEST_LINE = 8000
 NOT_KEPT = frozenset({*LEVELS, "service_name", "__error__", "__error_details__"})
-FAILING = frozenset(
-    {"error", "err", "fatal", "critical", "crit", "alert", "emerg", "emergency", "panic"}
-)
-"""Levels that count as errors, in lower case."""
-
-MOST_STEPS = 360
-"""Points of a series of counts in one window."""
 
 Row = tuple[Any, ...]
 
@@ -140,49 +130,27 @@ def tells_level(metric: Mapping[str, str]) -> bool:
 
 
 def count_rows(
-    counted: Iterable[Counted], service: str, grid: LokiGrid, signals: tuple[str, str]
+    counted: Iterable[Counted], service: str, grid: CountGrid, signals: tuple[str, str]
 ) -> list[Row]:
     """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
     counted is 0."""
-    sums = {(signal, step): 0.0 for signal in signals for step in range(grid.steps)}
+    others: list[tuple[int, float]] = []
+    errors: list[tuple[int, float]] = []
     for one in counted:
-        signal = signals[is_failing(one.metric)]
+        found = errors if is_failing(one.metric) else others
         for at, text in one.values:
-            key = (signal, grid.step_of(at))
-            if key in sums and text.isascii() and text.replace(".", "", 1).isdigit():
-                sums[key] += float(text[:20]) * 60 / grid.step_s
-    rows: list[Row] = []
-    for (signal, step), value in sums.items():
-        begins_ns = (grid.start_s + step * grid.step_s) * 1_000_000_000
-        rows.append((begins_ns, service, signal, value, "1/min", None))
-    return rows
+            if text.isascii() and text.replace(".", "", 1).isdigit():
+                found.append((_step_of(grid, at), float(text[:20])))
+    return [*grid.rows(signals[0], service, others), *grid.rows(signals[1], service, errors)]
 
 
-@dataclass(frozen=True)
-class LokiGrid:
-    """Whole steps inside a window, at multiples of the step: Loki aligns queries so
-    (align_queries_with_step)."""
+def range_of(grid: CountGrid) -> list[tuple[str, str]]:
+    """For a range query: the count at a moment is of the step that ends there. Loki aligns queries
+    to multiples of the step (align_queries_with_step)."""
+    first, last = grid.start_s + grid.step_s, grid.start_s + grid.steps * grid.step_s
+    return [("start", str(first)), ("end", str(max(first, last))), ("step", f"{grid.step_s}s")]
 
-    start_s: int
-    step_s: int
-    steps: int
 
-    @classmethod
-    def of(cls, window: Window) -> LokiGrid:
-        """Steps of a minute, longer where they would be more than `MOST_STEPS`."""
-        step = 60 * max(1, math.ceil(window.seconds / 60 / MOST_STEPS))
-        start = math.ceil(nanoseconds(window.start) / 1e9 / step) * step
-        end = math.floor(nanoseconds(window.end) / 1e9 / step) * step
-        return cls(start, step, max(0, (end - start) // step))
-
-    @property
-    def params(self) -> list[tuple[str, str]]:
-        """For a range query: the count at a moment is of the step that ends there."""
-        first, last = self.start_s + self.step_s, self.start_s + self.steps * self.step_s
-        return [("start", str(first)), ("end", str(max(first, last))), ("step", f"{self.step_s}s")]
-
-    def step_of(self, at: float) -> int:
-        """The step whose count stands at this moment."""
-        if not math.isfinite(at):
-            return -1
-        return round((at - self.start_s) / self.step_s) - 1
+def _step_of(grid: CountGrid, at: float) -> int:
+    """The step whose count stands at this moment; -1 for none."""
+    return round((at - grid.start_s) / grid.step_s) - 1 if math.isfinite(at) else -1

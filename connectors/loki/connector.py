@@ -23,20 +23,20 @@ from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.abilities import BoundedQuery
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds, split
+from connectors.counted_lines import FAILING, CountGrid
 from connectors.grafana.links import Explore
 from connectors.grafana.settings import GrafanaSettings
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.loki.answers import (
     CATEGORIZED,
-    FAILING,
     CountsAnswer,
-    LokiGrid,
     LokiLinesAnswer,
     LokiNamesAnswer,
     Row,
     count_rows,
     line_rows,
+    range_of,
     tells_level,
 )
 from connectors.loki.bounded_answers import LokiAnswer, answer_of
@@ -270,13 +270,13 @@ class LokiConnector:
         self, session: HttpSession, collection: CollectionBuilder, stream: _Stream, window: Window
     ) -> bool:
         """Lines per minute as metrics. Says whether Loki knows the lines' levels."""
-        grid = LokiGrid.of(window)
+        grid = CountGrid.of(window)
         if not grid.steps:
             return False
         query = (
             f"sum by (detected_level, level) (count_over_time({stream.selector}[{grid.step_s}s]))"
         )
-        call = session.get(CALL, [("query", query), *grid.params], type=CountsAnswer)
+        call = session.get(CALL, [("query", query), *range_of(grid)], type=CountsAnswer)
         answer = await collection.fetch("metrics", query, call)
         if answer is None:
             return False

@@ -21,8 +21,9 @@ from analysis.errors import SettingsError
 from analysis.vocabulary import Alert, Window
 from bot.settings import Settings
 from connectors.collection_builder import CollectionBuilder
+from connectors.counted_lines import CountGrid
 from connectors.loki import CONNECTOR
-from connectors.loki.answers import Counted, LokiGrid, LokiStream, count_rows, line_rows
+from connectors.loki.answers import Counted, LokiStream, count_rows, line_rows
 from connectors.loki.connector import ERROR_LINES, ERRORS, LINES, LokiConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
@@ -332,7 +333,7 @@ def test_any_values_of_a_line_are_left_out_or_rows(
     )
 )
 def test_any_counts_are_taken_or_left_out(values: list[tuple[float, str]]) -> None:
-    grid = LokiGrid.of(Window(start=ONSET, end=ALERT_AT))
+    grid = CountGrid.of(Window(start=ONSET, end=ALERT_AT))
     rows = count_rows([Counted({"level": "error"}, values)], "checkout", grid, (LINES, ERROR_LINES))
     assert len(rows) == 20
     assert all(row[3] >= 0 for row in rows)

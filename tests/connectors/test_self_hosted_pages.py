@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings, is_secret, secret_variable
+from connectors import counted_lines
 from connectors.alertmanager import connector as alertmanager
 from connectors.elasticsearch import connector as elasticsearch
 from connectors.elasticsearch import fields as elasticsearch_fields
 from connectors.grafana import connector as grafana
 from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
-from connectors.loki import answers as loki_answers
 from connectors.loki import connector as loki
 from connectors.self_hosted import SelfHostedSettings
 from connectors.tempo import connector as tempo
@@ -69,7 +69,7 @@ def test_documented_numbers_are_the_real_ones() -> None:
         f"{loki.MOST_BASELINES} baseline windows"
     ) in said
     assert f"`{loki.ERROR_LINES}`, `{loki.LINES}`" in said
-    assert all(level in said for level in loki_answers.FAILING)
+    assert all(level in said for level in counted_lines.FAILING)
     said = page("elasticsearch")
     assert f"up to {elasticsearch.ERRORS:,} at once" in said
     assert f"up to {elasticsearch.SAMPLE} at once" in said

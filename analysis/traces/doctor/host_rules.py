@@ -136,11 +136,12 @@ def _pageable(summary: RankSummary) -> bool:
 def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.copies.pageable_to_device.ns / s.facts.window_ns)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    cost_ns = fmean(_of_step(s, s.facts.copies.pageable_to_device.ns) for s in ranks)
     numbers |= {
         "copies_per_step": short(
             fmean(_of_step(s, s.facts.copies.pageable_to_device.count) for s in ranks)
         ),
-        "copy_ms": ms(fmean(_of_step(s, s.facts.copies.pageable_to_device.ns) for s in ranks)),
+        "copy_ms": ms(cost_ns),
         "step_ms": ms(mean_step_ns(ranks)),
     }
     statement = (
@@ -155,7 +156,7 @@ def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagn
         statement,
         numbers,
         events=worst.facts.copies.longest_pageable,
-        cost_ns=fmean(_of_step(s, s.facts.copies.pageable_to_device.ns) for s in ranks),
+        cost_ns=cost_ns,
     )
 
 
@@ -172,8 +173,9 @@ def _copies_long(summary: RankSummary) -> bool:
 def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.copies.to_device.ns)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    cost_ns = fmean(_of_step(s, s.facts.copies.to_device.ns) for s in ranks)
     numbers |= {
-        "copy_ms": ms(fmean(_of_step(s, s.facts.copies.to_device.ns) for s in ranks)),
+        "copy_ms": ms(cost_ns),
         "step_ms": ms(mean_step_ns(ranks)),
     }
     statement = (
@@ -187,5 +189,5 @@ def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis
         statement,
         numbers,
         events=worst.facts.copies.longest_to_device,
-        cost_ns=fmean(_of_step(s, s.facts.copies.to_device.ns) for s in ranks),
+        cost_ns=cost_ns,
     )
