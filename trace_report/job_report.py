@@ -30,6 +30,9 @@ SOURCES = {
     "order": "ranks come from the order of the files: neither traces nor names give them",
 }
 
+LEAST_MFU = 0.1
+"""Percent; less would read as none."""
+
 
 @dataclass(frozen=True)
 class JobReport:
@@ -96,7 +99,7 @@ class JobReport:
         facts.append(f"{sum(line.events for line in lines):,} events")
         facts += sorted({line.format for line in lines} - {PROFILER})
         if (mfu := self.mfu_percent) is not None:
-            facts.append(f"MFU {mfu:.1f} %")
+            facts.append(f"MFU {mfu:.1f} %" if mfu >= LEAST_MFU else f"MFU under {LEAST_MFU} %")
         return facts
 
     @property

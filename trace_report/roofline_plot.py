@@ -151,7 +151,7 @@ def roofline_plot(
         points.append(RooflinePoint(*at, radius, COLOURS.get(row["bound"], 8), _title(row)))
     lines = tuple(_line(name, peak, device, scale) for name, peak in peaks.items())
     start = scale.at(scale.x_low, scale.x_low * device.tb_s)
-    slope = (start[0] + 8, start[1] - 22, f"memory {device.tb_s:g} TB/s")
+    slope = (start[0] + 8, start[1] - 38, f"memory {device.tb_s:g} TB/s")
     return RooflinePlot(lines, tuple(points), scale.x_marks, scale.y_marks, slope)
 
 
