@@ -36,6 +36,7 @@ class CircuitBreaker:
         self._failures_to_open = failures
         self._open_s = open_s
         self._failures = 0
+        self._last = ""
         self._open_until = 0.0
         self._lock = threading.Lock()
 
@@ -49,7 +50,7 @@ class CircuitBreaker:
                 return
             left = self._open_until - time.monotonic()
             if left > 0:
-                problem = f"circuit open after {self._failures} consecutive failures"
+                problem = f"{self._last}: circuit open after {self._failures} consecutive failures"
                 problem = f"{problem}; next attempt in {math.ceil(left)} s"
                 raise ConnectorError(self._vendor, self._server, problem)
             # This caller tries; the others wait for what it learns.
@@ -62,14 +63,15 @@ class CircuitBreaker:
             is_failing = self._failures >= self._failures_to_open
             return is_failing and self._open_until > time.monotonic()
 
-    def record(self, *, failed: bool) -> None:
-        """Record the result of a request.
+    def record(self, *, failed: bool, why: str = "it failed") -> None:
+        """Record the result of a request; `why` it failed is said while the circuit is open.
 
         No answer in time, a broken connection and a 5xx are failures. A refusal is an answer.
         """
         with self._lock:
             if failed:
                 self._failures += 1
+                self._last = why
                 self._open_until = time.monotonic() + self._open_s
             else:
                 self._failures = 0

@@ -34,6 +34,7 @@ from connectors.vendor_text import short
 
 RETRYABLE = frozenset({429, 502, 503, 504})
 """Statuses that say "later", not "no" (RFC 9110 section 15.6, RFC 6585 section 4)."""
+NOT_IN_TIME = "no answer in time"
 CHUNK = 65_536
 ERROR_BODY = 65_536
 """The part of an error's body that is read for its message."""
@@ -149,19 +150,20 @@ class VendorTransport(httpx.AsyncBaseTransport):
                     finally:
                         await raw.aclose()
             except TimeoutError:
-                breaker.record(failed=True)
+                breaker.record(failed=True, why=NOT_IN_TIME)
                 raise self._deadline.exceeded() from None
             except httpx.TimeoutException as error:
-                breaker.record(failed=True)
-                raise ConnectorError(vendor, call, "no answer in time", retryable=True) from error
+                breaker.record(failed=True, why=NOT_IN_TIME)
+                raise ConnectorError(vendor, call, NOT_IN_TIME, retryable=True) from error
             # A server that refuses our certificate says so when the answer is read, and httpx
             # passes OpenSSL's error on as it is.
             except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
-                breaker.record(failed=True)
                 tls = _tls_problem(error)
                 problem = tls or f"no answer ({type(error).__name__})"
+                breaker.record(failed=True, why=problem)
                 raise ConnectorError(vendor, call, problem, retryable=tls is None) from error
-            breaker.record(failed=response.status_code >= 500)
+            status = response.status_code
+            breaker.record(failed=status >= 500, why=f"HTTP {status}")
             return response
 
     async def _read(self, raw: httpx.Response, call: str) -> httpx.Response:

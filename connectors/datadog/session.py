@@ -262,7 +262,7 @@ class _Sending(RESTClientObject):
                 answer = DatadogResponse(response.status, found, self._read(call, response, found))
             finally:
                 response.close()
-        self._limiter.breaker.record(failed=answer.status >= 500)
+        self._limiter.breaker.record(failed=answer.status >= 500, why=f"HTTP {answer.status}")
         self._allowances.note(call, answer.headers)
         return answer
 
@@ -272,11 +272,11 @@ class _Sending(RESTClientObject):
         try:
             yield
         except (urllib3.exceptions.TimeoutError, TimeoutError):
-            self._limiter.breaker.record(failed=True)
+            self._limiter.breaker.record(failed=True, why="no answer in time")
             raise ConnectorError(VENDOR, call.said, "no answer in time", retryable=True) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            self._limiter.breaker.record(failed=True)
             problem = f"no answer ({type(error).__name__})"
+            self._limiter.breaker.record(failed=True, why=problem)
             raise ConnectorError(VENDOR, call.said, problem, retryable=True) from None
 
     def _read(self, call: Call, response: Any, headers: Mapping[str, str]) -> bytes:
