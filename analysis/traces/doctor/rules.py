@@ -156,10 +156,10 @@ def _from_traces(job: TrainingJob) -> list[JobDiagnosis]:
     found += _on_device(job, held_up or slow or shared)
     for rule in JOB_RULES:
         found += rule.find(job)
-    return [*slow, *shared, *held_up, *slow_devices, *_by_cost(found)]
+    return [*slow, *shared, *held_up, *slow_devices, *by_cost(found)]
 
 
-def _by_cost(found: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
+def by_cost(found: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
     """Findings whose cost is known change places with one another, so that the dearest is first;
     the others stay where they are."""
     places = [i for i, diagnosis in enumerate(found) if diagnosis.cost_ns is not None]
