@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import resource
 import socket
 import subprocess
@@ -83,10 +84,15 @@ def address() -> Iterator[Address]:
 
 
 def answer(connection: socket.socket) -> bytes:
+    """The next answer, with its body: what was left of it would begin the one after it."""
     connection.settimeout(10)
-    said = b""
-    while b"\r\n\r\n" not in said and (piece := connection.recv(65536)):
+    said, end = b"", None
+    while (end is None or len(said) < end) and (piece := connection.recv(65536)):
         said += piece
+        head, found, _ = said.partition(b"\r\n\r\n")
+        if found:
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            end = len(head) + len(found) + (int(length[1]) if length else 0)
     return said
 
 
