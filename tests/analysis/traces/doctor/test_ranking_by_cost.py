@@ -1,4 +1,4 @@
-"""Findings whose cost is known are told in its order; the others keep their place."""
+"""Findings whose cost is known are ranked by it; the others keep their place."""
 
 from __future__ import annotations
 
