@@ -167,7 +167,7 @@ async def send(page: Page, **fields: str) -> None:
     """Fill in the form of the page and send it."""
     for name, value in fields.items():
         field = f"document.querySelector('main [name={name}]')"
-        await page.until(f"document.readyState === 'complete' && {field}")
+        await page.until(field)
         await page.value(f"{field}.value = {json.dumps(value)}")
     await page.value("document.querySelector('main form button:not([type=button])').click()")
 

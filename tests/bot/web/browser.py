@@ -78,9 +78,7 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
         await self.call("Page.navigate", url=url)
-        await self.until(
-            f"location.href.startsWith({json.dumps(url)}) && document.readyState === 'complete'"
-        )
+        await self.until(f"location.href.startsWith({json.dumps(url)})")
 
     async def value(self, expression: str) -> Any:
         """The value of a JavaScript expression; promises are awaited."""
@@ -91,9 +89,13 @@ class Page:
         return answer["result"].get("value")
 
     async def until(self, condition: str) -> None:
-        """Wait until a JavaScript condition holds."""
+        """Wait until a page is loaded to its end, with what its scripts do, and a condition holds.
+
+        A page of which only the beginning is parsed has some of its elements already.
+        """
+        loaded = f"document.readyState === 'complete' && Boolean({condition})"
         async with asyncio.timeout(WAIT_S):
-            while not await self.value(f"Boolean({condition})"):
+            while not await self.value(loaded):
                 await asyncio.sleep(0.03)
 
     async def screenshot(self, path: Path, *, whole: bool = True) -> None:

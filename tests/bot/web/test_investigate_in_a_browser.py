@@ -24,7 +24,6 @@ SHOWN = "document.querySelector('main h1')?.innerText"
 
 async def fill_in(page: Page, **fields: str) -> None:
     """Type into the form of the page and send it."""
-    await page.until("document.readyState === 'complete'")
     for name, value in fields.items():
         field = f"document.querySelector('main [name={name}]')"
         await page.value(f"{field}.value = {json.dumps(value)}")

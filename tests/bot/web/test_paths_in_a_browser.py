@@ -159,7 +159,7 @@ def test_from_the_list_by_a_filter_to_a_finding_its_spans_a_judgement_and_the_ac
             "document.querySelectorAll('.row').length === 1"
         )
         await page.value("document.querySelector('.row').click()")
-        await page.until("document.getElementById('F8') && document.readyState === 'complete'")
+        await page.until("document.getElementById('F8')")
         await page.value("document.querySelector('#F8 .open').click()")
         await page.until(
             "location.pathname.endsWith('/findings/F8') && document.querySelector('.chart canvas')"
@@ -173,7 +173,7 @@ def test_from_the_list_by_a_filter_to_a_finding_its_spans_a_judgement_and_the_ac
         await page.value("document.querySelector('.judgement button[value=no]').click()")
         await page.until("document.querySelector('.judgement')?.innerText.includes('Marked wrong')")
         await page.value("document.querySelector('nav a[href=\"/accuracy\"]').click()")
-        await page.until("location.pathname === '/accuracy' && document.readyState === 'complete'")
+        await page.until("location.pathname === '/accuracy'")
         assert await page.value("document.body.innerText.includes('The cause was: the pool')")
 
     way.run(visit)
@@ -186,9 +186,7 @@ def test_everything_on_the_way_can_be_reached_and_done_by_keyboard_alone(way: Wa
         assert await page.value("document.activeElement.className") == "skip"
         await tab_to(page, "e.classList.contains('row')")
         await enter(page)
-        await page.until(
-            "document.querySelector('.timeline .zoom button') && document.readyState === 'complete'"
-        )
+        await page.until("document.querySelector('.timeline .zoom button')")
         await tab_to(page, "e.matches('#timeline-fold > summary')")
         await enter(page)
         await tab_to(page, "e.dataset.zoom === 'in'")
