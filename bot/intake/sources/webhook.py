@@ -187,11 +187,11 @@ def _labels(body: _Body) -> dict[str, str]:
 
 
 def _unfilled(text: str) -> bool:
-    """Whether it is empty, or a macro that Zabbix or Nagios had no value for."""
+    """Whether it is empty, or a macro that Zabbix, Nagios or Splunk On-Call had no value for."""
     text = text.strip()
     if text in ("", "*UNKNOWN*"):
         return True
-    return (text[0], text[-1]) in (("{", "}"), ("$", "$")) and " " not in text
+    return (text[0], text[-1]) in (("{", "}"), ("$", "$"), ("$", "}")) and " " not in text
 
 
 def _search(own: WebhookSettings, field: str, value: Any) -> Any:
