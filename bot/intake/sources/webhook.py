@@ -277,7 +277,7 @@ def _own(sender: Sender) -> WebhookSettings:
 ALERT_SOURCE = WebhookSource(
     name=SOURCE,
     title="Generic webhooks",
-    setup="Zabbix, Nagios, or any system that posts JSON, with its fields named in the settings:",
+    setup="Any system that posts JSON, by a preset or by fields named in the settings:",
     settings=WebhookSettings,
     required=("tokens",),
     receive=_receive,
