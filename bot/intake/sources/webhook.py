@@ -187,11 +187,11 @@ def _labels(body: _Body) -> dict[str, str]:
 
 
 def _unfilled(text: str) -> bool:
-    """Whether it is empty, or a macro that Zabbix or Nagios had no value for."""
+    """Whether it is empty, or a macro that Zabbix, Nagios or Splunk On-Call had no value for."""
     text = text.strip()
     if text in ("", "*UNKNOWN*"):
         return True
-    return (text[0], text[-1]) in (("{", "}"), ("$", "$")) and " " not in text
+    return (text[0], text[-1]) in (("{", "}"), ("$", "$"), ("$", "}")) and " " not in text
 
 
 def _search(own: WebhookSettings, field: str, value: Any) -> Any:
@@ -277,7 +277,7 @@ def _own(sender: Sender) -> WebhookSettings:
 ALERT_SOURCE = WebhookSource(
     name=SOURCE,
     title="Generic webhooks",
-    setup="Zabbix, Nagios, or any system that posts JSON, with its fields named in the settings:",
+    setup="Any system that posts JSON, by a preset or by fields named in the settings:",
     settings=WebhookSettings,
     required=("tokens",),
     receive=_receive,
