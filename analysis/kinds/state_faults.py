@@ -1,12 +1,14 @@
 """The faults that objects' own states show: one entry per fact that a connector may report.
 
-They stand by owner in the files beside: routing, workloads, resources, nodes, databases, the cloud.
+They stand by owner in the files beside: routing, workloads, batch jobs, resources, nodes,
+databases, the cloud.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from analysis.kinds.batch_faults import BATCH
 from analysis.kinds.cloud_faults import CLOUD
 from analysis.kinds.database_faults import DATABASES
 from analysis.kinds.node_faults import NODES
@@ -18,7 +20,7 @@ from analysis.kinds.workload_faults import ENDS, LIMITS, PLACING, PROBES, SCALIN
 FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
     "route_state": ROUTES,
     "start_state": STARTS,
-    "end_state": ENDS,
+    "end_state": (*ENDS, *BATCH),
     "probe_state": PROBES,
     "placing_state": PLACING,
     "limit_state": LIMITS,

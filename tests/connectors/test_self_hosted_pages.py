@@ -1,4 +1,4 @@
-"""The pages of Loki, Elasticsearch, Tempo, Jaeger, Alertmanager and Grafana name limits and
+"""The pages of Loki, Elasticsearch, Tempo, Jaeger, Alertmanager, Grafana and Slurm name limits and
 settings as they are."""
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
 from connectors.loki import connector as loki
 from connectors.self_hosted import SelfHostedSettings
+from connectors.slurm import connector as slurm
+from connectors.slurm import facts as slurm_facts
 from connectors.tempo import connector as tempo
 from connectors.tempo import traces as tempo_traces
 
@@ -29,6 +31,7 @@ LIMITS = {
     "grafana": grafana.LIMITS,
     "jaeger": jaeger.LIMITS,
     "loki": loki.LIMITS,
+    "slurm": slurm.LIMITS,
     "tempo": tempo.LIMITS,
 }
 
@@ -81,6 +84,9 @@ def test_documented_numbers_are_the_real_ones() -> None:
     places = (name for names in elasticsearch_fields.PLACES.values() for name in names)
     for name in (*usual.times, *usual.services, *usual.levels, *usual.messages, *places):
         assert f"`{name}`" in said, name
+    numbers = (slurm.MOST_ATTEMPTS, slurm_facts.MOST_NODES, slurm_facts.MOST_ROWS)
+    read = "At most {} attempts, {} nodes of a job and {} rows of each kind are read"
+    assert read.format(*numbers) in page("slurm")
     said = page("tempo")
     assert (
         f"at most {tempo.MOST_SERVICES} services, {tempo.MOST_TRACES} whole traces of each window"
