@@ -40,6 +40,7 @@ BUILT_IN = (
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
     "connectors.slack:CONNECTOR",
+    "connectors.status_pages:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
 
