@@ -41,6 +41,7 @@ BUILT_IN = (
     "connectors.kubernetes:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
+    "connectors.http_source:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from connectors.json_mapping import Expression
 from connectors.settings_types import Names, Secrets, Section
-
-LONGEST_EXPRESSION = 500
-"""Characters. Longer ones are a program, and its cost grows with its length."""
 
 PRESETS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -39,23 +37,6 @@ PRESETS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """Expressions for the bodies that docs/connectors/webhook.md tells people to send."""
-
-
-def _expression(value: str) -> str:
-    # Only where one is written: the library is not loaded at every start.
-    from jmespath import compile as compiled
-
-    if len(value) > LONGEST_EXPRESSION:
-        raise ValueError(f"must have {LONGEST_EXPRESSION} characters at most")
-    try:
-        compiled(value)
-    except (ValueError, RecursionError):
-        raise ValueError("is no JMESPath expression (jmespath.org)") from None
-    return value
-
-
-Expression = Annotated[str, AfterValidator(_expression)]
-"""JMESPath."""
 
 
 class WebhookSettings(Section):

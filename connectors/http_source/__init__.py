@@ -1,0 +1,12 @@
+"""Any HTTP API with JSON answers, mapped to a table of evidence in the settings."""
+
+from connectors.connector_type import ConnectorType
+from connectors.http_source.settings import HttpSourceSettings
+
+CONNECTOR = ConnectorType(
+    name="http_source",
+    settings=HttpSourceSettings,
+    build="connectors.http_source.connector:build",
+    kinds=("metrics", "logs", "changes", "states"),
+    docs="http_source.md",
+)
