@@ -41,6 +41,8 @@ BUILT_IN = (
     "connectors.kubernetes:CONNECTOR",
     "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
+    "connectors.status_pages:CONNECTOR",
+    "connectors.http_source:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
 

@@ -1,6 +1,6 @@
 """Slurm: jobs and nodes of training clusters."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.slurm.settings import SlurmSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.slurm.connector:build",
     kinds=("states",),
     docs="slurm.md",
+    listing=Listing(
+        title="Slurm",
+        login="token of slurmrestd",
+        places="clusters and partitions",
+        permissions="a user without an operator's role",
+        tested_against="the published specification",
+    ),
 )
