@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings, is_secret, secret_variable
-from connectors import counted_lines
+from connectors import counted_lines, log_windows
 from connectors.alertmanager import connector as alertmanager
 from connectors.elasticsearch import connector as elasticsearch
 from connectors.elasticsearch import fields as elasticsearch_fields
@@ -69,16 +69,16 @@ def test_documented_numbers_are_the_real_ones() -> None:
     assert f"up to {loki.SAMPLE} at once" in said
     assert (
         f"at most {loki.MOST_SERVICES} services and the latest "
-        f"{loki.MOST_BASELINES} baseline windows"
+        f"{log_windows.MOST_BASELINES} baseline windows"
     ) in said
-    assert f"`{loki.ERROR_LINES}`, `{loki.LINES}`" in said
+    assert f"`{log_windows.ERROR_LINES}`, `{log_windows.LINES}`" in said
     assert all(level in said for level in counted_lines.FAILING)
     said = page("elasticsearch")
     assert f"up to {elasticsearch.ERRORS:,} at once" in said
     assert f"up to {elasticsearch.SAMPLE} at once" in said
     assert (
         f"at most {elasticsearch.MOST_SERVICES} services and the latest "
-        f"{elasticsearch.MOST_BASELINES} baseline windows"
+        f"{log_windows.MOST_BASELINES} baseline windows"
     ) in said
     usual = elasticsearch_fields.WantedFields()
     places = (name for names in elasticsearch_fields.PLACES.values() for name in names)
