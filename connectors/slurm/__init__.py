@@ -13,7 +13,7 @@ CONNECTOR = ConnectorType(
         title="Slurm",
         login="token of slurmrestd",
         places="clusters and partitions",
-        permissions="a user without an operator's role",
+        permissions="a user without rights; operator where jobs are private",
         tested_against="the published specification",
     ),
 )
