@@ -39,7 +39,10 @@ BUILT_IN = (
     "connectors.github:CONNECTOR",
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
+    "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
+    "connectors.status_pages:CONNECTOR",
+    "connectors.http_source:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
 

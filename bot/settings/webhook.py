@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bot.settings.webhook_presets import PRESETS
+from connectors.json_mapping import Expression
 from connectors.settings_types import Names, Secrets, Section
-
-LONGEST_EXPRESSION = 500
-"""Characters. Longer ones are a program, and its cost grows with its length."""
 
 Preset = Literal[
     "gcp_monitoring",
@@ -22,23 +20,6 @@ Preset = Literal[
     "zabbix",
 ]
 """Their expressions are in `bot.settings.webhook_presets`."""
-
-
-def _expression(value: str) -> str:
-    # Only where one is written: the library is not loaded at every start.
-    from jmespath import compile as compiled
-
-    if len(value) > LONGEST_EXPRESSION:
-        raise ValueError(f"must have {LONGEST_EXPRESSION} characters at most")
-    try:
-        compiled(value)
-    except (ValueError, RecursionError):
-        raise ValueError("is no JMESPath expression (jmespath.org)") from None
-    return value
-
-
-Expression = Annotated[str, AfterValidator(_expression)]
-"""JMESPath."""
 
 
 class WebhookSettings(Section):

@@ -3,25 +3,17 @@ that was sent."""
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
-
-import jmespath
-from jmespath.exceptions import JMESPathError
 
 from bot.intake.payload_fields import as_time, in_utc, one_line
 from bot.intake.request_body import Refused
 from bot.settings.webhook import WebhookSettings
+from connectors.json_mapping import searched, shallow_json, since_1970
 
 MOST_ITEMS = 1_000
-DEEPEST = 32
-"""Objects and lists within each other; JMESPath walks them by recursion."""
 MOST_NAMES = 20
-UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (0.0, 1.0))
-"""From which number on a time counts in fractions of a second, and how many make one."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,8 @@ class MappedItem:
         given = self.get(field)
         if given is None:
             return None
-        time = as_time(given) or _since_1970(given)
+        number = since_1970(given)
+        time = as_time(given) or (in_utc(number) if number else None)
         if time is None:
             raise refused(self.own, field, "is not a time")
         return time
@@ -81,19 +74,6 @@ def mapped_items(body: bytes, own: WebhookSettings) -> list[MappedItem]:
     return [one for one in items if one.counts()]
 
 
-def _since_1970(given: Any) -> datetime | None:
-    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-        return None
-    try:
-        number = float(given[:40] if isinstance(given, str) else given)
-    except (ValueError, OverflowError):
-        return None
-    if not math.isfinite(number) or not 0 <= number < 4e18:
-        return None
-    unit = next(per_s for least, per_s in UNITS if number >= least)
-    return in_utc(datetime.fromtimestamp(number / unit, UTC))
-
-
 def unfilled(text: str) -> bool:
     """Whether it is empty, or a macro that Zabbix, Nagios or Splunk On-Call had no value for."""
     text = text.strip()
@@ -102,34 +82,23 @@ def unfilled(text: str) -> bool:
     return (text[0], text[-1]) in (("{", "}"), ("$", "$"), ("$", "}")) and " " not in text
 
 
+def refused(own: WebhookSettings, field: str, problem: str) -> Refused:
+    """For what an expression finds, or does not."""
+    return Refused(400, f"{field} ({own.expression(field)}) {problem}")
+
+
 def _search(own: WebhookSettings, field: str, value: Any) -> Any:
     expression = own.expression(field)
     if expression is None:
         return None
     try:
-        return jmespath.search(expression, value)
-    except (JMESPathError, TypeError, ValueError, ArithmeticError, RecursionError):
-        raise refused(own, field, "does not fit what was sent") from None
-
-
-def refused(own: WebhookSettings, field: str, problem: str) -> Refused:
-    return Refused(400, f"{field} ({own.expression(field)}) {problem}")
+        return searched(expression, value)
+    except ValueError as error:
+        raise refused(own, field, str(error)) from None
 
 
 def _parsed(body: bytes) -> Any:
     try:
-        value = json.loads(body.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise Refused(400, "the body is not JSON") from None
-    level = [value]
-    for _ in range(DEEPEST):
-        nested: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                nested += one.values()
-            elif isinstance(one, list):
-                nested += one
-        if not nested:
-            return value
-        level = nested
-    raise Refused(400, f"the body is nested deeper than {DEEPEST}")
+        return shallow_json(body)
+    except ValueError as error:
+        raise Refused(400, f"the body {error}") from None
