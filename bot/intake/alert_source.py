@@ -33,7 +33,14 @@ from bot.intake.accepting import (
 )
 from bot.intake.questions.message_router import MessageRouter
 from bot.intake.request_body import read_body
-from bot.intake.responses import Handler, heard_response, ignored_response, taken_response
+from bot.intake.responses import (
+    Handler,
+    Keep,
+    heard_response,
+    ignored_response,
+    kept_response,
+    taken_response,
+)
 from bot.intake.signatures import BadSignature, verify_token
 from bot.intake.watchdog import Watchdog
 from bot.policy.values import Accepted, Arrival
@@ -41,6 +48,7 @@ from bot.runtime.arrivals import waited_s
 from bot.runtime.threads import in_thread
 from bot.settings import Section, Settings, secret_variable
 from bot.settings.alert_sources import DeclaredAlertSource
+from bot.store.reported_changes import ReportedChange
 from connectors.covers import Covers
 
 if TYPE_CHECKING:
@@ -49,8 +57,16 @@ if TYPE_CHECKING:
 LARGE_BODY_BYTES = 256 * 1024
 """Larger ones take more than some milliseconds to read."""
 
-Found = Sequence[Arrival] | Arrival | Ignored
-"""What a request holds: one alert or several, or why it starts nothing."""
+
+@dataclass(frozen=True)
+class FoundChanges:
+    """Changes instead of alerts: kept as evidence for later."""
+
+    changes: Sequence[ReportedChange]
+
+
+Found = Sequence[Arrival] | Arrival | FoundChanges | Ignored
+"""What a request holds: one alert or several, changes, or why it starts nothing."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,8 @@ class Intake:
     message_router: MessageRouter | None = None
     first_time: FirstTime | None = None
     watchdog: Watchdog | None = None
+    keep: Keep | None = None
+    """Without it changes are refused as not stored."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +121,14 @@ class Sender:
         what covers the same is asked about them."""
         if isinstance(found, Ignored):
             return found
+        if isinstance(found, FoundChanges):
+            return FoundChanges([self._with_place(one) for one in found.changes])
         if isinstance(found, Arrival):
             return placed_arrival(found, self.covers)
         return [placed_arrival(one, self.covers) for one in found]
+
+    def _with_place(self, change: ReportedChange) -> ReportedChange:
+        return replace(change, place=self.covers.added_to(change.place))
 
 
 def proven(senders: Sequence[Sender], verify: Callable[[Sequence[SecretStr]], None]) -> Sender:
@@ -243,6 +266,10 @@ class WebhookSource(AlertSource):
             found = await receive(WebhookRequest(request.headers, read, token))
             if isinstance(found, Ignored):
                 return ignored_response(label, found)
+            if isinstance(found, FoundChanges):
+                if intake.keep is None:
+                    raise NotAccepted("changes are not kept here")
+                return await kept_response(found.changes, intake.keep)
             arrivals = [found] if isinstance(found, Arrival) else found
             if intake.watchdog is not None:
                 arrivals = intake.watchdog.without(arrivals, datetime.now(UTC))

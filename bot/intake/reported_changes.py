@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -24,13 +24,19 @@ from pydantic import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from bot.intake.accepting import IntakeLimits, NotAccepted
 from bot.intake.payload_fields import as_url, one_line, plain
 from bot.intake.request_body import Refused, read_body
-from bot.intake.responses import FailedSenders, not_configured, with_errors_answered
+from bot.intake.responses import (
+    FailedSenders,
+    Keep,
+    kept_response,
+    not_configured,
+    with_errors_answered,
+)
 from bot.intake.service_names import catalogued
 from bot.intake.signatures import verify_token
 from bot.runtime.threads import in_store
@@ -49,8 +55,7 @@ MOST_AT_ONCE = 100
 AHEAD = timedelta(minutes=10)
 """How far a reporter's clock may be ahead."""
 
-Keep = Callable[[Sequence[ReportedChange]], Awaitable[None]]
-"""Keep changes. May raise NotAccepted."""
+ChangeKind = Literal["deploy", "config", "migration", "flag", "scale", "merge"]
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 
@@ -62,7 +67,7 @@ class ChangeReport(BaseModel):
 
     service: Name
     title: Said
-    kind: Literal["deploy", "config", "migration", "flag", "scale", "merge"] = "deploy"
+    kind: ChangeKind = "deploy"
     id: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST_ID)] = ""
     time: AwareDatetime | None = None
     author: Annotated[str, StringConstraints(max_length=300)] = ""
@@ -81,10 +86,7 @@ def reported_change_routes(settings: Settings, keep: Keep, limits: IntakeLimits)
         body = await read_body(request, limits)
         reports = read_reports(body)
         now = datetime.now(UTC)
-        changes = [_change(one, settings, now) for one in reports]
-        await keep(changes)
-        ids = [one.id for one in changes]
-        return JSONResponse({"outcome": "kept", "ids": ids}, status_code=202)
+        return await kept_response([_change(one, settings, now) for one in reports], keep)
 
     handler = handle if tokens else not_configured(secret_variable(SECTION, "tokens"))
     endpoint = with_errors_answered(handler, FailedSenders(settings))

@@ -15,8 +15,11 @@ from bot.policy.values import Accepted
 from bot.runtime.throttle import Throttle
 from bot.runtime.visitor_address import client_address
 from bot.settings import Settings
+from bot.store.reported_changes import ReportedChange
 
 Handler = Callable[[Request], Awaitable[Response]]
+Keep = Callable[[Sequence[ReportedChange]], Awaitable[None]]
+"""Keep changes. May raise NotAccepted."""
 
 log = logging.getLogger("faultline.intake")
 
@@ -30,6 +33,13 @@ def taken_response(taken: Sequence[Accepted]) -> Response:
         first_id = first_id or one.investigation_id
     content = {"outcome": taken[0].outcome, "investigation_id": first_id, "alerts": alerts}
     return JSONResponse(content, status_code=202)
+
+
+async def kept_response(changes: Sequence[ReportedChange], keep: Keep) -> Response:
+    """202 with the ids of the changes, once they are kept. May raise NotAccepted."""
+    await keep(changes)
+    ids = [one.id for one in changes]
+    return JSONResponse({"outcome": "kept", "ids": ids}, status_code=202)
 
 
 def ignored_response(source: str, ignored: Ignored, status: int = 202) -> Response:

@@ -17,7 +17,7 @@ from bot.intake.accepting import Accept, FirstTime, IntakeLimits
 from bot.intake.alert_source import AlertSource, Intake
 from bot.intake.alert_sources import alert_sources
 from bot.intake.questions.message_router import MessageRouter
-from bot.intake.responses import FailedSenders, not_configured, with_errors_answered
+from bot.intake.responses import FailedSenders, Keep, not_configured, with_errors_answered
 from bot.intake.watchdog import Watchdog
 from bot.settings import Settings
 
@@ -35,6 +35,7 @@ def intake_routes(
     message_router: MessageRouter | None = None,
     first_time: FirstTime | None = None,
     watchdog: Watchdog | None = None,
+    keep: Keep | None = None,
 ) -> list[BaseRoute]:
     """The routes of these sources (unset: of all); one whose secrets are not set answers 404 and
     names the setting.
@@ -42,11 +43,11 @@ def intake_routes(
     `slack_listeners` add what other rooms want to hear from Slack; `message_router` takes the
     questions that people ask there, without it they are not answered; `first_time` remembers
     clicks, so that one which was recorded is not done again; `watchdog` hears the alert that always
-    fires, without it that is an alert like others. Raises SettingsError for a plug-in
-    that cannot be used.
+    fires, without it that is an alert like others; `keep` keeps changes that a webhook brings.
+    Raises SettingsError for a plug-in that cannot be used.
     """
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
-    intake = Intake(accept, limits, slack_listeners, message_router, first_time, watchdog)
+    intake = Intake(accept, limits, slack_listeners, message_router, first_time, watchdog, keep)
     senders = FailedSenders(settings)
     routes: list[BaseRoute] = []
     for source in alert_sources() if sources is None else sources:

@@ -17,7 +17,11 @@ LIMITS = Limits()
 
 
 class ReportedChangesConnector:
-    """What `POST /changes` took. Always there where a token for it is set."""
+    """What `POST /changes` and webhooks that map to changes took.
+
+    It is asked in every investigation, as a worker need not know the tokens of those who report,
+    and says nothing where nothing was ever reported.
+    """
 
     name = "changes"
     kinds: tuple[EvidenceKind, ...] = ("changes",)
@@ -29,6 +33,8 @@ class ReportedChangesConnector:
     async def collect(self, request: Request) -> Collected:
         """The changes since the first baseline began, but those of another environment, cluster or
         region than the alert's."""
+        if not await in_store(self._changes.any):
+            return Collected()
         scope = request.scope
         start = min(one.start for one in (scope.incident, *scope.baseline))
         window = Window(start=start, end=scope.incident.end)

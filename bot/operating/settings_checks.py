@@ -24,8 +24,9 @@ def settings_checks(settings: Settings) -> Iterator[CheckResult]:
 
 def _in_and_out(settings: Settings) -> Iterator[CheckResult]:
     configured = configured_targets(settings)
-    if not configured:
-        variables = " or ".join(one.switched_on_by for one in declared_targets(settings))
+    if all(one.on_click for one in configured):
+        declared = [one for one in declared_targets(settings) if not one.on_click]
+        variables = " or ".join(one.switched_on_by for one in declared)
         said = "answers are posted nowhere: no reply target is configured"
         yield CheckResult("note", "settings", said, f"set {variables}")
     for target in declared_targets(settings):

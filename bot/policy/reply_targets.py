@@ -59,6 +59,8 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
     """Keys of its section without which it is not used."""
     announces: ClassVar[bool] = False
     """Whether a first message is posted as soon as an alert is accepted."""
+    on_click: ClassVar[bool] = False
+    """Whether nothing is posted there before a person asks for it."""
     has_channels: ClassVar[bool] = False
     """Whether its addresses are channels, which have rates, quiet hours and digests."""
     limits: ClassVar[ReplyLimits] = ReplyLimits()

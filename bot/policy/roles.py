@@ -21,12 +21,13 @@ critical alerts, and sees the settings and who looked."""
 ROLES: tuple[Role, ...] = get_args(Role)
 """From the least to the most."""
 
-Act = Literal["read", "ask", "investigate", "rate", "mute", "mute critical", "administer"]
+Act = Literal["read", "ask", "investigate", "rate", "ticket", "mute", "mute critical", "administer"]
 TAKES: Final[Mapping[Act, Role]] = {
     "read": "viewer",
     "ask": "responder",
     "investigate": "responder",
     "rate": "responder",
+    "ticket": "responder",
     "mute": "responder",
     "mute critical": "admin",
     "administer": "admin",

@@ -161,8 +161,9 @@ async def _inbound(settings: Settings) -> Check:
 
 async def _replies(settings: Settings) -> Check:
     types = configured_types(settings)
-    if not types:
-        variables = " or ".join(one.switched_on_by for one in declared_targets(settings))
+    if all(one.on_click for one in types):
+        declared = [one for one in declared_targets(settings) if not one.on_click]
+        variables = " or ".join(one.switched_on_by for one in declared)
         return Check("replies", False, f"no reply target configured: set {variables}")
     checks = await asyncio.gather(*(_reply_target(one, settings) for one in types))
     said = [", ".join(one.own_label for one in types)]

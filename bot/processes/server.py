@@ -125,6 +125,7 @@ def build_app(
             await in_thread(components.stop)
 
     agents = LazyMcp(settings, store, case_path, accept, asks_sources=holds_vendor_keys)
+    keep = store_keep(ReportedChanges(store.engine))
     intake = intake_routes(
         settings,
         accept,
@@ -133,6 +134,7 @@ def build_app(
         message_router=message_router,
         first_time=store_first_time(store),
         watchdog=watchdog,
+        keep=keep,
     )
 
     def pages() -> Sequence[BaseRoute]:
@@ -154,7 +156,6 @@ def build_app(
 
     https = settings.server.public_url.startswith("https://")
     probes = probe_routes(readiness, [Middleware(SecurityHeaders, https=https)])
-    keep = store_keep(ReportedChanges(store.engine))
     limits = IntakeLimits(max_body_bytes=settings.server.max_body_bytes)
     intake += reported_change_routes(settings, keep, limits)
     labels = labels_by_path(sources, settings)

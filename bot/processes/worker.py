@@ -21,6 +21,7 @@ from bot.answer.targets.target_type import ReplyTargets
 from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from bot.investigation import analyzing
 from bot.investigation.reading_traces import TraceReading
+from bot.investigation.reported_changes import ReportedChangesConnector
 from bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.worker_context import WorkerContext
@@ -220,10 +221,7 @@ def _conversation_steps(context: WorkerContext, owner: str) -> ConversationSteps
 def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerContext:
     """What this worker investigates with."""
     connectors = build_connectors(settings)
-    if settings.changes.tokens:
-        from bot.investigation.reported_changes import ReportedChangesConnector
-
-        connectors = (*connectors, ReportedChangesConnector(ReportedChanges(store.engine)))
+    connectors = (*connectors, ReportedChangesConnector(ReportedChanges(store.engine)))
     return WorkerContext(
         settings=settings,
         store=store,

@@ -21,6 +21,10 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "slack": "bot.answer.targets.slack.target:TARGET",
         "pagerduty": "bot.answer.targets.pagerduty.target:TARGET",
+        "jira_issues": "bot.answer.targets.tickets.target:JIRA",
+        "linear_issues": "bot.answer.targets.tickets.target:LINEAR",
+        "github_issues": "bot.answer.targets.tickets.target:GITHUB",
+        "gitlab_issues": "bot.answer.targets.tickets.target:GITLAB",
     }
 )
 """Faultline's own reply targets, as `module:attribute` by name."""

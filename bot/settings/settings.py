@@ -56,6 +56,12 @@ from bot.settings.runbooks import RunbookSettings
 from bot.settings.slack_workspaces import refuse_unknown_workspaces
 from bot.settings.teams import TeamSettings, claimed_twice
 from bot.settings.telemetry import TelemetrySettings
+from bot.settings.tickets import (
+    GitHubIssuesSettings,
+    GitLabIssuesSettings,
+    JiraIssuesSettings,
+    LinearIssuesSettings,
+)
 from bot.settings.watches import WatchSettings, watches_by_name
 from bot.settings.webhook import WebhookSettings
 from connectors.alertmanager.settings import AlertmanagerSettings
@@ -224,6 +230,10 @@ class Settings(ConnectorSections):
     webhook: WebhookSettings = WebhookSettings()
     incident_io: IncidentIoSettings = IncidentIoSettings()
     rootly: RootlySettings = RootlySettings()
+    jira_issues: JiraIssuesSettings = JiraIssuesSettings()
+    linear_issues: LinearIssuesSettings = LinearIssuesSettings()
+    github_issues: GitHubIssuesSettings = GitHubIssuesSettings()
+    gitlab_issues: GitLabIssuesSettings = GitLabIssuesSettings()
     traces: TracesSettings = TracesSettings()
     recorded: RecordedSettings = RecordedSettings()
 

@@ -23,7 +23,7 @@ Preset = Literal[
 
 
 class WebhookSettings(Section):
-    """Alerts of any system that can post JSON: docs/connectors/webhook.md."""
+    """Alerts, or changes, of any system that can post JSON: docs/connectors/webhook.md."""
 
     tokens: Secrets = ()
     """Secret. Bearer tokens (or Basic `user:password`) of the sender, separated by commas. With
@@ -32,15 +32,20 @@ class WebhookSettings(Section):
     """The header with the HMAC-SHA256 of the body in hexadecimal digits, for senders that sign."""
     signature_prefix: str = Field(default="", max_length=40)
     """What stands before the digits in that header, such as `sha256=`."""
+    maps_to: Literal["alerts", "changes"] = "alerts"
+    """`changes`: the sender reports changes, which become evidence of later investigations."""
     preset: Preset | None = None
     """Expressions that are ready; those given beside it replace its own."""
     items: Expression | None = None
     """JMESPath of the list of alerts in a body. Unset: the body is one alert."""
+    only: Expression | None = None
+    """JMESPath that is true, or finds something, for what counts. The rest is ignored. Unset:
+    everything counts."""
     title: Expression | None = None
-    """JMESPath of the alert's title. Needed without `preset`."""
+    """JMESPath of the title. Needed without `preset`."""
     id: Expression | None = None
     """JMESPath of what is the same for every repeat of an alert. Unset: title, service and
-    environment."""
+    environment. For changes it is needed: one with a known id replaces the earlier one."""
     state: Expression | None = None
     """JMESPath of the state. Unset: every alert fires."""
     firing: Names = ("firing", "problem", "1", "true", "alert", "open", "critical", "triggered")
@@ -67,14 +72,21 @@ class WebhookSettings(Section):
     severity: Expression | None = None
     """JMESPath of the severity."""
     starts_at: Expression | None = None
-    """JMESPath of the time at which the alert began: ISO 8601, or seconds, milliseconds,
-    microseconds or nanoseconds since 1970. Unset: on arrival."""
+    """JMESPath of the time at which the alert began, or the change took effect: ISO 8601, or
+    seconds, milliseconds, microseconds or nanoseconds since 1970. Unset: on arrival."""
     url: Expression | None = None
-    """JMESPath of a link to the alert."""
+    """JMESPath of a link to it."""
     summary: Expression | None = None
     """JMESPath of a longer text."""
     labels: Expression | None = None
     """JMESPath of an object of labels."""
+    kind: Expression | None = None
+    """For changes: JMESPath of `deploy`, `config`, `flag`, `migration`, `scale` or `merge`. Unset:
+    `deploy`."""
+    author: Expression | None = None
+    """For changes: JMESPath of who made it."""
+    files: Expression | None = None
+    """For changes: JMESPath of a list of the paths that it touches."""
 
     @field_validator("firing", "resolved", "ignored")
     @classmethod
@@ -85,6 +97,11 @@ class WebhookSettings(Section):
     def _title_known(self) -> WebhookSettings:
         if self.tokens and not self.preset and not self.title:
             raise ValueError("title or preset must be set beside the tokens")
+        if self.tokens and self.maps_to == "changes":
+            if self.preset:
+                raise ValueError("preset is for alerts, and maps_to is changes")
+            if not (self.id and self.service):
+                raise ValueError("id and service must be set where maps_to is changes")
         return self
 
     def expression(self, field: str) -> str | None:

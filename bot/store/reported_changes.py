@@ -58,6 +58,11 @@ class ReportedChanges:
             for one in changes:
                 session.merge(_row(one, received))
 
+    def any(self) -> bool:
+        """Whether there are any at all."""
+        with Session(self._engine) as session:
+            return session.scalar(select(ReportedChangeRow.id).limit(1)) is not None
+
     def between(self, start: datetime, end: datetime) -> Sequence[ReportedChange]:
         """The changes of that time, the latest `MOST_READ` of them, in the order of time."""
         row = ReportedChangeRow

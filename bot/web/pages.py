@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
 from bot.answer.exports.formats import FORMATS
+from bot.answer.targets.tickets.target import ticket_offers
 from bot.intake.accepting import Accept
 from bot.intake.alert_source import AlertSource
 from bot.intake.alert_sources import alert_sources
@@ -53,6 +54,7 @@ from bot.web.question_page import AnswerQuestion, QuestionPage
 from bot.web.record_pages import RecordPages
 from bot.web.rendering import STATIC, CasePath, Site
 from bot.web.series import chart_data
+from bot.web.ticket_page import TicketPage
 from bot.web.token_pages import token_routes
 from bot.web.visitor import visibility_of, visitor_of
 
@@ -132,6 +134,12 @@ def page_routes(
             methods=["POST"],
             middleware=access.open_to("investigate", "started again"),
         ),
+        Route(
+            one + "/ticket",
+            TicketPage(pages.site).ask,
+            methods=["POST"],
+            middleware=access.open_to("ticket", "asked for a ticket"),
+        ),
         Route(one + "/replay", again.replay, middleware=guarded),
         Route(
             one + "/replay",
@@ -198,6 +206,7 @@ class Pages:
             judging=judging,
             family=family,
             exports=self._exports(found),
+            tickets=await in_store(ticket_offers, found, self.store, self.settings),
         )
 
     def _family(self, investigation_id: str, visibility: Visibility) -> dict[str, object]:

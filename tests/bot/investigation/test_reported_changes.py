@@ -63,8 +63,10 @@ def test_those_of_another_place_are_left_out(changes: ReportedChanges, tmp_path:
     assert len(collected(changes, tmp_path).tables["changes"]) == 4
 
 
-def test_without_any_there_is_an_item_without_rows(
+def test_where_nothing_was_ever_reported_nothing_is_said(
     changes: ReportedChanges, tmp_path: Path
 ) -> None:
+    assert collected(changes, tmp_path).items == ()
+    changes.report([deploy("ancient", -60 * 24 * 30)])
     [item] = collected(changes, tmp_path).items
-    assert item.rows == 0
+    assert item.rows == 0, "asked, and none at that time"

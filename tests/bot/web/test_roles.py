@@ -55,6 +55,7 @@ MAY = {
     "responder": (
         ("POST", ONE + "/judgement"),
         ("POST", ONE + "/again"),
+        ("POST", ONE + "/ticket"),
         ("GET", "/investigate"),
         ("POST", "/investigate"),
         ("POST", "/api/investigations"),

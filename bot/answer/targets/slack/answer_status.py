@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from bot.answer.targets.slack.button_type import AnswerStatus
+from bot.answer.targets.tickets.target import ticket_offers
 from bot.policy.reply_targets import configured_targets
 from bot.settings import Settings
 from bot.store.follow_ups import FollowUps
@@ -31,6 +32,7 @@ def answer_status(
         may_mute=not asked,
         parent=parent,
         note=_note(investigation, store, settings),
+        tickets=ticket_offers(investigation, store, settings),
     )
 
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from bot.answer.targets.tickets.target import TicketOffer
 from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
 from bot.store.store import StoredInvestigation
@@ -26,6 +27,8 @@ class AnswerStatus:
     """The investigation that this one was started from."""
     note: Literal["none", "send", "update"] = "none"
     """What the button for PagerDuty would do; `none` where PagerDuty is not set up."""
+    tickets: tuple[TicketOffer, ...] = ()
+    """The trackers in use, each with the ticket that there is."""
 
 
 @dataclass(frozen=True)

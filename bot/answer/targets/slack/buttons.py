@@ -13,6 +13,7 @@ from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import at
 from bot.answer.targets.slack.blocks import Block, actions, button, option, overflow
 from bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
+from bot.answer.targets.tickets.target import TicketOffer
 from bot.policy.people import SLACK_USER
 from bot.store.labels import AnswerLabel
 from bot.store.mutes import Mute
@@ -28,6 +29,10 @@ BUTTONS = (
     "bot.conversation.slack.buttons.follow_up:AGAIN",
     "bot.conversation.slack.buttons.muting:MUTE",
     "bot.conversation.slack.buttons.pagerduty_note:NOTE",
+    "bot.conversation.slack.buttons.tickets:JIRA",
+    "bot.conversation.slack.buttons.tickets:LINEAR",
+    "bot.conversation.slack.buttons.tickets:GITHUB",
+    "bot.conversation.slack.buttons.tickets:GITLAB",
 )
 """Every button, in the order in which people see them."""
 PREFIX = "faultline_"
@@ -75,6 +80,7 @@ def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
         lines.append(
             f"Started from <{escape_mrkdwn(url)}|{first}>" if url else f"Started from {first}"
         )
+    lines += [_ticket(one) for one in status.tickets if one.title]
     elements = [{"type": "mrkdwn", "text": line, "verbatim": True} for line in lines]
     return [{"type": "context", "elements": elements}] if elements else []
 
@@ -99,6 +105,11 @@ def _muted(mute: Mute) -> str:
     who = escape_mrkdwn(one_line(mute.by, MAX_WHO)) or "somebody"
     reason = escape_mrkdwn(one_line(mute.reason, MAX_REASON))
     return f"*Muted* until {until_words(mute.until)} by {who}{f' ({reason})' if reason else ''}"
+
+
+def _ticket(one: TicketOffer) -> str:
+    url, title = safe_url(one.url), escape_mrkdwn(one_line(one.title, MAX_WHO))
+    return f"{one.one} <{escape_mrkdwn(url)}|{title}>" if url else f"{one.one} {title}"
 
 
 def _row(shown: Sequence[tuple[str, str]], investigation_id: str) -> Block:

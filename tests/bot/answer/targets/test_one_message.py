@@ -215,5 +215,5 @@ def test_an_alert_brings_its_own_address_which_is_kept(store: Store) -> None:
 
 def test_without_its_key_it_is_not_used(store: Store) -> None:
     given = settings().model_copy(update={"pigeons": PigeonSettings()})
-    assert [one.name for one in declared_targets(given)] == ["slack", "pagerduty", "pigeons"]
+    assert declared_targets(given)[-1].name == "pigeons"
     assert list(ReplyTargets(given, store, owner="w")) == []

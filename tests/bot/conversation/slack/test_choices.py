@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from bot.settings.tickets import GitHubIssuesSettings
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
@@ -294,6 +296,38 @@ def test_without_an_incident_the_person_is_told_why_nothing_was_sent(room: Room)
     room.person().click(message, "faultline_more", option=f"pagerduty {investigation.id}")
     eventually(room.said_aside, "an explanation")
     assert "no PagerDuty incident" in room.said_aside()[0]
+
+
+def test_a_click_asks_for_a_ticket_whose_link_comes_under_the_answer(room: Room) -> None:
+    room.settings.__dict__["github_issues"] = GitHubIssuesSettings(repository="acme/ops")
+    investigation, message = room.answered()
+    option = f"github_issue {investigation.id}"
+    assert option in actions_of(message)["faultline_more"]
+    room.person().click(message, "faultline_more", option=option)
+    found = room.store.get(investigation.id)
+    assert found is not None
+    assert found.reply_to.others == {"github_issues": f"{investigation.id} {investigation.id}"}
+    assert "asked for a GitHub issue" in room.people_did(investigation.id)[0]
+    eventually(room.said_aside, "an explanation")
+    # A worker has made it.
+    key = f"{investigation.id}:github_issues"
+    room.store.claim_post(key, investigation.id, owner="w", lease=timedelta(seconds=1))
+    room.store.record_post(key, "#7 https://github.com/acme/ops/issues/7")
+    room.reply(investigation.id)
+    assert "GitHub issue <https://github.com/acme/ops/issues/7|#7>" in shown(message.blocks)
+    assert "Update the GitHub issue" in shown(message.blocks)
+
+
+def test_a_guest_asks_for_no_ticket(room: Room) -> None:
+    room.settings.__dict__["github_issues"] = GitHubIssuesSettings(repository="acme/ops")
+    investigation, message = room.answered()
+    gus = room.person("gus")
+    room.slack.users[gus.id] = {"is_restricted": True}
+    gus.click(message, "faultline_more", option=f"github_issue {investigation.id}")
+    eventually(room.said_aside, "a line")
+    found = room.store.get(investigation.id)
+    assert found is not None
+    assert found.reply_to.others == {}
 
 
 def test_a_click_while_it_runs_again_does_not_make_the_message_a_failure(room: Room) -> None:

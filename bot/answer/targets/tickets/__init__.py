@@ -1,0 +1,1 @@
+"""Issues in trackers, made on a person's click and kept in step with the answer."""

@@ -1,0 +1,76 @@
+"""GitHub: issues of one repository, by its REST API.
+
+Source: GitHub's OpenAPI document. An issue is found again by a comment in its body that is not
+shown, among the newest of the repository.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from bot.answer.targets.tickets.tickets import (
+    Tickets,
+    TicketText,
+    asked_who,
+    call,
+    marker,
+    name_in,
+    ref_of,
+    token_of,
+)
+from bot.settings.tickets import GitHubIssuesSettings
+
+MOST_LOOKED_AT = 100
+
+
+class GitHubTickets(Tickets):
+    """Issues of one repository."""
+
+    @classmethod
+    async def who(cls, own: GitHubIssuesSettings) -> str:
+        """The repository, which the token can read."""
+        said = await asked_who("GitHub", _call(own, "GET", ""))
+        return str(said.get("full_name", own.repository))
+
+    async def find(self, address: str, key: str, since: datetime) -> str | None:
+        """Among those changed since."""
+        params = {
+            "state": "all",
+            "since": since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "per_page": str(MOST_LOOKED_AT),
+        }
+        for one in (await _call(self.own, "GET", "/issues", params=params)).json():
+            if marker(key) in (one["body"] or ""):
+                return _ref(one)
+        return None
+
+    async def send(self, address: str, key: str, text: str) -> str:
+        """Open it."""
+        given = _fields(text, key) | {"labels": list(self.own.labels)}
+        return _ref((await _call(self.own, "POST", "/issues", json=given)).json())
+
+    async def edit(self, address: str, ref: str, text: str) -> None:
+        """Replace title and body."""
+        path = f"/issues/{name_in(ref).removeprefix('#')}"
+        await _call(self.own, "PATCH", path, json=_fields(text, address))
+
+
+def _fields(text: str, key: str) -> dict[str, Any]:
+    ticket = TicketText.of(text)
+    return {"title": ticket.title, "body": f"{ticket.markdown}\n\n{marker(key)}"}
+
+
+async def _call(own: GitHubIssuesSettings, method: str, path: str, **more: Any) -> httpx.Response:
+    headers = {
+        "Authorization": f"Bearer {token_of(own)}",
+        "Accept": "application/vnd.github+json",
+        "X-GitHub-Api-Version": "2022-11-28",
+    }
+    return await call(f"{own.url}/repos/{own.repository}", headers, method, path, **more)
+
+
+def _ref(issue: Any) -> str:
+    return ref_of(f"#{issue['number']}", issue["html_url"])

@@ -1,0 +1,104 @@
+"""Jira Cloud: the platform's REST API v3, with an account's address and API token.
+
+Source: Jira Cloud's OpenAPI document; for the search, which that document has as `/search`,
+Atlassian's changelog CHANGE-2046 (`/search/jql`). An issue is found again by a label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import Any
+
+import httpx
+
+from bot.answer.targets.tickets.tickets import (
+    Tickets,
+    TicketText,
+    asked_who,
+    call,
+    name_in,
+    ref_of,
+    token_of,
+)
+from bot.settings.tickets import JiraIssuesSettings
+
+API = "/rest/api/3"
+Node = dict[str, Any]
+
+
+class JiraTickets(Tickets):
+    """Issues of one project."""
+
+    @classmethod
+    async def who(cls, own: JiraIssuesSettings) -> str:
+        """The account's name."""
+        said = await asked_who("Jira", _call(own, "GET", "/myself"))
+        return f"{said.get('displayName', 'an account')} in {own.project}"
+
+    async def find(self, address: str, key: str, since: datetime) -> str | None:
+        """By its label. The search is a few seconds behind."""
+        jql = f'project = "{self.own.project}" AND labels = "{_label(key)}"'
+        params = {"jql": jql, "fields": "summary", "maxResults": "1"}
+        found = (await _call(self.own, "GET", "/search/jql", params=params)).json()["issues"]
+        return self._ref(found[0]["key"]) if found else None
+
+    async def send(self, address: str, key: str, text: str) -> str:
+        """Create it."""
+        fields = _fields(text) | {
+            "project": {"key": self.own.project},
+            "issuetype": {"name": self.own.issue_type},
+            "labels": [*self.own.labels, _label(key)],
+        }
+        made = await _call(self.own, "POST", "/issue", json={"fields": fields})
+        return self._ref(made.json()["key"])
+
+    async def edit(self, address: str, ref: str, text: str) -> None:
+        """Replace title and description. Labels, status and the rest stay as people left them."""
+        path = f"/issue/{name_in(ref)}"
+        await _call(self.own, "PUT", path, json={"fields": _fields(text)})
+
+    def _ref(self, key: str) -> str:
+        return ref_of(key, f"{self.own.url}/browse/{key}")
+
+
+async def _call(own: JiraIssuesSettings, method: str, path: str, **more: Any) -> httpx.Response:
+    auth = httpx.BasicAuth(own.email or "", token_of(own))
+    return await call(f"{own.url}{API}", {}, method, path, auth=auth, **more)
+
+
+def _label(key: str) -> str:
+    """Labels hold no blanks."""
+    return "faultline-" + hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def _fields(text: str) -> dict[str, Any]:
+    ticket = TicketText.of(text)
+    return {"summary": ticket.title, "description": _document(ticket)}
+
+
+def _document(ticket: TicketText) -> Node:
+    """Atlassian's document format, in which text is never markup."""
+    content: list[Node] = []
+    for line in ticket.lines:
+        if not line.startswith("- "):
+            content.append(_paragraph(line, strong=line.endswith(":")))
+            continue
+        if not content or content[-1]["type"] != "bulletList":
+            content.append({"type": "bulletList", "content": []})
+        item = {"type": "listItem", "content": [_paragraph(line[2:])]}
+        content[-1]["content"].append(item)
+    if ticket.page:
+        link = {"type": "link", "attrs": {"href": ticket.page}}
+        content.append(_paragraph("The whole answer, with its evidence", marks=[link]))
+    return {"type": "doc", "version": 1, "content": content}
+
+
+def _paragraph(line: str, *, strong: bool = False, marks: list[Node] | None = None) -> Node:
+    if not line:
+        return {"type": "paragraph", "content": []}
+    text: Node = {"type": "text", "text": line}
+    marks = [*(marks or []), *([{"type": "strong"}] if strong else [])]
+    if marks:
+        text["marks"] = marks
+    return {"type": "paragraph", "content": [text]}

@@ -1,0 +1,148 @@
+"""What declares the trackers. Imports no client: the settings and the store load this file, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from bot.answer.foreign_text import safe_url
+from bot.answer.targets.target_type import ReplyTargetType, TargetProblem
+from bot.policy.reply_targets import declared_targets
+from bot.policy.values import ReplyTo
+from bot.settings import Settings, is_secret
+from bot.settings.tickets import (
+    GitHubIssuesSettings,
+    GitLabIssuesSettings,
+    JiraIssuesSettings,
+    LinearIssuesSettings,
+)
+from bot.store.store import Store, StoredInvestigation
+from bot.store.tickets import wished
+from connectors.plugins import load_object
+from connectors.settings_types import Section
+
+if TYPE_CHECKING:
+    from bot.answer.targets.tickets.tickets import Tickets
+
+S = TypeVar("S", bound=Section)
+
+
+class TicketTarget(ReplyTargetType[S]):
+    """One tracker. Nothing is made there before somebody clicks."""
+
+    on_click = True
+    one: ClassVar[str]
+    """A ticket of it, for people: "Jira issue"."""
+    client: ClassVar[str]
+    """What talks to it, as `module:class`."""
+
+    def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
+        """What somebody's click left behind."""
+        return reply_to.others.get(self.own_name)
+
+    def offered(self, settings: Settings) -> bool:
+        """Whether people may ask for one. The token is a worker's alone: servers offer it
+        without."""
+        own = self.section(settings)
+        if own is None:
+            return False
+        return all(getattr(own, key) for key in self.needs if not is_secret(type(own), key))
+
+    def problems(self, settings: Settings) -> Iterator[TargetProblem]:
+        """Something is offered that nobody can make."""
+        if self.offered(settings) and not self.configured(settings):
+            said = f"{self.label} are offered, and this process has no token for them"
+            yield TargetProblem("note", said, f"set {self.variable('token')} for the workers")
+
+    def build(self, settings: Settings, store: Store, *, owner: str) -> Tickets:
+        """The client."""
+        return self._client()(self, settings, store, owner=owner)
+
+    async def check(self, settings: Settings) -> str:
+        """Who we are there."""
+        section = self.section(settings)
+        assert section is not None, "only configured targets are asked"
+        return await self._client().who(section)
+
+    def _client(self) -> type[Tickets]:
+        found = load_object(self.client)
+        assert isinstance(found, type), self.client
+        return found
+
+
+class JiraIssues(TicketTarget[JiraIssuesSettings]):
+    """Jira Cloud."""
+
+    name = "jira_issues"
+    label = "Jira issues"
+    one = "Jira issue"
+    settings = JiraIssuesSettings
+    needs = ("url", "project", "email", "token")
+    client = "bot.answer.targets.tickets.jira:JiraTickets"
+
+
+class LinearIssues(TicketTarget[LinearIssuesSettings]):
+    """Linear."""
+
+    name = "linear_issues"
+    label = "Linear issues"
+    one = "Linear issue"
+    settings = LinearIssuesSettings
+    needs = ("team", "token")
+    client = "bot.answer.targets.tickets.linear:LinearTickets"
+
+
+class GitHubIssues(TicketTarget[GitHubIssuesSettings]):
+    """GitHub."""
+
+    name = "github_issues"
+    label = "GitHub issues"
+    one = "GitHub issue"
+    settings = GitHubIssuesSettings
+    needs = ("repository", "token")
+    client = "bot.answer.targets.tickets.github:GitHubTickets"
+
+
+class GitLabIssues(TicketTarget[GitLabIssuesSettings]):
+    """GitLab."""
+
+    name = "gitlab_issues"
+    label = "GitLab issues"
+    one = "GitLab issue"
+    settings = GitLabIssuesSettings
+    needs = ("project", "token")
+    client = "bot.answer.targets.tickets.gitlab:GitLabTickets"
+
+
+JIRA, LINEAR, GITHUB, GITLAB = JiraIssues(), LinearIssues(), GitHubIssues(), GitLabIssues()
+
+
+@dataclass(frozen=True)
+class TicketOffer:
+    """A ticket that somebody may ask for, or that there is: then with its name and address."""
+
+    target: str
+    one: str
+    title: str = ""
+    url: str = ""
+
+    @property
+    def label(self) -> str:
+        """What a button says."""
+        return f"Update the {self.one}" if self.title else f"Create a {self.one}"
+
+
+def ticket_offers(
+    investigation: StoredInvestigation, store: Store, settings: Settings
+) -> tuple[TicketOffer, ...]:
+    """Of each tracker in use. Blocks; on an event loop in a thread."""
+    found: list[TicketOffer] = []
+    for target in declared_targets(settings):
+        if isinstance(target, TicketTarget) and target.offered(settings):
+            asked = wished(investigation.reply_to.others.get(target.own_name), investigation.id)
+            posts = store.posts(asked) if asked else {}
+            title, _, url = posts.get(target.post_key(asked or ""), "").partition(" ")
+            address = safe_url(url) or ""
+            found.append(TicketOffer(target.own_name, target.one, title, address))
+    return tuple(found)

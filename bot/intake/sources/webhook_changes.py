@@ -1,0 +1,81 @@
+"""The generic webhook's changes: deployments, flags and pushed configuration that any system posts.
+
+They are kept with those of `POST /changes` and become evidence of later investigations. One with a
+known id replaces the earlier one, so that a delivery which comes twice is one change.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import get_args
+
+from bot.intake.accepting import Ignored
+from bot.intake.alert_source import FoundChanges
+from bot.intake.payload_fields import as_url, digest_of, one_line, plain
+from bot.intake.reported_changes import AHEAD, ChangeKind
+from bot.intake.request_body import Refused
+from bot.intake.service_names import catalogued
+from bot.intake.sources.webhook_body import MappedItem, mapped_items, refused
+from bot.settings import Settings
+from bot.settings.webhook import WebhookSettings
+from bot.store.reported_changes import LONGEST_FILES, LONGEST_ID, LONGEST_TEXT, ReportedChange
+
+KINDS = get_args(ChangeKind)
+MOST_CHANGES = 100
+MOST_FILES = 2_000
+
+
+def read_changes(
+    body: bytes, settings: Settings, own: WebhookSettings, *, sender: str, now: datetime
+) -> FoundChanges | Ignored:
+    """The changes of a body, in its order. Raises Refused with 400 or 413."""
+    items = mapped_items(body, own)
+    if len(items) > MOST_CHANGES:
+        raise Refused(413, f"more than {MOST_CHANGES} changes in one body")
+    if not items:
+        return Ignored("no change counts")
+    return FoundChanges([_change(one, settings, sender, now) for one in items])
+
+
+def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) -> ReportedChange:
+    service = catalogued(settings, *item.names("service"))
+    title = plain(item.line("title"), LONGEST_TEXT)
+    identity = item.line("id")
+    for field, found in (("service", service), ("title", title), ("id", identity)):
+        if not found:
+            raise refused(item.own, field, "finds nothing")
+    at = item.time("starts_at") or now
+    if at > now + AHEAD:
+        raise refused(item.own, "starts_at", "is in the future")
+    environment = item.line("environment")
+    return ReportedChange(
+        id=_id(sender, identity or ""),
+        at=at,
+        service=service or "",
+        kind=_kind(item),
+        title=title,
+        author=item.line("author") or "",
+        link=as_url(item.get("url")),
+        files=_files(item),
+        place={"environment": environment} if environment else {},
+    )
+
+
+def _id(sender: str, identity: str) -> str:
+    """Equal ids of two senders are two changes."""
+    whole = f"{sender or 'webhook'}/{identity}"
+    return whole if len(whole) <= LONGEST_ID else digest_of(sender, identity)
+
+
+def _kind(item: MappedItem) -> str:
+    said = (item.line("kind") or KINDS[0]).casefold()
+    if said not in KINDS:
+        raise refused(item.own, "kind", f"is none of {', '.join(KINDS)}")
+    return said
+
+
+def _files(item: MappedItem) -> str:
+    found = item.get("files")
+    paths = found[:MOST_FILES] if isinstance(found, list) else []
+    lines = [one_line(one) for one in paths]
+    return "\n".join(line for line in lines if line)[:LONGEST_FILES]

@@ -1,0 +1,51 @@
+"""The form under an answer that asks for a ticket."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bot.answer.targets.tickets.target import ticket_offers
+from bot.runtime.threads import in_store
+from bot.store.store import StoredInvestigation
+from bot.store.tickets import AskedTickets
+from bot.web.rendering import Site
+from bot.web.visitor import visitor_of
+
+MAX_FIELDS, MAX_FIELD_BYTES = 4, 1024
+PEOPLE = "people"
+"""Stage of the progress lines that say who did what."""
+ONE_CLICK_S = 60
+"""The same wish of the same minute is noted once: people click twice."""
+
+
+class TicketPage:
+    """The handler. A worker makes the ticket."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.tickets = AskedTickets(site.store.engine)
+
+    async def ask(self, request: Request) -> Response:
+        """Keep the wish."""
+        found = await self.site.found(request)
+        if found is None:
+            return self.site.no_such_investigation(request)
+        form = await request.form(max_files=0, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+        offers = await in_store(ticket_offers, found, self.site.store, self.site.settings)
+        wanted = [one for one in offers if one.target == form.get("target")]
+        if not wanted:
+            return self.site.problem(request, 400, "Not asked for", "Say which tracker.")
+        if not await in_store(self.tickets.ask, found.id, wanted[0].target):
+            said = "This investigation has no answer that a ticket could hold."
+            return self.site.problem(request, 409, "Not yet", said)
+        await in_store(self._note, request, found, wanted[0].one)
+        return RedirectResponse(f"/investigations/{found.id}#h-onward", 303)
+
+    def _note(self, request: Request, found: StoredInvestigation, one: str) -> None:
+        visitor = visitor_of(request)
+        who = visitor.name if visitor is not None and visitor.named else "somebody"
+        key = f"{PEOPLE}:page:{one}:{int(time.time()) // ONE_CLICK_S}"
+        self.site.store.add_progress(found.id, PEOPLE, f"{who} asked for a {one}", key=key)

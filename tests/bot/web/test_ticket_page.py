@@ -1,0 +1,76 @@
+"""A ticket that somebody asks for on the page of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bot.settings import Settings
+from tests.bot.web.serving import Server, Site, form_of, serving
+
+SETTINGS = Settings.model_validate(
+    {"github_issues": {"repository": "acme/ops"}, "linear_issues": {"team": "T1"}}
+)
+
+
+@pytest.fixture
+def site(server: Server, tmp_path: Path) -> Iterator[Site]:
+    """A site whose settings name two trackers."""
+    with serving(server, tmp_path, SETTINGS) as running:
+        yield running
+
+
+def ask(browser: httpx.Client, name: str, target: str) -> httpx.Response:
+    page = f"/investigations/{name}"
+    return browser.post(f"{page}/ticket", data={**form_of(browser, page), "target": target})
+
+
+def test_a_form_asks_for_a_ticket_and_the_page_links_to_it(
+    site: Site, sample: str, browser: httpx.Client
+) -> None:
+    page = browser.get(f"/investigations/{sample}").text
+    assert "Create a GitHub issue" in page
+    assert "Create a Linear issue" in page
+    assert ask(browser, sample, "github_issues").status_code == 303
+    found = site.store.get(sample)
+    assert found is not None
+    assert found.reply_to.others == {"github_issues": f"{sample} {sample}"}
+    people = [one.text for one in site.store.progress(sample) if one.stage == "people"]
+    assert people == ["somebody asked for a GitHub issue"]
+    key = f"{sample}:github_issues"
+    site.store.claim_post(key, sample, owner="w", lease=timedelta(seconds=1))
+    site.store.record_post(key, "#7 https://github.com/acme/ops/issues/7")
+    page = browser.get(f"/investigations/{sample}").text
+    assert '<a href="https://github.com/acme/ops/issues/7">#7</a>' in page
+    assert "Update the GitHub issue" in page
+
+
+def test_an_address_that_is_none_is_no_link(site: Site, sample: str, browser: httpx.Client) -> None:
+    ask(browser, sample, "github_issues")
+    key = f"{sample}:github_issues"
+    site.store.claim_post(key, sample, owner="w", lease=timedelta(seconds=1))
+    site.store.record_post(key, "#7 javascript:alert(1)")
+    assert "javascript:" not in browser.get(f"/investigations/{sample}").text
+
+
+@pytest.mark.parametrize("target", ["", "jira_issues", "slack", "\x00"])
+def test_a_tracker_that_is_not_set_up_is_refused(
+    site: Site, sample: str, browser: httpx.Client, target: str
+) -> None:
+    assert ask(browser, sample, target).status_code == 400
+    found = site.store.get(sample)
+    assert found is not None
+    assert found.reply_to.others == {}
+
+
+def test_without_an_answer_there_is_no_ticket(
+    site: Site, sample: str, browser: httpx.Client
+) -> None:
+    form = {**form_of(browser, f"/investigations/{sample}"), "target": "github_issues"}
+    site.store.start(sample)
+    assert "Create a GitHub issue" not in browser.get(f"/investigations/{sample}").text
+    assert browser.post(f"/investigations/{sample}/ticket", data=form).status_code == 409
