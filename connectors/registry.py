@@ -42,6 +42,7 @@ BUILT_IN = (
     "connectors.unleash:CONNECTOR",
     "connectors.flagsmith:CONNECTOR",
     "connectors.statsig:CONNECTOR",
+    "connectors.argocd:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.traces:CONNECTOR",
