@@ -14,9 +14,10 @@ from connectors.self_hosted import SelfHostedSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 FLAGS = ("launchdarkly", "unleash", "flagsmith", "statsig")
+CI = ("jenkins", "buildkite", "circleci", "azuredevops", "bitbucket")
 
 
-@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("name", [*FLAGS, *CI])
 def test_every_setting_is_documented(name: str) -> None:
     said = (DOCS / CONNECTORS[name].docs).read_text()
     section = Settings.model_fields[name].annotation
@@ -29,14 +30,14 @@ def test_every_setting_is_documented(name: str) -> None:
         assert key in told_elsewhere or f"`{shown}`" in said, shown
 
 
-@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("name", [*FLAGS, *CI])
 def test_documented_limits_are_the_real_ones(name: str) -> None:
     connector = importlib.import_module(f"connectors.{name}.connector")
     limits: Limits = connector.LIMITS
     said = " ".join((DOCS / CONNECTORS[name].docs).read_text().split())
     assert limits.max_bytes == 16 * 1024 * 1024
     assert "16 MiB and 20 seconds per investigation" in said
-    assert limits.deadline_s == 20
+    assert limits.deadline_s == 20 or f"CircleCI {limits.deadline_s:g} seconds" in said
     assert f"{limits.requests_per_s:g} requests a second" in said
 
 
@@ -46,6 +47,10 @@ def test_documented_numbers_are_the_real_ones() -> None:
     assert f"{_most('unleash', 'PER_PAGE'):,} events of Unleash" in said
     assert f"{_most('flagsmith', 'PER_PAGE')} records of a project of Flagsmith" in said
     assert f"{_most('statsig', 'PER_PAGE')} entries of Statsig" in said
+    said = (DOCS / "ci.md").read_text()
+    assert f"; {_most('buildkite', 'PER_PAGE')} builds |" in said
+    assert f"; {_most('azuredevops', 'PER_PAGE')} builds and" in said
+    assert f"; {_most('bitbucket', 'PER_PAGE')} pipelines and" in said
 
 
 def _most(name: str, page: str) -> int:
