@@ -28,6 +28,7 @@ from analysis.states.same_lines import without_what_states_tell
 from analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
 from analysis.suspects.features import Observed, observe, with_agreement
 from analysis.suspects.part_contrasts import part_contrasts
+from analysis.suspects.provider_calls import tied_to_calls
 from analysis.suspects.ranked import rank_suspects
 from analysis.suspects.seen_from_outside import calls_into, place_contrasts
 from analysis.suspects.state_objects import with_objects
@@ -57,7 +58,9 @@ def established(case: Case) -> Established:
     facts = without_first_samples(case, facts)
     facts += alert_history(case, facts)
     facts = without_what_states_tell(without_what_ranks_tell(facts))
-    topology = with_objects(with_ranks(read_topology(case), facts, case.alert), facts)
+    calls = read_topology(case)
+    facts = tied_to_calls(facts, calls, case)
+    topology = with_objects(with_ranks(calls, facts, case.alert), facts)
     seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
     facts += part_contrasts([*seen.own, *seen.parts], case.evidence_ids("metrics"))

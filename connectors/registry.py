@@ -49,7 +49,10 @@ BUILT_IN = (
     "connectors.azuredevops:CONNECTOR",
     "connectors.bitbucket:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
+    "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
+    "connectors.status_pages:CONNECTOR",
+    "connectors.http_source:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
 
