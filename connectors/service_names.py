@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from connectors.base import Request
 from connectors.shared_settings import ServiceSettings
+
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 
 
 class ServiceNames:
@@ -24,6 +27,11 @@ class ServiceNames:
         """Of the settings' service catalogue."""
         return cls({name: entry.aliases for name, entry in services.items()})
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Our names of the services in the catalogue."""
+        return tuple(self._aliases)
+
     def theirs(self, service: str) -> tuple[str, ...]:
         """Every name the service may have, our own first."""
         aliases = self._aliases.get(service, ())
@@ -37,6 +45,24 @@ class ServiceNames:
         """Those of the known names that mean the service, in whatever case they are written."""
         wanted = {name.casefold() for name in self.theirs(service)}
         return tuple(name for name in known if name.casefold() in wanted)
+
+
+def named_service(said: str, candidates: Mapping[str, Iterable[str]]) -> str | None:
+    """Our name of the service that a text names as whole words; of several that with the longest
+    name. `candidates`: the names that count for a service, by our own."""
+    words = _spaced_words(said)
+    found: dict[str, str] = {}
+    for service, names in candidates.items():
+        for name in names:
+            spaced = _spaced_words(name)
+            if spaced.strip() and spaced in words:
+                found.setdefault(spaced, service)
+    return found[max(found, key=len)] if found else None
+
+
+def _spaced_words(text: str) -> str:
+    """The words with a space before and after each, so that one is found only as a whole."""
+    return f" {' '.join(_WORD.findall(text)).lower()} "
 
 
 def in_scope(request: Request, most: int) -> tuple[list[str], int]:

@@ -46,6 +46,14 @@ def _network(value: str) -> str:
         raise ValueError("must be addresses or networks such as 10.0.0.0/8") from None
 
 
+def plain_names(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that stand in a path or a query as they are. Raises ValueError."""
+    for name in value:
+        if not re.fullmatch(r"[\w.@ -]{1,200}", name) or not name.strip(". "):
+            raise ValueError("must be names of letters, digits, spaces and . _ @ -")
+    return value
+
+
 Url = Annotated[str, AfterValidator(_base_url)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]

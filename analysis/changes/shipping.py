@@ -23,7 +23,11 @@ SHORT_HASH = 7
 """Git's own abbreviation."""
 MAX_STEPS = 20
 _HASH = re.compile(r"\b[0-9a-fA-F]{7,40}\b")
-_STEP = re.compile(r"^\s*(?:\S+:\s*)?([\w.%-]{1,40})\s*(?:->|→|=>|\bto\b)\s*([\w.%-]{1,40})\s*$")
+_STEP = re.compile(
+    r"^\s*(?:\S+(?: in (?P<where>\S.{0,60}?))?:\s*)?(?P<before>[\w.%-]{1,40})"
+    r"\s*(?:->|→|=>|\bto\b)\s*(?P<after>[\w.%-]{1,40})\s*$"
+)
+"""`on -> off`, also with the name of what was set and of the environment before it."""
 _REVERT = re.compile(
     r"\b(revert\w*|roll(ed|ing|s)?[ -]?back|rollback|back to an earlier|undo|undone)\b",
     re.IGNORECASE,
@@ -108,7 +112,7 @@ def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shippe
     """Changes that a later one, before `before`, took back: a flag set to what it was, a revert
     naming it."""
     found: set[Shipped] = set()
-    in_effect: dict[tuple[str, str, str | None], list[Shipped]] = {}
+    in_effect: dict[tuple[str | None, ...], list[Shipped]] = {}
     by_hash: dict[str, list[Shipped]] = {}
     for change in shipped:
         if change.time >= before:
@@ -118,8 +122,9 @@ def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shippe
         step = _STEP.match(change.text.title)
         if step is None:
             continue
-        same = in_effect.setdefault((change.id, change.kind, change.service), [])
-        undone = [earlier for earlier in same if _began_at(earlier, step.group(2))]
+        subject = (change.id, change.kind, change.service, step["where"])
+        same = in_effect.setdefault(subject, [])
+        undone = [earlier for earlier in same if _began_at(earlier, step["after"])]
         if undone:
             found.update(undone)
             found.add(change)
@@ -143,7 +148,7 @@ def _reverted(change: Shipped, by_hash: Mapping[str, Sequence[Shipped]]) -> Iter
 def _began_at(change: Shipped, value: str) -> bool:
     """Whether the change led away from this value."""
     step = _STEP.match(change.text.title)
-    return step is not None and step.group(1) == value
+    return step is not None and step["before"] == value
 
 
 def _shipped(row: dict[str, object], text: dict[str, object]) -> Shipped:

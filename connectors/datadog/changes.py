@@ -3,7 +3,6 @@ change."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -16,6 +15,7 @@ from connectors.datadog.logs import ListAnswer, iso
 from connectors.datadog.values import any_of, inner, moment, rows, table, tags, text
 from connectors.evidence_rows import ChangeRow, readable
 from connectors.pagerduty.answers import change_kind, web_link
+from connectors.service_names import named_service
 from connectors.vendor_text import first_of
 
 LOOKBACK = timedelta(hours=24)
@@ -34,7 +34,6 @@ CHANGE_EVENTS = (
 AUTHOR_TAGS = ("author", "user", "deployed_by", "actor")
 IDENTITY_TAGS = ("git.commit.sha", "commit", "version")
 LINK_TAGS = ("url", "link")
-_WORD = re.compile(r"[a-z0-9]+")
 
 ReadChange = Callable[[DatadogInquiry, Mapping[str, Any]], ChangeRow | None]
 
@@ -157,17 +156,9 @@ def _pipeline_title(name: str, own: Mapping[str, Any]) -> str:
 
 
 def _named(inquiry: DatadogInquiry, said: str) -> str | None:
-    """The service in scope whose name is in the text as whole words, the longest of them."""
-    words = _spaced_words(said.lower())
-    for service in sorted(inquiry.services, key=len, reverse=True):
-        if _spaced_words(inquiry.names.of(service)) in words:
-            return service
-    return None
-
-
-def _spaced_words(text: str) -> str:
-    """The words with a space before and after each, so that one is found only as a whole."""
-    return f" {' '.join(_WORD.findall(text))} "
+    """The service in scope that the text names."""
+    candidates = {service: (inquiry.names.of(service),) for service in inquiry.services}
+    return named_service(said, candidates)
 
 
 def _event(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> ChangeRow | None:

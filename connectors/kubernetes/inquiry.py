@@ -28,11 +28,13 @@ from connectors.kubernetes.answers import (
 from connectors.kubernetes.change_inquiry import ChangeInquiry
 from connectors.kubernetes.container_logs import LogInquiry, PodLogs, runs_to_read
 from connectors.kubernetes.crash_states import with_crash_lines
+from connectors.kubernetes.flux_changes import FluxInquiry
 from connectors.kubernetes.node_facts import is_ready
 from connectors.kubernetes.session import NO_SELECTION, ObjectLists, replayed
 from connectors.kubernetes.state_inquiry import StateInquiry
 from connectors.kubernetes.state_rows import NamespaceContents
 from connectors.kubernetes.workloads import PATHS, FoundWorkload, Ref, of_job
+from connectors.same_rollouts import with_joined_rollouts
 
 T = TypeVar("T")
 
@@ -82,11 +84,12 @@ class ClusterInquiry:
             self._list, self._link, self._window, self._objects, with_secrets
         )
         self._logs = LogInquiry(logs, self._link, self._window) if logs is not None else None
+        self._flux = FluxInquiry(self._list, self._link, self._changes.window)
 
     def collected(self) -> Collected:
         """Everything that was brought."""
         self._tables["changes"] += self._changes.rows
-        self._items += self._changes.items
+        self._items += [*self._changes.items, *self._flux.items]
         if self._logs is not None:
             self._tables["logs"] += self._logs.rows
             self._items += self._logs.items
@@ -97,6 +100,11 @@ class ClusterInquiry:
         for name, rows in self._tables.items():
             each_once = list(dict.fromkeys(rows))
             tables[name] = pl.DataFrame(each_once, schema=SCHEMAS[name].columns, orient="row")
+        if self._flux.rows:
+            schema = SCHEMAS["changes"].columns
+            told = pl.DataFrame(self._flux.rows, schema=schema, orient="row")
+            # What Flux applied is what the cluster then rolled out.
+            tables["changes"] = with_joined_rollouts(tables["changes"], [told])
         return Collected(tables, tuple(self._items), tuple(self._missing))
 
     async def workload(self, ref: Ref) -> None:
@@ -250,6 +258,10 @@ class ClusterInquiry:
             link = self._link(space, "Event", "")
             item = Item("logs", query, self._window, link, rows=len(rows), cut=cut)
             self._items.append(item.holding(rows))
+
+    async def flux(self) -> None:
+        """What Flux applied, where labels of the workloads say that it did."""
+        await self._flux.read(self._changes.found)
 
     async def nodes(self) -> None:
         """Conditions and events of the nodes that the pods run on."""

@@ -1,5 +1,4 @@
-"""The pages of Loki, Elasticsearch, Tempo, Jaeger, Alertmanager, Grafana and Slurm name limits and
-settings as they are."""
+"""The pages of servers that one runs oneself name limits and settings as they are."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ import pytest
 from bot.settings import Settings, is_secret, secret_variable
 from connectors import counted_lines, log_windows
 from connectors.alertmanager import connector as alertmanager
+from connectors.argocd import connector as argocd
 from connectors.elasticsearch import connector as elasticsearch
 from connectors.elasticsearch import fields as elasticsearch_fields
 from connectors.grafana import connector as grafana
@@ -27,6 +27,7 @@ OWN = ("url", "token")
 """Keys that all of them have and each page tells of; the others are documented once."""
 LIMITS = {
     "alertmanager": alertmanager.LIMITS,
+    "argocd": argocd.LIMITS,
     "elasticsearch": elasticsearch.LIMITS,
     "grafana": grafana.LIMITS,
     "jaeger": jaeger.LIMITS,

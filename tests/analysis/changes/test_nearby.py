@@ -156,6 +156,17 @@ def test_a_flag_that_was_set_back_before_the_onset_is_not_to_blame(tmp_path: Pat
     assert "taken back" in str(found["pool_exhausted_fix"].details.written()["reason"])
 
 
+@pytest.mark.parametrize(("where", "back"), [("production", True), ("production-us", False)])
+def test_a_flag_counts_as_set_back_in_the_environment_where_it_was_set(
+    tmp_path: Path, where: str, *, back: bool
+) -> None:
+    name = "pool_exhausted_fix"
+    on = change(-9, "api", name, kind="flag", title=f"{name} in production: off -> on")
+    off = change(-5, "api", name, kind="flag", title=f"{name} in {where}: on -> off")
+    found = judged(tmp_path, on, off)
+    assert ("taken back" in str(found[name].details.written()["reason"])) is back
+
+
 def test_where_nothing_is_deployed_a_merge_ships_as_it_is_merged(tmp_path: Path) -> None:
     found = judged(
         tmp_path,
