@@ -39,6 +39,7 @@ BUILT_IN = (
     "connectors.github:CONNECTOR",
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
+    "connectors.postgresql:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
