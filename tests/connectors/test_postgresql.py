@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Window
@@ -151,7 +152,7 @@ def test_whoever_has_connections_calls_the_database(sockets: Path, tmp_path: Pat
 def test_no_query_is_refused_by_the_newest_server_either(
     postgres_server: str, tmp_path: Path
 ) -> None:
-    host = psycopg.conninfo.conninfo_to_dict(postgres_server)["host"]
+    host = conninfo_to_dict(postgres_server)["host"]
     newest = connector(Path(str(host)), username=ADMIN, sample_s=0.1)
     found = snapshot(newest, tmp_path)
     assert [one.reason for one in found.missing] == ["the extension is not in this database"]
