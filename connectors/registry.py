@@ -40,6 +40,7 @@ BUILT_IN = (
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
     "connectors.postgresql:CONNECTOR",
+    "connectors.redis:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )

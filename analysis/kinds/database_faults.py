@@ -109,6 +109,15 @@ DATABASES = (
         step="Explain the statement on {subject}: a missing index, old statistics, more rows.",
     ),
     state_fault(
+        "commands_slow",
+        0.8,
+        Depth.SETTING,
+        "is held up by slow commands",
+        "{object} is held up by slow commands: {value}",
+        less="{object} is held up by slow commands",
+        step="Find out who sends these commands to {subject}: each one delays all others.",
+    ),
+    state_fault(
         "database_deadlocks",
         0.6,
         Depth.INSTANCE,
