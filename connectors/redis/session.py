@@ -1,4 +1,4 @@
-"""Redis' protocol (RESP2), as far as reading statistics needs it: three commands can be sent.
+"""Redis' protocol (RESP2), as far as reading statistics needs it: only a list of commands is sent.
 
 Source: "Redis serialization protocol specification" (redis.io). A client library would bring every
 command that writes.
