@@ -50,6 +50,8 @@ BUILT_IN = (
     "connectors.bitbucket:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
     "connectors.slurm:CONNECTOR",
+    "connectors.postgresql:CONNECTOR",
+    "connectors.redis:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
     "connectors.http_source:CONNECTOR",

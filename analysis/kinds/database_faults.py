@@ -1,4 +1,4 @@
-"""Databases of a cloud."""
+"""Databases: what a cloud says of them, and what their own server shows."""
 
 from __future__ import annotations
 
@@ -78,5 +78,91 @@ DATABASES = (
         "{object} has stopped replicating: {value}",
         less="{object} has stopped replicating",
         step="Find out what {subject} waits for, and read from the writer meanwhile.",
+    ),
+    state_fault(
+        "sessions_blocked",
+        0.95,
+        Depth.SETTING,
+        "has sessions that wait for a lock",
+        "{object} has sessions that wait for a lock: {value}",
+        less="{object} has sessions that wait for a lock",
+        step="Find out what the session that holds the lock on {subject} is doing, and end it if "
+        "nobody needs it.",
+        logged_as=("lock_timeout",),
+    ),
+    state_fault(
+        "transaction_held_open",
+        0.5,
+        Depth.SETTING,
+        "has a transaction that stays open",
+        "{object} has a transaction that stays open: {value}",
+        less="{object} has a transaction that stays open",
+        step="Find out who keeps the transaction on {subject} open: it keeps locks and old rows.",
+    ),
+    state_fault(
+        "statements_slower",
+        0.8,
+        Depth.INSTANCE,
+        "runs statements more slowly than before",
+        "{object} runs a statement more slowly than before: {value}",
+        less="{object} runs statements more slowly than before",
+        step="Explain the statement on {subject}: a missing index, old statistics, more rows.",
+    ),
+    state_fault(
+        "commands_slow",
+        0.8,
+        Depth.SETTING,
+        "is held up by slow commands",
+        "{object} is held up by slow commands: {value}",
+        less="{object} is held up by slow commands",
+        step="Find out who sends these commands to {subject}: each one delays all others.",
+    ),
+    state_fault(
+        "database_deadlocks",
+        0.6,
+        Depth.INSTANCE,
+        "has transactions in deadlock",
+        "{object} has transactions in deadlock: {value}",
+        less="{object} has transactions in deadlock",
+        step="Read which two statements {subject} logged, and take locks in one order.",
+    ),
+    state_fault(
+        "writes_refused",
+        0.95,
+        Depth.SETTING,
+        "refuses writes",
+        "{object} refuses writes: {value}",
+        less="{object} refuses writes",
+        step="Free what {subject} is out of, or send writes to the member that takes them.",
+        logged_as=("database_read_only",),
+    ),
+    state_fault(
+        "wraparound_near",
+        0.6,
+        Depth.SETTING,
+        "is running out of transaction IDs",
+        "{object} is running out of transaction IDs: {value}",
+        less="{object} is running out of transaction IDs",
+        step="Vacuum the oldest tables of {subject}, and end what keeps old rows: transactions, "
+        "slots, prepared transactions.",
+    ),
+    state_fault(
+        "replication_log_kept",
+        0.5,
+        Depth.SETTING,
+        "keeps its log for a replica that does not read it",
+        "{object} keeps its log for a replica that does not read it: {value}",
+        less="{object} keeps its log for a replica that does not read it",
+        step="Bring the reader of the slot of {subject} back, or drop the slot before the disk is "
+        "full.",
+    ),
+    state_fault(
+        "rows_not_vacuumed",
+        0.35,
+        Depth.SETTING,
+        "holds many dead rows",
+        "{object} holds many dead rows: {value}",
+        less="{object} holds many dead rows",
+        step="Find out why vacuum does not keep up on {subject}: long transactions, its limits.",
     ),
 )

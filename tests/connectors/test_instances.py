@@ -22,7 +22,7 @@ from connectors.instance_settings import InstanceSettings
 from connectors.instances import likely_senders, worth_asking
 from connectors.placed_rows import placed
 from connectors.rate_limiter import open_circuits, rate_limiters_of
-from connectors.registry import CONNECTORS, build_connectors
+from connectors.registry import build_connectors
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
@@ -32,7 +32,7 @@ from tests.connectors.conftest import (
 )
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.pagerduty_server import INCIDENT
-from tests.connectors.test_read_only import stand_in
+from tests.connectors.test_read_only import OVER_HTTP, stand_in
 
 RULES = """groups:
   - name: checkout
@@ -141,7 +141,7 @@ def test_the_rule_of_an_alert_is_looked_up_where_the_alert_leads(
 
 
 @pytest.mark.parametrize(
-    "name", [one for one in sections_that_repeat(Settings) if one in CONNECTORS]
+    "name", [one for one in sections_that_repeat(Settings) if one in OVER_HTTP]
 )
 def test_every_connector_can_stand_several_times(name: str, tmp_path: Path) -> None:
     """One whose server is down beside one that works: each has its own name, rate and circuit."""

@@ -20,7 +20,7 @@ from bot.store.case_store import CaseStore
 from connectors.environment_trust import proxy_of_environment
 from connectors.registry import CONNECTORS
 from tests.connectors.connect_proxy import ConnectProxy
-from tests.connectors.test_read_only import aws_credentials, stand_in
+from tests.connectors.test_read_only import OVER_HTTP, aws_credentials, stand_in
 from tests.own_certificates import OwnAuthority
 
 HOST = "api.vendor.example"
@@ -129,7 +129,7 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SecretVe
     running.close()
 
 
-@pytest.mark.parametrize("name", [name for name in CONNECTORS if name not in NOT_ASKED])
+@pytest.mark.parametrize("name", [name for name in OVER_HTTP if name not in NOT_ASKED])
 def test_every_client_uses_the_proxy_and_trusts_its_authority(
     name: str, vendor: SecretVendor
 ) -> None:

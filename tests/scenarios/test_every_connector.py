@@ -22,19 +22,19 @@ import pytest
 
 from bot.intake.accepting import store_accept
 from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
-from connectors.registry import CONNECTORS
 from tests.bot.intake.conftest import serving
 from tests.bot.intake.sns_sender import TOPIC, SnsSender, alarm, envelope, signed
 from tests.bot.intake.test_datadog_webhook import event as datadog_event
 from tests.connectors.conftest import ALERT_AT
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins.datadog import MONITOR
+from tests.connectors.test_read_only import OVER_HTTP
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.test_first_light import slack_event
 
 pytestmark = pytest.mark.timeout(600)
 
-ASKED = [name for name in CONNECTORS if name not in ("recorded", "pagerduty", "slack")]
+ASKED = [name for name in OVER_HTTP if name not in ("recorded", "pagerduty", "slack")]
 """The recorded case takes the place of live sources; PagerDuty is asked about its own incidents
 only, and Slack is where the bot of these stories answers."""
 OF_JOBS = {"traces", "wandb", "slurm"}

@@ -1,0 +1,129 @@
+"""What connectors of databases and brokers share: how a server is reached, whose it is, and its
+snapshot as rows of the table `states`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr
+
+from analysis.vocabulary import Scope, Window
+from connectors.base import Item, Missing
+from connectors.collection_builder import CollectionBuilder, nanoseconds
+from connectors.evidence_rows import StateRow
+from connectors.limits import ConnectorSettings
+from connectors.vendor_text import short
+
+STALE = timedelta(minutes=15)
+"""A snapshot tells of an incident that ended at most so long before it."""
+LONGEST_VALUE = 200
+LONGEST_S = 1e9
+Tls = Literal["verify", "require", "off"]
+
+
+class ServerIdentity(ConnectorSettings):
+    """The key that says whose a server is."""
+
+    service: str | None = Field(default=None, min_length=1, max_length=120)
+    """The service that this server is, by its name in the catalogue, such as `orders-db`. Unset:
+    the instance's `name`, else the host."""
+
+    def of_service(self, instance: str, host: str) -> str:
+        """Whom facts about this server are about."""
+        return self.service or instance or host
+
+
+class DatabaseSettings(ServerIdentity):
+    """The keys that say where a database is and as whom it is asked."""
+
+    host: str | None = Field(default=None, pattern=r"^[^\s@?#;,]{1,255}$")
+    """Its host name or address. Unset: it is not asked."""
+    username: str | None = Field(default=None, min_length=1, max_length=128)
+    """The user, who should be able to read statistics and nothing else."""
+    password: SecretStr | None = None
+    """Secret. The user's password."""
+    tls: Tls = "verify"
+    """`verify` checks the server's certificate and its name, `require` only encrypts, `off` sends
+    everything in the clear."""
+    ca_file: Path | None = None
+    """Certificates (PEM) of the authority that signed the server's. Unset: those of the system."""
+
+    @property
+    def given_password(self) -> str | None:
+        """The password, where there is one."""
+        return self.password.get_secret_value() if self.password is not None else None
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that is wrong. `since_s`: for how many seconds it has been so, where known."""
+
+    name: str
+    value: str
+    since_s: float | None = None
+    kind: str | None = None
+    """The object's kind and name, where that is not the server itself."""
+    object: str | None = None
+    field: str | None = None
+    expected: str | None = None
+
+
+@dataclass
+class ServerSnapshot:
+    """What one server shows of itself at `at`, put into a collection query by query."""
+
+    kind: str
+    """The kind of object: Database, Cache, Broker."""
+    service: str
+    at: datetime
+    scope: Scope
+    builder: CollectionBuilder = field(default_factory=CollectionBuilder)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the incident was over long before: what is so now says nothing of it."""
+        return self.at - self.scope.incident.end > STALE
+
+    def add(
+        self, query: str, facts: Iterable[Fact], details: Mapping[str, str] | None = None
+    ) -> None:
+        """What a query showed, as a separate item, with what else a person may want to read."""
+        rows = [self._row(query, fact) for fact in facts]
+        count = self.builder.add("states", rows)
+        window = Window(start=min(self.scope.incident.end, self.at), end=self.at)
+        self.builder.items.append(Item("states", query, window, rows=count, details=details or {}))
+
+    def lacks(self, query: str, reason: str) -> None:
+        """What could not be asked."""
+        self.builder.missing.append(Missing("states", query, reason))
+
+    def calls(self, callers: Sequence[str]) -> int:
+        """Services that have connections to this server; gives how many."""
+        seen = nanoseconds(self.at)
+        rows = [(one, self.service, "database", seen, None) for one in sorted(set(callers))]
+        return self.builder.add("topology", [row for row in rows if row[0] != self.service])
+
+    def _row(self, query: str, fact: Fact) -> tuple[Any, ...]:
+        row = StateRow(
+            kind=fact.kind or self.kind,
+            name=short(fact.object or self.service, 120),
+            fact=fact.name,
+            service=self.service,
+            field=fact.field,
+            value=short(fact.value, LONGEST_VALUE) or None,
+            expected=fact.expected,
+            query=query,
+        )
+        since = self.since(fact.since_s)
+        values = row._asdict() | {"since": None if since is None else nanoseconds(since)}
+        return tuple(values.values())
+
+    def since(self, seconds: float | None) -> datetime | None:
+        """The moment so long ago."""
+        if seconds is None:
+            return None
+        return self.at - timedelta(seconds=min(max(0.0, seconds), LONGEST_S))

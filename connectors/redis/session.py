@@ -1,0 +1,175 @@
+"""Redis' protocol (RESP2), as far as reading statistics needs it: only a list of commands is sent.
+
+Source: "Redis serialization protocol specification" (redis.io). A client library would bring every
+command that writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from analysis.errors import BudgetExceeded, ConnectorError
+from connectors.budgets import ByteBudget, Deadline
+from connectors.database_server import Tls
+from connectors.limits import Limits
+from connectors.rate_limiter import rate_limiter_of
+from connectors.vendor_text import short
+
+VENDOR = "redis"
+READING = frozenset({("INFO",), ("SLOWLOG", "GET"), ("ACL", "WHOAMI"), ("ACL", "GETUSER")})
+"""Every command that is sent, beside AUTH."""
+MOST_ENTRIES = 10_000
+DEEPEST = 8
+LONGEST_CLOSE_S = 1.0
+Reply: TypeAlias = "str | int | list[Reply] | None"
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    """Where a server is, and as whom it is asked."""
+
+    host: str
+    port: int
+    username: str | None
+    password: str | None
+    tls: Tls
+    ca_file: Path | None = None
+
+    @property
+    def address(self) -> str:
+        """For humans."""
+        return f"{self.host}:{self.port}"
+
+    def context(self) -> ssl.SSLContext | None:
+        """How it is encrypted. Raises OSError for a file that cannot be read."""
+        if self.tls == "off":
+            return None
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.tls == "require":
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+class RefusedCommand(ConnectorError):
+    """The server answered with an error."""
+
+
+class RedisSession:
+    """One collection's commands, one after the other."""
+
+    def __init__(self, server: RedisServer, limits: Limits, deadline: Deadline) -> None:
+        self.server = server
+        self.deadline = deadline
+        self._limiter = rate_limiter_of(VENDOR, server.address, limits)
+        self._bytes = ByteBudget("size", limits.max_bytes)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def connect(self) -> None:
+        """Connect and log in. Raises ConnectorError, BudgetExceeded."""
+        own = self.server
+        async with self._asking("connect"):
+            self._streams = await asyncio.open_connection(own.host, own.port, ssl=own.context())
+        if own.password is not None:
+            name = (own.username,) if own.username else ()
+            await self._send("AUTH", *name, own.password)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._streams is None:
+            return
+        writer = self._streams[1]
+        writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LONGEST_CLOSE_S):
+                await writer.wait_closed()
+
+    async def ask(self, *words: str) -> Reply:
+        """The reply to a command that reads. Raises ConnectorError, BudgetExceeded."""
+        if words[:1] not in READING and words[:2] not in READING:
+            raise ConnectorError(VENDOR, words[0], "a connector sends reading commands only")
+        return await self._send(*words)
+
+    async def info(self, section: str) -> dict[str, str]:
+        """A section of INFO, field by field."""
+        return dict(_fields(await self.ask("INFO", section)))
+
+    async def _send(self, *words: str) -> Reply:
+        assert self._streams is not None, "connect comes first"
+        reader, writer = self._streams
+        async with self._asking(words[0]):
+            parts = [f"*{len(words)}\r\n".encode()]
+            for word in words:
+                raw = word.encode()
+                parts.append(b"$%d\r\n%s\r\n" % (len(raw), raw))
+            writer.write(b"".join(parts))
+            await writer.drain()
+            return await self._reply(reader, words[0])
+
+    async def _reply(self, reader: asyncio.StreamReader, call: str, depth: int = 0) -> Reply:
+        line = (await reader.readuntil(b"\r\n"))[:-2]
+        self._bytes.take(len(line) + 2)
+        kind, rest = line[:1], line[1:]
+        if kind == b"+":
+            return rest.decode(errors="replace")
+        if kind == b"-":
+            problem = short(rest.decode(errors="replace"), 120)
+            raise RefusedCommand(VENDOR, call, problem)
+        count = int(rest)
+        if kind == b":":
+            return count
+        if count < 0:
+            return None
+        if kind == b"$":
+            self._bytes.take(count + 2)
+            return (await reader.readexactly(count + 2))[:-2].decode(errors="replace")
+        if kind != b"*" or count > MOST_ENTRIES or depth >= DEEPEST:
+            raise ValueError("not a reply")
+        return [await self._reply(reader, call, depth + 1) for _ in range(count)]
+
+    @asynccontextmanager
+    async def _asking(self, call: str) -> AsyncIterator[None]:
+        """One permit, within the deadline; errors as ours."""
+        breaker = self._limiter.breaker
+        async with self._limiter.permit(self.deadline):
+            try:
+                async with asyncio.timeout(self.deadline.remaining):
+                    yield
+            except TimeoutError:
+                breaker.record(failed=True, why="no answer in time")
+                raise BudgetExceeded("time", f"{self.deadline.seconds:g} s") from None
+            except RefusedCommand:
+                breaker.record(failed=False)
+                raise
+            except (OSError, asyncio.IncompleteReadError) as error:
+                said = short(str(error)) or type(error).__name__
+                breaker.record(failed=True, why=said)
+                raise ConnectorError(VENDOR, call, said, retryable=True) from error
+            except (ValueError, asyncio.LimitOverrunError) as error:
+                breaker.record(failed=True, why="unexpected response")
+                raise ConnectorError(VENDOR, call, "unexpected response") from error
+            breaker.record(failed=False)
+
+
+def _fields(reply: Reply) -> Iterator[tuple[str, str]]:
+    for line in (reply if isinstance(reply, str) else "").splitlines():
+        name, colon, value = line.partition(":")
+        if colon and not line.startswith("#"):
+            yield name, value
+
+
+@asynccontextmanager
+async def opened(server: RedisServer, limits: Limits) -> AsyncIterator[RedisSession]:
+    """A session that is logged in. Raises ConnectorError, BudgetExceeded."""
+    session = RedisSession(server, limits, Deadline.within(limits))
+    try:
+        await session.connect()
+        yield session
+    finally:
+        await session.close()

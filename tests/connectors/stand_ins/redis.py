@@ -1,0 +1,18 @@
+"""Redis has no stand-in: tests/connectors/test_redis.py asks real servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.connectors.local_http import LocalServer
+
+SPEAKS_HTTP = False
+
+
+def settings(url: str) -> dict[str, Any]:
+    """A server at a port where nobody listens."""
+    return {"redis": {"host": "127.0.0.1", "port": 1, "tls": "off"}}
+
+
+def serve(server: LocalServer) -> None:
+    """Nothing is asked over HTTP."""
