@@ -117,7 +117,7 @@ class KubernetesConnector:
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
             await asyncio.gather(*(inquiry.namespace(space) for space in spaces), inquiry.nodes())
             inquiry.node_changes()
-            await asyncio.gather(inquiry.states(), inquiry.container_logs())
+            await asyncio.gather(inquiry.states(), inquiry.job_objects(), inquiry.container_logs())
             return inquiry.collected()
 
     async def check(self) -> Check:
