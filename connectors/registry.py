@@ -40,6 +40,7 @@ BUILT_IN = (
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
     "connectors.slurm:CONNECTOR",
+    "connectors.ray:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
