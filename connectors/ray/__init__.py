@@ -1,6 +1,6 @@
 """Ray: jobs and nodes of Ray clusters."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.ray.settings import RaySettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.ray.connector:build",
     kinds=("states",),
     docs="ray.md",
+    listing=Listing(
+        title="Ray",
+        login="as Prometheus",
+        places="a dashboard for each cluster",
+        permissions="GET alone, by a proxy",
+        tested_against="the published specification of the Jobs API",
+        also="nodes that died",
+    ),
 )

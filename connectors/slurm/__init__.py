@@ -1,6 +1,6 @@
 """Slurm: jobs and nodes of training clusters."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.slurm.settings import SlurmSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.slurm.connector:build",
     kinds=("states",),
     docs="slurm.md",
+    listing=Listing(
+        title="Slurm",
+        login="a token of Slurm",
+        places="the name of the cluster",
+        permissions="a user of Slurm without rights",
+        tested_against="the published specifications of three versions",
+        also="drain reasons",
+    ),
 )
