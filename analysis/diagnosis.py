@@ -32,6 +32,7 @@ from analysis.suspects.provider_calls import tied_to_calls
 from analysis.suspects.ranked import rank_suspects
 from analysis.suspects.seen_from_outside import calls_into, place_contrasts
 from analysis.suspects.state_objects import with_objects
+from analysis.training.repeated_hosts_finding import repeated_host_finding
 from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60
@@ -103,7 +104,7 @@ def diagnose(case: Case) -> Diagnosis:
     if limit is not None:
         missing = (limit, *missing)
     undecided = conclusion.verdict in (Verdict.CAUSE_FOUND, Verdict.INSUFFICIENT_EVIDENCE)
-    return Diagnosis(
+    diagnosis = Diagnosis(
         verdict=conclusion.verdict,
         confidence=conclusion.confidence,
         causes=tuple(causes),
@@ -112,6 +113,10 @@ def diagnose(case: Case) -> Diagnosis:
         missing=(*missing, about_calls) if undecided and about_calls else missing,
         next_query=next_query(case, causes, findings, topology) if undecided else None,
     )
+    repeated = repeated_host_finding(case, diagnosis, len(findings) + len(told) + 1)
+    if repeated is None:
+        return diagnosis
+    return diagnosis.model_copy(update={"findings": (*diagnosis.findings, repeated)})
 
 
 def number_findings(findings: Iterable[Finding]) -> list[Finding]:

@@ -52,6 +52,7 @@ BUILT_IN = (
     "connectors.slurm:CONNECTOR",
     "connectors.postgresql:CONNECTOR",
     "connectors.redis:CONNECTOR",
+    "connectors.ray:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
     "connectors.http_source:CONNECTOR",

@@ -11,11 +11,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from analysis.kinds.finding_kinds import ANSWER_RECORD, EARLIER_INVESTIGATION
+from analysis.kinds.finding_kinds import ANSWER_RECORD, EARLIER_INVESTIGATION, FLEET_RECORD
 from analysis.vocabulary import Frozen, UtcTime
 
 EARLIER_FILE = "earlier.json"
-KIND, RECORD = EARLIER_INVESTIGATION.name, ANSWER_RECORD.name
+KIND, RECORD, FLEET = EARLIER_INVESTIGATION.name, ANSWER_RECORD.name, FLEET_RECORD.name
 """Kinds of the findings that say what memory knows: shown beside the evidence, never as
 evidence."""
 MIN_JUDGED = 5
@@ -88,6 +88,30 @@ class RecordLevel(Frozen):
     of: int = Field(ge=0, le=MOST)
 
 
+class HostIncident(Frozen):
+    """An earlier investigation that blamed a machine; `part` such as `gpu3`, or ""."""
+
+    id: str
+    at: UtcTime
+    job: str
+    fault: str
+    part: str = ""
+
+
+class HostRecord(Frozen):
+    """A machine that earlier answers blamed in `blamed` of the `took_part` incidents of training
+    jobs on it. `by_chance` is the probability of that many if all machines are alike."""
+
+    host: str
+    took_part: int = Field(ge=1, le=MOST)
+    blamed: int = Field(ge=0, le=MOST)
+    by_chance: float = Field(ge=0, le=1)
+    part: str = ""
+    """Which part of it most of them blame."""
+    incidents: tuple[HostIncident, ...] = ()
+    """The newest first."""
+
+
 class Earlier(Frozen):
     """The whole file. `asked_at` is when this case's own alert was accepted."""
 
@@ -96,6 +120,8 @@ class Earlier(Frozen):
     """Of the shorter time first."""
     recalled: tuple[Recalled, ...] = ()
     record: tuple[RecordLevel, ...] = ()
+    fleet: tuple[HostRecord, ...] = ()
+    """Machines of training jobs that were blamed more than once."""
 
 
 def is_telling(judged: int) -> bool:

@@ -44,6 +44,15 @@ BATCH = (
         step="Ask who cancelled {subject} and why.",
     ),
     state_fault(
+        "job_suspended",
+        0.85,
+        Depth.SETTING,
+        "is suspended",
+        "{object} is suspended: {value}",
+        less="{object} is suspended",
+        step="Find out who or what suspended {subject}, and resume it.",
+    ),
+    state_fault(
         "job_requeued",
         0.6,
         Depth.EFFECT,

@@ -338,6 +338,12 @@ ANSWER_RECORD = FindingKind(
     details=RecordDetails,
     is_memory=True,
 )
+FLEET_RECORD = FindingKind(
+    "fleet_record",
+    how="How often earlier answers blamed this machine, beside how often chance would",
+    details=EarlierDetails,
+    is_memory=True,
+)
 LOOKED_AT = FindingKind(
     "looked_at",
     how="Rows of the case that somebody asked for; it weighs in no answer",
@@ -479,6 +485,7 @@ BUILT_IN: tuple[FindingKind, ...] = (
     CHANGE_RULED_OUT,
     EARLIER_INVESTIGATION,
     ANSWER_RECORD,
+    FLEET_RECORD,
     LOOKED_AT,
     TRAINING_HEALTHY,
     TRACES_INCONCLUSIVE,

@@ -420,6 +420,22 @@ def topology(
     print_topology(load_settings(config), service, json_=json_)
 
 
+@app.command(short_help="Show machines that were to blame again and again.")
+def fleet(
+    days: Annotated[
+        float, typer.Option("--days", min=1, max=3650, help="How far back to look.")
+    ] = 90,
+    json_: Annotated[bool, typer.Option("--json", help="Print the machines as JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """Show machines of training jobs that earlier answers blamed more often than chance would have
+    it, with those answers."""
+    from bot.cli.fleet_command import print_fleet
+    from bot.settings import load_settings
+
+    print_fleet(load_settings(config), days, json_=json_)
+
+
 add_agent_commands(app)
 add_operating_commands(app)
 

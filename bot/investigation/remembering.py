@@ -18,6 +18,7 @@ from analysis.case.earlier import (
     Earlier,
     EarlierCause,
     EarlierInvestigation,
+    HostRecord,
     Judged,
     Recalled,
     Seen,
@@ -27,6 +28,7 @@ from analysis.case.folder import json_bytes
 from analysis.vocabulary import Alert, Diagnosis, Scope
 from bot.settings import Settings
 from bot.store.case_store import CaseStore
+from bot.store.fleet import FleetMemory
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import AnswerLabel, Labels
 from bot.store.memory import Memory, storable
@@ -60,9 +62,10 @@ def recall(
     days: float,
     apart: bool = False,
     askable: Collection[str] | None = None,
+    of_job: bool = False,
 ) -> Earlier:
     """What memory knows of an alert: answered before it was accepted, within a number of days
-    before.
+    before. Of a training job also the machines that were blamed more than once.
 
     `apart`: only of the same team, and of no team. What came from a Slack channel that is not known
     to be public is recalled in that channel alone; `askable` as for `SlackChannelFacts.told_in`.
@@ -95,6 +98,9 @@ def recall(
         fresh = [e for e in group if e.id not in own and e.id not in found]
         found |= {e.id: (why, e) for e in fresh[:most]}
     judged = labels.of(found)
+    fleet: tuple[HostRecord, ...] = ()
+    if of_job:
+        fleet = FleetMemory(engine, visibility).records(since=since, before=before, without=own)
     shorter = [d for d in (SHORT_DAYS,) if d < days]
     return Earlier(
         asked_at=before,
@@ -114,6 +120,7 @@ def recall(
             for why, e in found.values()
         ),
         record=labels.record(but=investigation.id),
+        fleet=fleet,
     )
 
 
@@ -141,8 +148,18 @@ def recall_into_case(
 ) -> str:
     """Write what is recalled into the case; says what it was, in a few words."""
     try:
-        earlier = recall(engine, investigation, alert, days=days, apart=apart, askable=askable)
-        if earlier.recalled or earlier.record:
+        scope = cases.get(investigation.id, "scope.json")
+        of_job = scope is not None and Scope.model_validate_json(scope).job is not None
+        earlier = recall(
+            engine,
+            investigation,
+            alert,
+            days=days,
+            apart=apart,
+            askable=askable,
+            of_job=of_job,
+        )
+        if earlier.recalled or earlier.record or earlier.fleet:
             cases.put(investigation.id, EARLIER_FILE, json_bytes(earlier))
     # The edge of memory: an incident is answered without it, too.
     except Exception as error:  # noqa: BLE001
@@ -171,8 +188,31 @@ def keep_in_memory(
             case = f"{cases.location}/{investigation.id}"
             kept = to_remember(investigation, known, diagnosis, headline, case)
             Memory(engine).remember(kept, investigation.alert)
+            if known.job is not None:
+                _keep_fleet(engine, cases, investigation, known, diagnosis)
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
         log.warning("cannot remember %s: %s", investigation.id, type(error).__name__)
+
+
+def _keep_fleet(
+    engine: Engine,
+    cases: CaseStore,
+    investigation: StoredInvestigation,
+    scope: Scope,
+    diagnosis: Diagnosis,
+) -> None:
+    """Remember the machines of the job, and which of them the answer blames."""
+    # As in `to_remember`: what names the faults comes with the analyzers.
+    from analysis.training.fleet_parts import blamed_parts, hosts_of_job
+
+    metrics = cases.get(investigation.id, "metrics.parquet")
+    FleetMemory(engine).remember(
+        investigation.id,
+        at=investigation.accepted_at,
+        job=scope.job or "",
+        hosts=hosts_of_job(scope, diagnosis, metrics),
+        blamed=blamed_parts(diagnosis, scope),
+    )
 
 
 def to_remember(

@@ -36,6 +36,7 @@ FOLLOW = {
     "labels": "investigations",
     "remembered": "investigations",
     "remembered_services": "remembered",
+    "fleet_hosts": "investigations",
     "grouped_alerts": "investigations",
     "alert_keys": "investigations",
     "further_investigations": "investigations",

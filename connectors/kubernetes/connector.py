@@ -118,7 +118,7 @@ class KubernetesConnector:
             namespaces = (inquiry.namespace(space) for space in spaces)
             await asyncio.gather(*namespaces, inquiry.nodes(), inquiry.flux())
             inquiry.node_changes()
-            await asyncio.gather(inquiry.states(), inquiry.container_logs())
+            await asyncio.gather(inquiry.states(), inquiry.job_objects(), inquiry.container_logs())
             return inquiry.collected()
 
     async def check(self) -> Check:

@@ -29,8 +29,9 @@ from connectors.kubernetes.change_inquiry import ChangeInquiry
 from connectors.kubernetes.container_logs import LogInquiry, PodLogs, runs_to_read
 from connectors.kubernetes.crash_states import with_crash_lines
 from connectors.kubernetes.flux_changes import FluxInquiry
+from connectors.kubernetes.job_objects import job_object_lists
 from connectors.kubernetes.node_facts import is_ready
-from connectors.kubernetes.session import NO_SELECTION, ObjectLists, replayed
+from connectors.kubernetes.session import GROUPS, NO_SELECTION, ObjectLists, replayed
 from connectors.kubernetes.state_inquiry import StateInquiry
 from connectors.kubernetes.state_rows import NamespaceContents
 from connectors.kubernetes.workloads import PATHS, FoundWorkload, Ref, of_job
@@ -80,6 +81,7 @@ class ClusterInquiry:
         self._scalers_of: dict[str, list[Scaler]] = {}
         self._nodes: list[Node] = []
         self._node_events: list[KubernetesEvent] = []
+        self._training_refs: list[Ref] = []
         self._changes = ChangeInquiry(
             self._list, self._link, self._window, self._objects, with_secrets
         )
@@ -194,6 +196,7 @@ class ClusterInquiry:
 
     async def _training(self, ref: Ref) -> None:
         """A training job's pods, by their names or by the label of their job."""
+        self._training_refs.append(ref)
         path = named_path("pods", ref.namespace)
         listed = await self._list("monitors", path, Pod)
         if listed is not None:
@@ -357,6 +360,22 @@ class ClusterInquiry:
             self._tables["topology"] += calls
             query = "Services, ingresses, routes and addresses that containers are given"
             self._items.append(Item("topology", query, rows=len(calls)))
+
+    async def job_objects(self) -> None:
+        """What the operators of training jobs say of the job in scope."""
+        if not self._training_refs:
+            return
+        try:
+            groups = await self._reads.groups()
+        except FaultlineError as error:
+            self._missing.append(Missing("states", replayed(GROUPS), str(error)))
+            return
+        for found in await job_object_lists(self._list, groups, self._training_refs):
+            for row in found.rows:
+                link = self._link(row.namespace or "", row.kind, row.name)
+                self._tables["states"].append(row._replace(link=link))
+            item = Item("states", found.query, self._window, rows=len(found.rows), cut=found.cut)
+            self._items.append(item)
 
     def _contents(self, space: str) -> NamespaceContents:
         pods_there = {}

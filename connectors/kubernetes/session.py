@@ -18,12 +18,15 @@ from pydantic import SecretStr
 from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from connectors.budgets import Deadline
 from connectors.http import HttpSession, ReadOnlyHttp
-from connectors.kubernetes.answers import KubernetesList, Named
+from connectors.kubernetes.answers import KubernetesList, Named, Struct
 from connectors.limits import Limits
 
 T = TypeVar("T")
 
 VENDOR = "kubernetes"
+GROUPS = "/apis"
+"""Where a server lists its groups: every authenticated user may ask (ClusterRole
+system:discovery)."""
 NO_SELECTION: Mapping[str, str] = MappingProxyType({})
 PAGE, MOST_PAGES = 500, 6
 """kubectl asks for 500 at a time (kubernetes.io, "Retrieving large results sets in chunks")."""
@@ -137,6 +140,30 @@ class Refusal:
     reason: str
 
 
+@dataclass(frozen=True)
+class ServedGroup:
+    """A group of the API: the versions that the server has, and the one that it prefers."""
+
+    versions: frozenset[str]
+    preferred: str
+
+
+class _GroupVersion(Struct):
+    version: str = ""
+
+
+class _ApiGroup(Struct):
+    name: str = ""
+    versions: list[_GroupVersion] | None = None
+    preferred_version: _GroupVersion | None = None
+
+
+class _ApiGroups(Struct):
+    """metav1.APIGroupList."""
+
+    groups: list[_ApiGroup]
+
+
 class ObjectLists(Protocol):
     """Whatever can list a cluster's objects."""
 
@@ -150,10 +177,13 @@ class ObjectLists(Protocol):
     ) -> tuple[list[T], str | None]:
         """The objects at `path`, and what of them was left out."""
 
+    async def groups(self) -> dict[str, ServedGroup]:
+        """The groups of the API that the server has, by name."""
+
 
 class Reads:
-    """Lists and logs of one collection. Nothing else is ever asked, so that a role needs the verb
-    `list`, and `get` for logs."""
+    """Lists and logs of one collection, and which groups there are. Nothing else is ever asked, so
+    that a role needs the verb `list`, and `get` for logs."""
 
     def __init__(self, objects: HttpSession, metadata: HttpSession) -> None:
         self._objects = objects
@@ -194,6 +224,17 @@ class Reads:
                 return found, None
         left = answer.metadata.remaining_item_count if answer.metadata else None
         return found, f"{left:,} more left out" if left else f"more than {len(found):,} are there"
+
+    async def groups(self) -> dict[str, ServedGroup]:
+        """The groups that the server has, by name; everyone who logged in may ask. Raises
+        ConnectorError, BudgetExceeded."""
+        answer = await self._objects.get(GROUPS, type=_ApiGroups)
+        found = {}
+        for group in answer.groups:
+            versions = frozenset(one.version for one in group.versions or ())
+            preferred = group.preferred_version.version if group.preferred_version else ""
+            found[group.name] = ServedGroup(versions, preferred)
+        return found
 
     async def log(self, path: str, selection: Mapping[str, str]) -> str:
         """The log of a container. Raises ConnectorError, BudgetExceeded."""

@@ -49,8 +49,9 @@ JOB_LABELS = (
     "batch.kubernetes.io/job-name",
     "training.kubeflow.org/job-name",
     "jobset.sigs.k8s.io/jobset-name",
+    "volcano.sh/job-name",
 )
-"""Labels of pods that name their job: Kubernetes, Kubeflow's training operator, JobSet."""
+"""Labels of pods that name their job: Kubernetes, Kubeflow's training operator, JobSet, Volcano."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ CONNECTOR = ConnectorType(
     docs="slurm.md",
     listing=Listing(
         title="Slurm",
-        login="token of slurmrestd",
-        places="clusters and partitions",
-        permissions="a user without rights; operator where jobs are private",
-        tested_against="the published specification",
+        login="a token of Slurm",
+        places="the name of the cluster",
+        permissions="a user of Slurm without rights",
+        tested_against="the published specifications of three versions",
+        also="drain reasons",
     ),
 )

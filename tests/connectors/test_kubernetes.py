@@ -40,6 +40,7 @@ from connectors.kubernetes.answers import KubernetesEvent
 from connectors.kubernetes.connector import LIMITS, KubernetesConnector
 from connectors.kubernetes.events import MOST_REPEATS, log_rows
 from connectors.kubernetes.inquiry import MOST_NODES, MOST_PODS
+from connectors.kubernetes.job_objects import JOB_KINDS
 from connectors.kubernetes.pod_templates import config_maps_of, facts
 from connectors.kubernetes.session import MOST_PAGES
 from connectors.kubernetes.workloads import MOST_NAMESPACES, MOST_WORKLOADS, makers_of, parsed
@@ -603,8 +604,11 @@ def used(server: LocalServer) -> set[tuple[str, str, str]]:
         if re.fullmatch(r"/api/v1/namespaces/[a-z-]+/pods/[a-z0-9-]+/log", asked.path):
             out.add(("", "pods/log", "get"))
             continue
+        if asked.path == "/apis":
+            # Discovery: every authenticated user may.
+            continue
         match = re.fullmatch(
-            r"/(?:api/v1|apis/([a-z0-9.-]+)/v\d)(?:/namespaces/[a-z-]+)?/([a-z]+)", asked.path
+            r"/(?:api/v1|apis/([a-z0-9.-]+)/v\d\w*)(?:/namespaces/[a-z-]+)?/([a-z]+)", asked.path
         )
         assert match is not None, asked.path
         out.add((match[1] or "", match[2], "list"))
@@ -618,6 +622,13 @@ def test_every_call_is_covered_by_the_manifest_and_no_more_is_granted(
     asyncio.run(connector(cluster).check())
     cluster.on("/apis/events.k8s.io/v1/namespaces/shop/events", refused(404, "older"))
     collect(cluster, tmp_path)
+    groups = []
+    for kind in JOB_KINDS:
+        versions = [{"version": version} for one in JOB_KINDS for version in one.versions]
+        groups.append({"name": kind.group, "versions": versions})
+    cluster.on("/apis", Reply({"groups": groups}))
+    of_job = connector(cluster, kubernetes={"namespaces": ["shop"]})
+    asyncio.run(collect_one(of_job, request_for(tmp_path, job="llm-1")))
     assert used(cluster) == granted()
 
 

@@ -16,6 +16,7 @@ from connectors.grafana import connector as grafana
 from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
 from connectors.loki import connector as loki
+from connectors.ray import connector as ray
 from connectors.self_hosted import SelfHostedSettings
 from connectors.slurm import connector as slurm
 from connectors.slurm import facts as slurm_facts
@@ -32,6 +33,7 @@ LIMITS = {
     "grafana": grafana.LIMITS,
     "jaeger": jaeger.LIMITS,
     "loki": loki.LIMITS,
+    "ray": ray.LIMITS,
     "slurm": slurm.LIMITS,
     "tempo": tempo.LIMITS,
 }
@@ -88,6 +90,7 @@ def test_documented_numbers_are_the_real_ones() -> None:
     numbers = (slurm.MOST_ATTEMPTS, slurm_facts.MOST_NODES, slurm_facts.MOST_ROWS)
     read = "At most {} attempts, {} nodes of a job and {} rows of each kind are read"
     assert read.format(*numbers) in page("slurm")
+    assert f"At most {ray.MOST_ROWS} rows of each kind are read" in page("ray")
     said = page("tempo")
     assert (
         f"at most {tempo.MOST_SERVICES} services, {tempo.MOST_TRACES} whole traces of each window"

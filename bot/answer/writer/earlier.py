@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analysis.analyzers import finding_kind
-from analysis.case.earlier import KIND, RECORD
+from analysis.case.earlier import FLEET, KIND, RECORD
 from analysis.kinds.finding_details import EarlierDetails
 from analysis.vocabulary import Claim, Diagnosis, Finding, Section
 from bot.answer.writer.quotable import quotable
@@ -18,12 +18,13 @@ def is_memory(finding: Finding) -> bool:
 
 
 def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
-    """The first earlier cause, the record, then a second earlier cause; each cites the findings
-    that show it again."""
+    """The machine that was to blame before, the first earlier cause, the record, then a second
+    earlier cause; each cites the findings that show it again."""
     known = {f.id: f for f in diagnosis.findings}
     earlier = [_claim(f, known) for f in diagnosis.findings if f.kind == KIND]
     record = [_claim(f, known) for f in diagnosis.findings if f.kind == RECORD]
-    return [*earlier[:1], *record, *earlier[1:]]
+    fleet = [_claim(f, known) for f in diagnosis.findings if f.kind == FLEET]
+    return [*fleet, *earlier[:1], *record, *earlier[1:]]
 
 
 def _claim(finding: Finding, known: Mapping[str, Finding]) -> Claim:

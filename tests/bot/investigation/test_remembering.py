@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -14,9 +15,10 @@ from sqlalchemy import text
 from analysis.case.earlier import Earlier, EarlierInvestigation, RecordLevel, Seen
 from analysis.case.folder import json_bytes, read_case, read_diagnosis, write_json
 from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert
+from analysis.vocabulary import Alert, JobIdentity, Scope, Window
 from bot.investigation.remembering import keep_in_memory, recall, recall_into_case
 from bot.store.case_store import CaseStore
+from bot.store.fleet import FleetMemory
 from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import Labels
 from bot.store.memory import Memory
@@ -231,3 +233,51 @@ def test_a_memory_that_is_broken_holds_up_no_answer(store: Store, cases: CaseSto
     with store.engine.begin() as connection:
         connection.execute(text("DROP TABLE remembered_services"))
     keep_in_memory(store.engine, cases, investigation, "checkout is slow")
+
+
+def of_job(store: Store, cases: CaseStore, days_ago: float, job: str | None) -> StoredInvestigation:
+    """An investigation of a job on 16 machines whose answer blames gpu-07, which is drained."""
+    at = NOW - timedelta(days=days_ago)
+    about = ALERT.model_copy(update={"started_at": at, "title": f"llm is slow ({days_ago})"})
+    investigation = accepted(store, days_ago, about)
+    folder = Path(cases.location) / investigation.id
+    folder.mkdir(parents=True)
+    hosts = tuple(f"gpu-{n:02d}.hpc" for n in range(1, 17))
+    training = JobIdentity(name=job, hosts=hosts) if job else None
+    window = Window(start=at - timedelta(minutes=30), end=at)
+    write_json(folder / "alert.json", about)
+    scope = Scope(incident=window, services=("checkout",), job=job, training=training)
+    write_json(folder / "scope.json", scope)
+    fact = {"kind": "Node", "name": "gpu-07", "fact": "node_drained", "service": "checkout"}
+    since = (at - timedelta(minutes=5)).isoformat()
+    (folder / "states.jsonl").write_text(json.dumps({**fact, "since": since}) + "\n")
+    write_json(folder / "findings.json", diagnose(read_case(folder)))
+    keep_in_memory(store.engine, cases, investigation, "llm is slow")
+    return investigation
+
+
+def test_a_machine_that_jobs_were_slow_for_is_recalled_for_the_next(
+    store: Store, cases: CaseStore
+) -> None:
+    earlier = [of_job(store, cases, day, "llm").id for day in (2, 4, 6)]
+    last = of_job(store, cases, 0, "llm")
+    recall_into_case(store.engine, cases, last, last.alert, days=90)
+    folder = Path(cases.location) / last.id
+    (known,) = read_case(folder).earlier.fleet
+    assert (known.host, known.blamed, known.took_part) == ("gpu-07", 3, 3)
+    assert [one.id for one in known.incidents] == earlier
+    said = [f.sentence for f in diagnose(read_case(folder)).findings if f.kind == "fleet_record"]
+    assert len(said) == 1
+    assert said[0].startswith("Drain gpu-07: it was also to blame in 3 of 3 earlier incidents")
+
+
+def test_alerts_about_no_job_neither_keep_nor_recall_machines(
+    store: Store, cases: CaseStore
+) -> None:
+    for day in (2, 4, 6):
+        of_job(store, cases, day, None)
+    last = of_job(store, cases, 0, None)
+    recall_into_case(store.engine, cases, last, last.alert, days=90)
+    fleet = FleetMemory(store.engine)
+    assert fleet.records(since=NOW - timedelta(days=90), before=NOW) == ()
+    assert read_case(Path(cases.location) / last.id).earlier.fleet == ()

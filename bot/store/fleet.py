@@ -1,0 +1,209 @@
+"""The fleet's memory: which machines took part in the training jobs that were investigated, and
+which of them the answers blamed.
+
+Synchronous, each operation one transaction; callers on an event loop use `in_store`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from sqlalchemy import ColumnElement, Engine, delete, func, select
+from sqlalchemy.orm import Session
+
+from analysis.case.earlier import HostIncident, HostRecord
+from analysis.training.repeated_hosts import (
+    MIN_BLAMED,
+    BlamedPart,
+    by_chance,
+    is_repeated,
+    most_said,
+)
+from bot.store.fleet_tables import FleetHostRow
+from bot.store.labels import Labels
+from bot.store.memory import storable
+from bot.store.visibility import ALL, Visibility
+
+MOST_BLAMES = 5_000
+"""The newest that are looked at."""
+MOST_RECORDS = 50
+MOST_TOLD = 5
+"""Incidents that a record names."""
+LONGEST_NAME = 253
+AT_ONCE = 500
+"""Values of one statement: SQLite takes 32,766."""
+
+Occasion = tuple[str, date]
+"""A job and a day: several alerts about a job in one day have one cause as a rule, so a machine is
+blamed once in them."""
+
+
+@dataclass
+class _Occasion:
+    """What the investigations of one job and day say together."""
+
+    blamed: set[str] = field(default_factory=set)
+    hosts: int = 1
+
+    @property
+    def chance(self) -> float:
+        """That one of its machines is blamed, if they are all alike."""
+        return len(self.blamed) / self.hosts
+
+
+class FleetMemory:
+    """All that can be seen, on the tables of `bot.store`."""
+
+    def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
+        self._engine = engine
+        self._visibility = visibility
+
+    def remember(
+        self,
+        investigation_id: str,
+        *,
+        at: datetime,
+        job: str,
+        hosts: Iterable[str],
+        blamed: Iterable[BlamedPart],
+    ) -> None:
+        """Keep the machines of an investigation; once more replaces what was kept."""
+        by_host = {part.host: part for part in blamed}
+        rows = []
+        for host in dict.fromkeys([*hosts, *by_host]):
+            part = by_host.get(host)
+            rows.append(
+                FleetHostRow(
+                    investigation_id=investigation_id,
+                    host=storable(host, LONGEST_NAME),
+                    at=at,
+                    job=storable(job, LONGEST_NAME),
+                    fault=storable(part.fault, LONGEST_NAME) if part else "",
+                    part=storable(part.part, LONGEST_NAME) if part else "",
+                )
+            )
+        with Session(self._engine) as session, session.begin():
+            mine = FleetHostRow.investigation_id == investigation_id
+            session.execute(delete(FleetHostRow).where(mine))
+            session.add_all(rows)
+
+    def records(
+        self, *, since: datetime, before: datetime, without: Collection[str] = ()
+    ) -> tuple[HostRecord, ...]:
+        """The machines that were blamed at least twice, in the incidents of that time: the least
+        likely by chance first. `without` are investigations that do not count."""
+        between = [FleetHostRow.at >= since, FleetHostRow.at < before]
+        blames = self._blames(between, set(without))
+        by_host: dict[str, dict[Occasion, FleetHostRow]] = defaultdict(dict)
+        occasions: dict[Occasion, _Occasion] = defaultdict(_Occasion)
+        for row in blames:
+            by_host[row.host].setdefault(_occasion(row), row)
+            occasions[_occasion(row)].blamed.add(row.host)
+        often = [host for host, own in by_host.items() if len(own) >= MIN_BLAMED]
+        often.sort(key=lambda host: (-len(by_host[host]), host))
+        often = often[:MOST_RECORDS]
+        took_part = self._took_part(often, between, set(without), occasions)
+        records = []
+        for host in often:
+            own = list(by_host[host].values())
+            there = took_part[host]
+            chances = [occasions[one].chance for one in there]
+            records.append(_record(host, own, len(there), by_chance(len(own), chances)))
+        return tuple(sorted(records, key=lambda one: (one.by_chance, one.host)))
+
+    def suspicious(self, *, since: datetime, before: datetime) -> tuple[HostRecord, ...]:
+        """Those that were blamed more often than chance would have it, of all that are known."""
+        with self._read() as session:
+            between = (FleetHostRow.at >= since, FleetHostRow.at < before)
+            counted = select(func.count(FleetHostRow.host.distinct())).where(
+                *between, *self._seen()
+            )
+            known = session.scalar(counted) or 0
+        records = self.records(since=since, before=before)
+        return tuple(one for one in records if is_repeated(one.blamed, one.by_chance, known))
+
+    def _blames(
+        self, between: Sequence[ColumnElement[bool]], without: set[str]
+    ) -> list[FleetHostRow]:
+        """The newest blames, but for those of answers that people called wrong."""
+        query = select(FleetHostRow).where(FleetHostRow.fault != "", *between, *self._seen())
+        query = query.order_by(FleetHostRow.at.desc(), FleetHostRow.investigation_id)
+        with self._read() as session:
+            rows = list(session.scalars(query.limit(MOST_BLAMES)))
+        ids = [row.investigation_id for row in rows]
+        for batch in _batches(ids):
+            judged = Labels(self._engine, self._visibility).of(batch)
+            without |= {name for name, label in judged.items() if not label.right}
+        return [row for row in rows if row.investigation_id not in without]
+
+    def _took_part(
+        self,
+        hosts: Sequence[str],
+        between: Sequence[ColumnElement[bool]],
+        without: set[str],
+        occasions: dict[Occasion, _Occasion],
+    ) -> Mapping[str, set[Occasion]]:
+        """The occasions of each of these machines; fills in how many machines each had."""
+        found: dict[str, set[Occasion]] = defaultdict(set)
+        sizes: dict[str, Occasion] = {}
+        if not hosts:
+            return found
+        query = select(FleetHostRow).where(FleetHostRow.host.in_(hosts), *between, *self._seen())
+        with self._read() as session:
+            for row in session.scalars(query):
+                if row.investigation_id not in without:
+                    found[row.host].add(_occasion(row))
+                    sizes[row.investigation_id] = _occasion(row)
+            for batch in _batches(list(sizes)):
+                counted = (
+                    select(FleetHostRow.investigation_id, func.count())
+                    .where(FleetHostRow.investigation_id.in_(batch))
+                    .group_by(FleetHostRow.investigation_id)
+                )
+                for name, count in session.execute(counted):
+                    occasion = occasions[sizes[name]]
+                    occasion.hosts = max(occasion.hosts, count)
+        return found
+
+    def _seen(self) -> list[ColumnElement[bool]]:
+        """The condition on rows; nothing where all are seen."""
+        if self._visibility.is_all:
+            return []
+        return [FleetHostRow.investigation_id.in_(self._visibility.ids())]
+
+    def _read(self) -> Session:
+        reading = self._engine.execution_options(reads_only=True)
+        return Session(reading, expire_on_commit=False)
+
+
+def _occasion(row: FleetHostRow) -> Occasion:
+    return row.job, row.at.date()
+
+
+def _record(
+    host: str, own: Sequence[FleetHostRow], took_part: int, probability: float
+) -> HostRecord:
+    newest = sorted(own, key=lambda row: (row.at, row.investigation_id), reverse=True)
+    told = []
+    for row in newest[:MOST_TOLD]:
+        told.append(
+            HostIncident(
+                id=row.investigation_id, at=row.at, job=row.job, fault=row.fault, part=row.part
+            )
+        )
+    return HostRecord(
+        host=host,
+        took_part=max(took_part, len(own)),
+        blamed=len(own),
+        by_chance=probability,
+        part=most_said(row.part for row in own),
+        incidents=tuple(told),
+    )
+
+
+def _batches(names: Sequence[str]) -> Iterable[Sequence[str]]:
+    for start in range(0, len(names), AT_ONCE):
+        yield names[start : start + AT_ONCE]
