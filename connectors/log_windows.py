@@ -1,7 +1,7 @@
 """Lines of a window, and which windows are asked, as the stores of logs share them.
 
-A store gives so many lines at once, oldest first. Where a window holds more, the first ones are
-kept, and some of each part of what follows them.
+A store gives a limited number of lines at once, oldest first. Where a window holds more, the first
+ones are kept, and some of each part of what follows them.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ BUILT_IN = (
     "connectors.wandb:CONNECTOR",
     "connectors.sentry:CONNECTOR",
     "connectors.azure:CONNECTOR",
+    "connectors.google_cloud:CONNECTOR",
     "connectors.github:CONNECTOR",
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
