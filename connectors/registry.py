@@ -37,6 +37,7 @@ BUILT_IN = (
     "connectors.sentry:CONNECTOR",
     "connectors.azure:CONNECTOR",
     "connectors.google_cloud:CONNECTOR",
+    "connectors.new_relic:CONNECTOR",
     "connectors.github:CONNECTOR",
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
