@@ -27,6 +27,7 @@ BUILT_IN = (
     "connectors.alertmanager:CONNECTOR",
     "connectors.loki:CONNECTOR",
     "connectors.elasticsearch:CONNECTOR",
+    "connectors.splunk:CONNECTOR",
     "connectors.tempo:CONNECTOR",
     "connectors.jaeger:CONNECTOR",
     "connectors.grafana:CONNECTOR",

@@ -1,4 +1,4 @@
-"""The pages of Loki, Elasticsearch, Tempo, Jaeger, Alertmanager and Grafana name limits and
+"""The pages of Loki, Elasticsearch, Splunk, Tempo, Jaeger, Alertmanager and Grafana name limits and
 settings as they are."""
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
 from connectors.loki import connector as loki
 from connectors.self_hosted import SelfHostedSettings
+from connectors.splunk import connector as splunk
 from connectors.tempo import connector as tempo
 from connectors.tempo import traces as tempo_traces
 
@@ -29,6 +30,7 @@ LIMITS = {
     "grafana": grafana.LIMITS,
     "jaeger": jaeger.LIMITS,
     "loki": loki.LIMITS,
+    "splunk": splunk.LIMITS,
     "tempo": tempo.LIMITS,
 }
 
