@@ -39,6 +39,7 @@ BUILT_IN = (
     "connectors.azure:CONNECTOR",
     "connectors.google_cloud:CONNECTOR",
     "connectors.new_relic:CONNECTOR",
+    "connectors.honeycomb:CONNECTOR",
     "connectors.github:CONNECTOR",
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
