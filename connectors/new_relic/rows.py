@@ -36,7 +36,9 @@ def golden_rows(records: Iterable[Record], names: ServiceNames, to_ms: float) ->
         if rate > 0 and failed is not None:
             rows.append((at, service, "error_ratio", failed / 100, "ratio", None))
         took = one.get("took")
-        for quantile in ("50", "99") if rate > 0 and isinstance(took, dict) else ():
+        if rate == 0 or not isinstance(took, dict):
+            continue
+        for quantile in ("50", "99"):
             value = _number(took.get(quantile))
             if value is not None:
                 rows.append((at, service, f"latency_p{quantile}", value * to_ms, "ms", None))
