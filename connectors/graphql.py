@@ -30,9 +30,9 @@ from connectors.vendor_text import plain_url, short
 T = TypeVar("T")
 
 _QUERY = re.compile(r"query [A-Z][A-Za-z]{0,60}\b")
-_OTHER_OPERATION = re.compile(r"\b(?:mutation|subscription)\b|[\"'#@]|\bquery\b", re.I)
+_OTHER_OPERATION = re.compile(r"\b(?:mutation|subscription)\b|[\"'#@]|\bquery\b(?!: ?\$)", re.I)
 """Besides other operations: strings, comments and directives, so that nothing can hide in a
-document."""
+document. An argument may be called `query`."""
 
 
 @dataclass(frozen=True)

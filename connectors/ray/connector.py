@@ -2,7 +2,7 @@
 
 The dashboard is asked, by GET alone: jobs (`/api/jobs/`, Ray's published OpenAPI description of the
 Jobs API) and nodes (`/api/v0/nodes`, the state API, which has no published description:
-ray-project/ray, python/ray/util/state/common.py `NodeState`; answers of Ray 2.60 were recorded).
+ray-project/ray, python/ray/util/state/common.py `NodeState`).
 """
 
 from __future__ import annotations

@@ -51,11 +51,16 @@ async def ask(
         "query Other { a }",
         " query Names { a }",
         "query Names { mutation }",
+        "query Names { query: }",
     ],
 )
 def test_a_document_that_is_more_than_one_plain_query_cannot_be_made(text: str) -> None:
     with pytest.raises(ValueError, match="Names"):
         GraphQLQuery("Names", text)
+
+
+def test_an_argument_may_be_called_query() -> None:
+    assert GraphQLQuery("Names", "query Names($q: Nrql!) { nrql(query: $q) { results } }")
 
 
 def test_the_body_is_the_document_and_the_values_are_variables(server: LocalServer) -> None:

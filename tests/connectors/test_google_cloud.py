@@ -1,0 +1,279 @@
+"""The Google Cloud connector against a local server that answers in the shapes of the discovery
+documents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import polars as pl
+import pydantic
+import pytest
+
+from analysis.case.tables import conform
+from analysis.errors import ConnectorError
+from analysis.vocabulary import Window
+from bot.settings import Settings
+from connectors.budgets import ByteBudget, Deadline
+from connectors.google_cloud import CONNECTOR, errors, logs, metrics, traces
+from connectors.google_cloud.collecting import MOST_PAGES, MOST_TRACED
+from connectors.google_cloud.connector import LIMITS, NEEDS, GoogleCloudConnector
+from connectors.google_cloud.session import ENTRIES, GoogleApi
+from connectors.google_token import GoogleToken
+from connectors.log_windows import ERROR_LINES, LINES
+from connectors.service_names import ServiceNames
+from tests.connectors.collected_cases import collected, diagnosed
+from tests.connectors.conftest import ALERT_AT, ONSET
+from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.stand_ins import google_cloud as stand_in
+
+NAMES = ServiceNames()
+
+
+def connector(server: LocalServer, **own: Any) -> GoogleCloudConnector:
+    """As the settings build it, at the time of the alert, before the stand-in."""
+    stand_in.serve(server)
+    values = stand_in.settings(server.url)
+    values["google_cloud"] |= own
+    built = CONNECTOR.configured(Settings.model_validate(values))
+    assert isinstance(built, GoogleCloudConnector)
+    built._project = replace(built._project, now=lambda: ALERT_AT)
+    return built
+
+
+def reasons(found: Any) -> str:
+    """All gaps in one text."""
+    return " | ".join(f"{one.kind}: {one.reason}" for one in found.missing)
+
+
+def test_golden_signals_say_what_failed_and_where(server: LocalServer, tmp_path: Path) -> None:
+    found = collected(tmp_path, connector(server))
+    assert found.missing == ()
+    table = conform(found.tables["metrics"], "metrics", "metrics")
+    assert table["service"].unique().to_list() == ["checkout"]
+    late = table.filter(pl.col("time") >= ONSET)
+
+    def median(signal: str, of: pl.DataFrame) -> Any:
+        return of.filter(pl.col("signal") == signal)["value"].median()
+
+    early = table.filter(pl.col("time") < ONSET)
+    assert (median("request_rate", early), median("request_rate", late)) == (20, 20)
+    assert (median("error_ratio", early), median("error_ratio", late)) == (0, 0.4)
+    assert median("latency_p99", late) > 2000 > median("latency_p99", early)
+    requests = table.filter(pl.col("signal") == "request_rate")
+    assert json.loads(requests["labels"][0]) == {"region": "europe-west1"}
+    assert (median(ERROR_LINES, early), median(ERROR_LINES, late)) == (0, 6)
+    assert median(LINES, late) == 6
+    assert median("error_rate", late) == 12
+
+
+def test_log_lines_and_error_groups_are_lines(server: LocalServer, tmp_path: Path) -> None:
+    table = conform(collected(tmp_path, connector(server)).tables["logs"], "logs", "logs")
+    failing = table.filter(pl.col("level") == "error")
+    assert failing["time"].min() >= ONSET  # type: ignore[operator]
+    assert stand_in.TRACE_ID in failing["trace_id"].to_list()
+    said = [json.loads(text) for text in failing["attributes"].to_list() if text]
+    assert any(one.get("revision") == "checkout-00042-abc" for one in said)
+    (group,) = (one for one in said if "error_group" in one)
+    assert group["affected_users"] == "31"
+    assert group["url"] == "https://console.cloud.google.com/errors/CNSgkp"
+
+
+def test_spans_are_whole_traces_whose_failures_are_errors(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    table = conform(collected(tmp_path, connector(server)).tables["spans"], "spans", "spans")
+    roots = table.filter(pl.col("parent_id").is_null())
+    assert roots["span_id"].unique().to_list() == [f"{14830837120927262273:016x}"]
+    assert set(roots.filter(pl.col("start") >= ONSET)["status"]) == {"error"}
+    assert set(roots.filter(pl.col("start") < ONSET)["status"]) == {"ok"}
+    assert table.filter(pl.col("parent_id") == roots["span_id"][0]).height == roots.height
+
+
+def test_changes_are_deploys_of_the_audit_log_and_operations(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    table = conform(collected(tmp_path, connector(server)).tables["changes"], "changes", "changes")
+    rows = {row["id"]: row for row in table.iter_rows(named=True)}
+    deploy = rows["9k2x1"]
+    assert deploy["kind"] == "deploy"
+    assert deploy["service"] == "checkout"
+    assert deploy["author"] == "ada@example.com"
+    said = f"Services.ReplaceService on checkout: image {stand_in.IMAGE}"
+    assert deploy["title"] == said
+    assert rows["8f3d"]["title"] == "Cloud SQL failover of checkout"
+    assert rows["operation-1"]["title"] == "GKE auto upgrade nodes of main"
+    assert rows["operation-1"]["service"] is None
+    assert "8f3e" not in rows, "a backup is no change"
+
+
+def test_the_deploy_is_found_near_the_onset(server: LocalServer, tmp_path: Path) -> None:
+    findings = diagnosed(tmp_path, connector(server)).findings
+    near = [one for one in findings if one.kind == "change_near"]
+    assert any("9k2x1" in str(one.series) and one.subject == "checkout" for one in near)
+
+
+def test_every_item_links_to_the_console_at_its_query(server: LocalServer, tmp_path: Path) -> None:
+    found = collected(tmp_path, connector(server))
+    assert {one.kind for one in found.items} == set(GoogleCloudConnector.kinds)
+    for item in found.items:
+        assert item.link is not None
+        assert item.link.startswith("https://console.cloud.google.com/")
+        assert "project=shop-prod" in item.link
+        if item.kind == "logs" and item.query.startswith("("):
+            assert item.query in unquote(item.link)
+
+
+def test_only_reading_calls_are_sent_with_the_accounts_token(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    collected(tmp_path, connector(server))
+    for asked in server.asked:
+        assert asked.method == "GET" or asked.path == ENTRIES
+        if asked.path != stand_in.GOOGLE_TOKEN:
+            assert asked.headers["Authorization"] == "Bearer of-google"
+    assert len([one for one in server.asked if one.path == ENTRIES]) <= 8
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v2/entries:write", {"entries": []}),
+        ("POST", ENTRIES, {"filter": "", "dryRun": True}),
+        ("DELETE", "/v3/projects/shop-prod/timeSeries", None),
+        ("GET", "/computeMetadata/v1/project/attributes/ssh-keys", None),
+    ],
+)
+def test_nothing_else_can_be_sent(server: LocalServer, method: str, path: str, body: Any) -> None:
+    server.on(stand_in.GOOGLE_TOKEN, Reply({"access_token": "t", "expires_in": 3599}))
+
+    async def send() -> None:
+        api = GoogleApi("logging", server.url, GoogleToken("google_cloud", server.url), LIMITS)
+        budget = ByteBudget("test", 1000)
+        async with api.open(Deadline.within(LIMITS), budget) as session:
+            await session._client.request(method, server.url + path, json=body)
+
+    with pytest.raises(ConnectorError, match="reading calls only"):
+        asyncio.run(send())
+    assert path not in server.paths()
+
+
+def refusal(status: int, reason: str, message: str = "") -> Reply:
+    """As google.aip.dev/193 has it."""
+    detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}
+    error = {"code": status, "message": message, "status": "X", "details": [detail]}
+    return Reply({"error": error}, status=status)
+
+
+def test_a_refused_api_is_a_gap_with_its_reason(server: LocalServer, tmp_path: Path) -> None:
+    built = connector(server)
+    server.on(stand_in.TRACES, refusal(403, "IAM_PERMISSION_DENIED", "secret words"))
+    server.on(stand_in.SERIES, refusal(400, "", "unknown metric"))
+    found = collected(tmp_path, built)
+    assert "spans: google_cloud /v1/projects/shop-prod/traces: not permitted" in reasons(found)
+    assert "IAM_PERMISSION_DENIED" in reasons(found)
+    assert "unknown metric" in reasons(found)
+    assert "secret words" not in reasons(found)
+    assert found.tables["logs"].height
+
+
+def test_an_api_that_the_project_does_not_use_is_no_gap(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    built = connector(server)
+    for path in (stand_in.CLUSTERS, stand_in.DATABASES):
+        server.on(path, refusal(403, "SERVICE_DISABLED"))
+    assert collected(tmp_path, built).missing == ()
+    said = asyncio.run(built.check())
+    assert said.ok
+    assert "not enabled in the project: container, sqladmin" in said.line
+
+
+def test_bad_answers_are_gaps(server: LocalServer, tmp_path: Path) -> None:
+    built = connector(server)
+    for path in (ENTRIES, stand_in.SERIES, stand_in.TRACES, stand_in.GROUPS):
+        server.on(path, Reply(b"<html>"))
+    found = collected(tmp_path, built)
+    assert {one.kind for one in found.missing} == set(GoogleCloudConnector.kinds)
+    assert "unexpected response" in reasons(found)
+
+
+def test_a_service_that_the_project_does_not_know_is_named(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    found = collected(tmp_path, connector(server), services=("checkout", "payments"))
+    assert [(one.query, one.unknown) for one in found.missing] == [("payments", True)]
+
+
+def test_names_are_literals_of_the_filter(server: LocalServer, tmp_path: Path) -> None:
+    collected(tmp_path, connector(server), services=('x") OR ("', "checkout"))
+    (body, *_) = [json.loads(a.body) for a in server.asked if b"service_name" in a.body]
+    assert r'"x\") OR (\""' in body["filter"]
+
+
+def test_check_says_which_api_cannot_be_read_and_what_it_needs(server: LocalServer) -> None:
+    built = connector(server)
+    assert asyncio.run(built.check()).ok
+    server.on(stand_in.GROUPS, refusal(403, "IAM_PERMISSION_DENIED"))
+    said = asyncio.run(built.check())
+    assert said.ok
+    assert "needs errorreporting.groups.list" in said.line
+    server.on(stand_in.GOOGLE_TOKEN, Reply({}, status=404))
+    assert not asyncio.run(connector(server, identity_url="http://127.0.0.1:1").check()).ok
+
+
+def test_hostile_points_entries_and_spans_are_left_out() -> None:
+    interval = metrics._Interval(endTime="soon")
+    bad = metrics.GoogleSeries(
+        points=[metrics._GooglePoint(interval, metrics._Value(doubleValue=1.0))]
+    )
+    huge = metrics._Value(int64Value="9" * 400)
+    assert huge.number is None or huge.number > 0
+    assert metrics.metric_rows(metrics.METRICS[0], [bad], NAMES) == []
+    page = logs.line_page([logs.LogEntry(timestamp="2026-03-02T11:00:00Z")], ["a"], NAMES)
+    assert page.rows == []
+    assert page.left_out == 1
+    span = traces.TraceSpan(spanId="18446744073709551616", startTime="x", endTime="y")
+    assert traces.span_rows([traces.CloudTrace("f" * 32, [span])], "l", NAMES) == ([], 1)
+    deep: Any = {"image": "a"}
+    for _ in range(500):
+        deep = {"x": deep}
+    assert list(logs.images_in(deep)) == []
+
+
+def test_error_reporting_is_asked_for_the_shortest_period_that_holds_the_incident() -> None:
+    window = Window(start=ALERT_AT - timedelta(minutes=30), end=ALERT_AT)
+    assert errors.period_of(window, ALERT_AT) == errors.PERIODS[0]
+    assert errors.period_of(window, ALERT_AT + timedelta(hours=2)) == errors.PERIODS[1]
+    assert errors.period_of(window, ALERT_AT + timedelta(days=2)) is None
+
+
+def test_a_project_is_no_part_of_an_address(server: LocalServer) -> None:
+    with pytest.raises(pydantic.ValidationError):
+        connector(server, project="../other")
+
+
+def test_the_page_names_metrics_permissions_and_limits_as_they_are() -> None:
+    page = " ".join(
+        (Path(__file__).parents[2] / "docs/connectors/google_cloud.md").read_text().split()
+    )
+    for metric in (*metrics.METRICS, *metrics.COUNTS):
+        assert f"`{metric.type}`" in page, metric.type
+        assert f"`{metric.signal}`" in page, metric.signal
+    for permission in NEEDS.values():
+        assert permission in page, permission
+    for field in logs.NAMED_BY:
+        assert f"`{field}`" in page, field
+    for label in traces.NAMED_BY:
+        assert f"`{label}`" in page, label
+    pace = f"{LIMITS.requests_per_s:g} requests a second and {LIMITS.concurrency} at once"
+    assert f"At most {pace}" in page
+    assert f"{traces.MOST_TRACES} traces of each third" in page
+    assert f"{MOST_TRACED} services" in page
+    assert f"{MOST_PAGES} pages" in page
+    assert f"latest {logs.MOST_CHANGES}" in page
