@@ -1,6 +1,6 @@
 """Google Cloud: Monitoring, Logging, Trace, Error Reporting, and what changed in a project."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.google_cloud.settings import GoogleCloudSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.google_cloud.connector:build",
     kinds=("metrics", "logs", "spans", "changes"),
     docs="google_cloud.md",
+    listing=Listing(
+        title="Google Cloud",
+        login="service account, workload identity or federation",
+        places="projects, regions and clusters",
+        permissions="a role of seven permissions that read",
+        tested_against="stand-ins after the API references",
+        also="errors",
+    ),
 )

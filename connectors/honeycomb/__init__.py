@@ -1,6 +1,6 @@
 """Honeycomb: golden signals by its query data API, and markers."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.honeycomb.settings import HoneycombSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.honeycomb.connector:build",
     kinds=("metrics", "changes"),
     docs="honeycomb.md",
+    listing=Listing(
+        title="Honeycomb",
+        login="configuration key",
+        places="environments and datasets",
+        permissions="Run Queries",
+        tested_against="the published specification",
+    ),
 )

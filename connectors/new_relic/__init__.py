@@ -1,6 +1,6 @@
 """New Relic: metrics, logs, spans and changes by NRQL."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.new_relic.settings import NewRelicSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.new_relic.connector:build",
     kinds=("metrics", "logs", "spans", "changes"),
     docs="new_relic.md",
+    listing=Listing(
+        title="New Relic",
+        login="user key",
+        places="accounts",
+        permissions="a Basic user, Read only",
+        tested_against="a stand-in after the documentation",
+    ),
 )

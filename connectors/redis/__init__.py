@@ -1,6 +1,6 @@
 """Redis and Valkey: memory, evictions, clients, slow commands, replication."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.redis.settings import RedisSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.redis.connector:build",
     kinds=("states",),
     docs="redis.md",
+    listing=Listing(
+        title="Redis, Valkey",
+        login="password or client certificate",
+        places="one server each",
+        permissions="INFO and SLOWLOG GET, no keys",
+        tested_against="a real Redis 6.2",
+    ),
 )
