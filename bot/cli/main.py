@@ -436,6 +436,25 @@ def fleet(
     print_fleet(load_settings(config), days, json_=json_)
 
 
+@app.command(short_help="Sum up the last days for the next shift.")
+def digest(
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="How far back: 7d, 24h, an ISO time.")
+    ] = "7d",
+    team: Annotated[
+        str | None, typer.Option("--team", metavar="NAME", help="Only this team's alerts.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """Sum up the last days for the next shift, team by team: what is open, what recurs, which
+    alerts were noise."""
+    from bot.cli.digest_command import print_digest
+    from bot.settings import load_settings
+
+    print_digest(load_settings(config), since, team, json_=json_)
+
+
 add_agent_commands(app)
 add_operating_commands(app)
 

@@ -21,6 +21,10 @@ HELP = AnswerText(
             bold="status", text="what is running, whether the sources answer, the last answers"
         ),
         AnswerLine(
+            bold="handover 24h",
+            text="what happened, what is open, what recurs, which alerts were noise",
+        ),
+        AnswerLine(
             bold="explain F3", text="a finding: its numbers, how it was computed, its query"
         ),
         AnswerLine(

@@ -27,6 +27,7 @@ from bot.conversation.answering import (
     finished,
 )
 from bot.conversation.correction import Correction
+from bot.conversation.handover import handover
 from bot.conversation.help_text import HELP
 from bot.conversation.pictures import drawn
 from bot.conversation.slack_posts import ConversationPosts
@@ -81,6 +82,8 @@ class Replies:
             return await self._silence(question)
         if question.kind == "status":
             return await self._status(question)
+        if question.kind == "handover":
+            return await handover(question, self._context, self._visibility)
         if question.kind == "help":
             return HELP
         if question.kind == "limited":

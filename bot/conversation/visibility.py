@@ -20,6 +20,7 @@ from bot.policy.teams import Teams
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.conversations import Question
+from bot.store.handover import Place
 from bot.store.store import Store, StoredInvestigation
 from bot.store.visibility import ALL, Visibility, visible_to_teams
 from connectors.named_ids import bare_id, instance_in
@@ -43,15 +44,21 @@ class ConversationVisibility:
 
     async def may_tell(self, question: Question, investigation: StoredInvestigation) -> bool:
         """Whether an answer to this question may speak of that investigation."""
-        if self._teams is not None and investigation.team not in ("", *self._heard_by(question)):
+        posts = await in_store(self._store.posts, investigation.id)
+        channel = investigation.reply_to.slack_channel
+        place = Place(investigation.id, investigation.team, channel, tuple(posts.values()))
+        return await self._may_tell(question, place)
+
+    async def told(self, question: Question, some: Iterable[Place]) -> frozenset[str]:
+        """The ids of those of which an answer to this question may speak."""
+        return frozenset([one.id for one in some if await self._may_tell(question, one)])
+
+    async def _may_tell(self, question: Question, place: Place) -> bool:
+        if self._teams is not None and place.team not in ("", *self._heard_by(question)):
             return False
         workspace = instance_in(question.channel)
         # A channel of another workspace is public to other people.
-        channels = {
-            channel
-            for channel in await self._channels(investigation)
-            if instance_in(channel) == workspace
-        }
+        channels = {channel for channel in _channels(place) if instance_in(channel) == workspace}
         if question.channel in channels:
             return True
         if question.surface not in ("dm", "pane"):
@@ -106,14 +113,14 @@ class ConversationVisibility:
         self._public[channel] = (time.monotonic(), public)
         return public
 
-    async def _channels(self, investigation: StoredInvestigation) -> set[str]:
-        """Where it was, or is to be, answered."""
-        posts = await in_store(self._store.posts, investigation.id)
-        found: set[str] = set()
-        for ref in posts.values():
-            channel, slash, _ = ref.partition("/")
-            if slash and bare_id(channel)[:1] in "CGD":
-                found.add(channel)
-        if investigation.reply_to.slack_channel:
-            found.add(investigation.reply_to.slack_channel)
-        return found
+
+def _channels(place: Place) -> set[str]:
+    """Where it was, or is to be, answered."""
+    found: set[str] = set()
+    for ref in place.refs:
+        channel, slash, _ = ref.partition("/")
+        if slash and bare_id(channel)[:1] in "CGD":
+            found.add(channel)
+    if place.slack_channel:
+        found.add(place.slack_channel)
+    return found

@@ -39,7 +39,7 @@ from bot.settings import Settings
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to
 repeat it is no use."""
-READ_COMMANDS = ("status", "help")
+READ_COMMANDS = ("status", "handover", "help")
 """What may be said to us by whoever may read."""
 Register = Callable[[AsyncApp, Settings], None]
 """Adds listeners of another room to Bolt's app of the workspace that the settings were made for."""

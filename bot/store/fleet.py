@@ -114,15 +114,25 @@ class FleetMemory:
             records.append(_record(host, own, len(there), by_chance(len(own), chances)))
         return tuple(sorted(records, key=lambda one: (one.by_chance, one.host)))
 
-    def suspicious(self, *, since: datetime, before: datetime) -> tuple[HostRecord, ...]:
-        """Those that were blamed more often than chance would have it, of all that are known."""
+    def investigations(self, *, since: datetime, before: datetime) -> frozenset[str]:
+        """The ids of those that the records of this time come from."""
+        between = (FleetHostRow.at >= since, FleetHostRow.at < before)
+        query = select(FleetHostRow.investigation_id).distinct().where(*between, *self._seen())
+        with self._read() as session:
+            return frozenset(session.scalars(query))
+
+    def suspicious(
+        self, *, since: datetime, before: datetime, without: Collection[str] = ()
+    ) -> tuple[HostRecord, ...]:
+        """Those that were blamed more often than chance would have it, of all that are known.
+        `without` are investigations that do not count."""
         with self._read() as session:
             between = (FleetHostRow.at >= since, FleetHostRow.at < before)
             counted = select(func.count(FleetHostRow.host.distinct())).where(
                 *between, *self._seen()
             )
             known = session.scalar(counted) or 0
-        records = self.records(since=since, before=before)
+        records = self.records(since=since, before=before, without=without)
         return tuple(one for one in records if is_repeated(one.blamed, one.by_chance, known))
 
     def _blames(

@@ -14,6 +14,8 @@ NAMES: Mapping[str, Kind] = {
     "status": "status",
     "explain": "explain",
     "trace": "trace",
+    "handover": "handover",
+    "handoff": "handover",
     "help": "help",
     "quiet": "quiet",
     "silence": "quiet",
@@ -22,7 +24,13 @@ NAMES: Mapping[str, Kind] = {
     "listen": "listen",
     "unmute": "listen",
 }
-MOST_WORDS: Mapping[Kind, int] = {"status": 3, "help": 3, "quiet": 3, "listen": 3}
+MOST_WORDS: Mapping[Kind, int] = {
+    "status": 3,
+    "handover": 6,
+    "help": 3,
+    "quiet": 3,
+    "listen": 3,
+}
 """Commands that stand alone: in a longer sentence the word is a part of a question ("help me
 understand why ...")."""
 POLITE = frozenset(
@@ -53,8 +61,10 @@ _FIRST = re.compile(rf"^\W*(?:(?:{'|'.join(sorted(POLITE))})\b\W*)*\S+[\s:,]*", 
 ABOUT_ELSE: Mapping[Kind, frozenset[str]] = {
     "quiet": frozenset({"alert", "alerts", "monitor"}),
     "status": frozenset({"of", "update", "page", "report", "message"}),
+    "handover": frozenset({"note", "notes", "text", "message", "draft"}),
 }
-"""`mute this alert` is about the alert, and `status update` about a text, not about us."""
+"""`mute this alert` is about the alert, and `status update` and `handover notes` about a text, not
+about us."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ def _with_argument(kind: Kind, text: str) -> Command | None:
     if kind == "trace":
         place = LOCATION.search(text)
         return Command(kind, place[0].rstrip(".,;:!?)")) if place else _named_trace(text)
-    if kind == "investigate":
+    if kind in ("investigate", "handover"):
         return Command(kind, _FIRST.sub("", text, count=1))
     return Command(kind)
 

@@ -19,7 +19,16 @@ Surface = Literal["thread", "mention", "dm", "pane"]
 """Where it was asked: in a thread without a mention, with a mention, in a direct message, in the
 assistant pane."""
 Kind = Literal[
-    "question", "status", "explain", "trace", "help", "quiet", "listen", "investigate", "limited"
+    "question",
+    "status",
+    "handover",
+    "explain",
+    "trace",
+    "help",
+    "quiet",
+    "listen",
+    "investigate",
+    "limited",
 ]
 """What it is: a question about an investigation, one of the commands, or the first one over the
 limit."""

@@ -1,0 +1,141 @@
+"""The hand-over between shifts as figures, team by team: what happened, what is open, what recurs,
+which alerts were noise. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median
+
+from analysis.case.earlier import EarlierCause
+from analysis.vocabulary import Verdict
+from bot.store.handover import HandoverIncident
+from bot.store.mutes import Mute
+
+QUIET = (Verdict.NO_ACTIVE_INCIDENT, Verdict.RECOVERED)
+"""Verdicts of an alert that needed nobody."""
+BLAMES = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+"""Verdicts with which a cause may be named."""
+AT_LEAST = 2
+"""Once is no noise, and does not recur."""
+
+
+@dataclass(frozen=True)
+class Recurring:
+    """The same cause on the same service in several incidents, the newest first."""
+
+    service: str
+    cause: EarlierCause
+    incidents: tuple[HandoverIncident, ...]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """An alert that fired several times, mostly with nothing wrong. `length` is the median time
+    until it resolved, of the `quiet` ones that did."""
+
+    fired: tuple[HandoverIncident, ...]
+    """The newest first."""
+    quiet: int
+    length: timedelta | None
+
+
+@dataclass(frozen=True)
+class TeamDigest:
+    """One team's; "" is what belongs to none."""
+
+    team: str
+    lately: tuple[HandoverIncident, ...]
+    """All that were accepted in the time, the newest first."""
+    open: tuple[HandoverIncident, ...]
+    """The newest first; some may be from before."""
+    resolved: tuple[HandoverIncident, ...]
+    """Those with a cause whose alerts are over."""
+    recurring: tuple[Recurring, ...]
+    noise: tuple[Noise, ...]
+    muted: tuple[Mute, ...]
+    """Mutes that hold, of alerts that this team had in the time."""
+
+    def count(self, *verdicts: Verdict) -> int:
+        """How many of the time ended so."""
+        return sum(one.verdict in verdicts for one in self.lately)
+
+    @property
+    def judged(self) -> tuple[int, int]:
+        """Answers that people called right, of those that they judged."""
+        said = [one.judged for one in self.lately if one.judged is not None]
+        return sum(said), len(said)
+
+
+def team_digests(
+    incidents: Iterable[HandoverIncident], mutes: Sequence[Mute], since: datetime
+) -> tuple[TeamDigest, ...]:
+    """One for each team with an alert, by name; what belongs to none comes last."""
+    of_team = defaultdict[str, list[HandoverIncident]](list)
+    for one in incidents:
+        of_team[one.team].append(one)
+    teams = sorted(of_team, key=lambda team: (not team, team))
+    return tuple(_digest(team, of_team[team], mutes, since) for team in teams)
+
+
+def _digest(
+    team: str, own: Sequence[HandoverIncident], mutes: Sequence[Mute], since: datetime
+) -> TeamDigest:
+    lately = tuple(one for one in own if one.at >= since)
+    prints = frozenset[str]().union(*(one.prints for one in own))
+    return TeamDigest(
+        team=team,
+        lately=lately,
+        open=tuple(one for one in own if one.open),
+        resolved=tuple(
+            one for one in lately if not one.open and one.verdict == Verdict.CAUSE_FOUND
+        ),
+        recurring=_recurring(lately),
+        noise=_noise(lately),
+        muted=tuple(mute for mute in mutes if mute.fingerprint in prints),
+    )
+
+
+def _recurring(lately: Sequence[HandoverIncident]) -> tuple[Recurring, ...]:
+    found = defaultdict[tuple[str, str, str], list[HandoverIncident]](list)
+    for one in lately:
+        if one.cause is not None and one.verdict in BLAMES and one.judged is not False:
+            fault = one.cause.troubles[0] if one.cause.troubles else one.cause.kind
+            found[one.service, one.cause.subject, fault].append(one)
+    often = [
+        Recurring(service, some[0].cause, tuple(some))
+        for (service, _, _), some in found.items()
+        if len(some) >= AT_LEAST and some[0].cause is not None
+    ]
+    return tuple(sorted(often, key=lambda one: -len(one.incidents)))
+
+
+def _noise(lately: Sequence[HandoverIncident]) -> tuple[Noise, ...]:
+    fired = defaultdict[tuple[str, ...], list[HandoverIncident]](list)
+    for one in lately:
+        fired[one.words].append(one)
+    found = []
+    for some in fired.values():
+        quiet = [one for one in some if _is_quiet(one)]
+        if len(quiet) < AT_LEAST or 2 * len(quiet) <= len(some) or any(map(_is_real, some)):
+            continue
+        found.append(Noise(tuple(some), len(quiet), _median_length(quiet)))
+    return tuple(sorted(found, key=lambda one: -one.quiet))
+
+
+def _is_quiet(one: HandoverIncident) -> bool:
+    """Nothing was wrong, or it was over by itself, and nobody said that this is not so."""
+    return one.verdict in QUIET and one.judged is not False
+
+
+def _is_real(one: HandoverIncident) -> bool:
+    """Somebody confirmed that there was an incident."""
+    return one.judged is True and one.verdict in BLAMES
+
+
+def _median_length(some: Sequence[HandoverIncident]) -> timedelta | None:
+    ends = ((one.at, one.resolved_at) for one in some if one.resolved_at is not None)
+    lengths = [(resolved_at - at).total_seconds() for at, resolved_at in ends]
+    return timedelta(seconds=median(lengths)) if lengths else None

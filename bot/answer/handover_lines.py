@@ -1,0 +1,171 @@
+"""The hand-over in words: a first sentence for each team, and short lines under labels. Pure.
+
+The texts of alerts in it are foreign: one line, without secrets. Who shows them escapes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from analysis.analyzers import phrase_of
+from analysis.case.earlier import HostRecord
+from analysis.secrets.redaction import masked
+from analysis.vocabulary import Verdict
+from analysis.wording.phrases import counted
+from bot.answer.foreign_text import one_line
+from bot.answer.handover import Noise, Recurring, TeamDigest
+from bot.policy.people import person
+from bot.store.handover import HandoverIncident
+from bot.store.mutes import Mute
+
+TITLE, HEADLINE, NAME = 90, 160, 60
+OPEN, RECURRING, NOISE, RESOLVED, MUTED, MACHINES = (
+    "Open",
+    "Recurring",
+    "Noise",
+    "Resolved",
+    "Muted",
+    "Machines",
+)
+"""The labels, in the order of what the next shift needs first."""
+NO_TEAM = "no team"
+MACHINE_DAYS = 90
+"""How far back machines of training jobs are looked at: `faultline fleet`."""
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class HandoverLine:
+    """One line under its label; `incident` is the investigation whose page shows more, or ""."""
+
+    label: str
+    text: str
+    incident: str = ""
+
+
+def team_name(team: str) -> str:
+    """Also of what belongs to none."""
+    return foreign(team, NAME) or NO_TEAM
+
+
+def summary(digest: TeamDigest, length: timedelta) -> str:
+    """`34 alerts in the last 7 days: 12 with a cause, 15 with nothing wrong, 7 without an answer; 3
+    are open.`"""
+    lately, found = len(digest.lately), digest.count(Verdict.CAUSE_FOUND)
+    quiet = digest.count(Verdict.NO_ACTIVE_INCIDENT, Verdict.RECOVERED)
+    said = f"{counted(lately, 'alert')} in the last {_length(length)}"
+    if lately:
+        parts = ((found, "with a cause"), (quiet, "with nothing wrong or over by themselves"))
+        named = [f"{count} {words}" for count, words in parts if count]
+        if rest := lately - found - quiet:
+            named.append(f"{rest} without an answer")
+        said += f": {', '.join(named)}"
+    right, judged = digest.judged
+    if judged:
+        said += f"; people called {right} of {counted(judged, 'answer')} right"
+    return f"{said}. {len(digest.open) or 'None'} {'is' if len(digest.open) == 1 else 'are'} open."
+
+
+def team_lines(digest: TeamDigest, now: datetime) -> Iterator[HandoverLine]:
+    """Everything, label by label."""
+    for one in digest.open:
+        yield HandoverLine(OPEN, _open(one, now), one.id)
+    for often in digest.recurring:
+        yield HandoverLine(RECURRING, _recurring(often), often.incidents[0].id)
+    for noise in digest.noise:
+        yield HandoverLine(NOISE, _noise(noise), noise.fired[0].id)
+    for one in digest.resolved:
+        yield HandoverLine(RESOLVED, f"{_moment(one.at)} {_title(one)}{_headline(one)}", one.id)
+    for mute in digest.muted:
+        yield HandoverLine(MUTED, _muted(mute))
+
+
+def machine_lines(machines: Sequence[HostRecord]) -> Iterator[HandoverLine]:
+    """One line on the machines that were to blame again and again; none where there are none."""
+    if not machines:
+        return
+    named = [
+        f"{foreign(one.host, NAME)} ({one.blamed} of {one.took_part} incidents)"
+        for one in machines[:MOST_NAMED]
+    ]
+    more = f" and {len(machines) - MOST_NAMED} more" if len(machines) > MOST_NAMED else ""
+    newest = max((i for one in machines[:1] for i in one.incidents), key=lambda i: i.at)
+    verb = "was" if len(machines) == 1 else "were"
+    said = f"{', '.join(named)}{more} {verb} to blame more often than by chance, "
+    yield HandoverLine(MACHINES, f"{said}in {MACHINE_DAYS} days", newest.id)
+
+
+def shortened(
+    lines: Iterable[HandoverLine], most: int | dict[str, int]
+) -> tuple[list[HandoverLine], dict[str, int]]:
+    """At most that many lines of each label, and how many were left out of each."""
+    kept: list[HandoverLine] = []
+    seen: dict[str, int] = {}
+    for line in lines:
+        seen[line.label] = seen.get(line.label, 0) + 1
+        if seen[line.label] <= (most if isinstance(most, int) else most.get(line.label, 0)):
+            kept.append(line)
+    shown = {label: sum(line.label == label for line in kept) for label in seen}
+    return kept, {label: n - shown[label] for label, n in seen.items() if n > shown[label]}
+
+
+def of_team(line: HandoverLine, team: str) -> HandoverLine:
+    """The line where those of several teams stand together."""
+    return replace(line, text=f"{team_name(team)}: {line.text}")
+
+
+def foreign(text: str, limit: int) -> str:
+    """Foreign text on one line, its secrets masked."""
+    return one_line(masked(text), limit)
+
+
+def _open(one: HandoverIncident, now: datetime) -> str:
+    others = f", {counted(one.open, 'alert')} of it" if one.open > 1 else ""
+    answer = {"accepted": ": waits", "running": ": is being investigated"}.get(one.status)
+    return f"{_title(one)}, for {_length(now - one.at)}{others}{answer or _headline(one)}"
+
+
+def _recurring(often: Recurring) -> str:
+    cause, last = often.cause, often.incidents[0]
+    fault = cause.troubles[0] if cause.troubles else cause.kind
+    said = f"{foreign(cause.subject, NAME)} {phrase_of(fault).split(',')[0]}"
+    of = f" of {foreign(often.service, NAME)}" if often.service else ""
+    return f"{said}: {len(often.incidents)} incidents{of}, last {_moment(last.at)}"
+
+
+def _noise(noise: Noise) -> str:
+    length = f", median length {_length(noise.length)}" if noise.length is not None else ""
+    fired = f"fired {len(noise.fired)} times, {noise.quiet} with nothing wrong"
+    return f"{_title(noise.fired[0])}: {fired}{length}"
+
+
+def _muted(mute: Mute) -> str:
+    by = f" by {foreign(person(mute.by), NAME)}" if mute.by else ""
+    why = f": {foreign(mute.reason, HEADLINE)}" if mute.reason else ""
+    held = f", {counted(mute.held, 'alert')} held" if mute.held else ""
+    return f"{foreign(mute.title, TITLE) or 'An alert'}, until {_moment(mute.until)}{by}{held}{why}"
+
+
+def _title(one: HandoverIncident) -> str:
+    title, service = foreign(one.title, TITLE), foreign(one.service, NAME)
+    return title if not service or service in title else f"{title} ({service})"
+
+
+def _headline(one: HandoverIncident) -> str:
+    return f": {foreign(one.headline, HEADLINE)}" if one.headline else ""
+
+
+def _moment(time: datetime) -> str:
+    return f"{time.day} {time:%b %H:%M} UTC"
+
+
+def _length(length: timedelta) -> str:
+    """In one unit: `7 days`, `5 hours`, `3 min`, `40 s`."""
+    seconds = max(0, round(length.total_seconds()))
+    if seconds >= 2 * 86_400:
+        return counted(seconds // 86_400, "day")
+    if seconds >= 2 * 3_600:
+        return counted(seconds // 3_600, "hour")
+    return f"{seconds // 60} min" if seconds >= 120 else f"{seconds} s"

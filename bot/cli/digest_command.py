@@ -1,0 +1,173 @@
+"""`faultline digest`: the hand-over between shifts, from the store."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from analysis.case.earlier import HostRecord
+from analysis.errors import SettingsError
+from bot.answer.handover import TeamDigest, team_digests
+from bot.answer.handover_lines import (
+    MACHINE_DAYS,
+    HandoverLine,
+    foreign,
+    machine_lines,
+    shortened,
+    summary,
+    team_lines,
+    team_name,
+)
+from bot.intake.since import since_of
+from bot.settings import Settings
+from bot.store.fleet import FleetMemory
+from bot.store.handover import HandoverIncident, handover_incidents
+from bot.store.mutes import Mutes
+from bot.store.opening import open_store
+
+MOST_LINES = 10
+"""Of one label of one team."""
+TITLE = 200
+
+
+def print_digest(settings: Settings, since: str, team: str | None, *, json_: bool) -> None:
+    """Print it, team by team. Raises SettingsError."""
+    now = datetime.now(UTC)
+    begin = since_of(since, now).astimezone(UTC)
+    if begin >= now:
+        raise SettingsError("--since", "lies in the future")
+    store = open_store(settings)
+    try:
+        incidents = handover_incidents(store.engine, begin, now)
+        mutes = Mutes(store.engine).active(now)
+        machines: Sequence[HostRecord] = ()
+        if team is None:
+            # Machines belong to jobs, not to teams.
+            fleet_since = now - timedelta(days=MACHINE_DAYS)
+            machines = FleetMemory(store.engine).suspicious(since=fleet_since, before=now)
+    finally:
+        store.engine.dispose()
+    digests = team_digests(incidents, mutes, begin)
+    if team is not None:
+        digests = tuple(one for one in digests if one.team.casefold() == team.casefold())
+        if not digests and team.casefold() not in map(str.casefold, settings.teams):
+            raise SettingsError("--team", "is no team of the settings, and had no alert")
+    if json_:
+        json.dump(_document(digests, machines, settings, begin, now), sys.stdout, indent=1)
+        sys.stdout.write("\n")
+        return
+    for line in _lines(digests, machines, settings, begin, now):
+        sys.stdout.write(f"{line}\n")
+
+
+def _lines(
+    digests: Sequence[TeamDigest],
+    machines: Sequence[HostRecord],
+    settings: Settings,
+    since: datetime,
+    now: datetime,
+) -> Iterator[str]:
+    if not digests:
+        yield "No alert was investigated in that time, and none is open."
+    for number, one in enumerate(digests):
+        if number:
+            yield ""
+        alone = len(digests) == 1 and not one.team
+        yield ("" if alone else f"{team_name(one.team)}: ") + summary(one, now - since)
+        yield from _labelled(team_lines(one, now), settings)
+    if machines:
+        yield from _labelled(machine_lines(machines), settings)
+
+
+def _labelled(lines: Iterable[HandoverLine], settings: Settings) -> Iterator[str]:
+    kept, left = shortened(lines, MOST_LINES)
+    for label in dict.fromkeys(line.label for line in kept):
+        yield f"\n{label}"
+        for line in kept:
+            if line.label == label:
+                yield f"  {line.text}"
+                if line.incident:
+                    yield f"    {_page(settings, line.incident)}"
+        if label in left:
+            yield f"  and {left[label]} more: --json prints all"
+
+
+def _document(
+    digests: Sequence[TeamDigest],
+    machines: Sequence[HostRecord],
+    settings: Settings,
+    since: datetime,
+    now: datetime,
+) -> dict[str, Any]:
+    return {
+        "since": since.isoformat(),
+        "until": now.isoformat(),
+        "teams": [_team(one, settings) for one in digests],
+        "machines": [one.model_dump(mode="json") for one in machines],
+    }
+
+
+def _team(digest: TeamDigest, settings: Settings) -> dict[str, Any]:
+    right, judged = digest.judged
+    verdicts = [one.verdict or one.status for one in digest.lately]
+    return {
+        "team": digest.team,
+        "alerts": len(digest.lately),
+        "by_verdict": {name: verdicts.count(name) for name in dict.fromkeys(verdicts)},
+        "judged": judged,
+        "right": right,
+        "open": [_incident(one, settings) for one in digest.open],
+        "recurring": [
+            {
+                "service": foreign(one.service, TITLE),
+                "subject": foreign(one.cause.subject, TITLE),
+                "fault": one.cause.troubles[0] if one.cause.troubles else one.cause.kind,
+                "incidents": [_incident(i, settings) for i in one.incidents],
+            }
+            for one in digest.recurring
+        ],
+        "noise": [
+            {
+                "title": foreign(one.fired[0].title, TITLE),
+                "service": foreign(one.fired[0].service, TITLE),
+                "fired": len(one.fired),
+                "nothing_wrong": one.quiet,
+                "median_length_s": one.length.total_seconds() if one.length is not None else None,
+                "incidents": [_incident(i, settings) for i in one.fired],
+            }
+            for one in digest.noise
+        ],
+        "resolved": [_incident(one, settings) for one in digest.resolved],
+        "muted": [
+            {
+                "title": foreign(mute.title, TITLE),
+                "until": mute.until.isoformat(),
+                "by": mute.by,
+                "reason": foreign(mute.reason, TITLE),
+                "held": mute.held,
+            }
+            for mute in digest.muted
+        ],
+    }
+
+
+def _incident(one: HandoverIncident, settings: Settings) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "at": one.at.isoformat(),
+        "title": foreign(one.title, TITLE),
+        "service": foreign(one.service, TITLE),
+        "status": one.status,
+        "verdict": one.verdict,
+        "headline": foreign(one.headline, TITLE),
+        "resolved_at": one.resolved_at.isoformat() if one.resolved_at else None,
+        "open": one.open,
+        "page": _page(settings, one.id),
+    }
+
+
+def _page(settings: Settings, investigation_id: str) -> str:
+    return f"{settings.server.public_url}/investigations/{investigation_id}"
