@@ -68,7 +68,7 @@ def digests(store: Store, **seen: tuple[str, ...]) -> tuple[TeamDigest, ...]:
     mutes = Mutes(store.engine).active(NOW)
     given = {"visibility": visible_to_teams(seen["teams"])} if seen else {}
     return team_digests(
-        handover_incidents(store.engine, SINCE, NOW, **given),  # type: ignore[arg-type]
+        handover_incidents(store.engine, SINCE, NOW, **given),
         mutes,
         SINCE,
     )
