@@ -1,0 +1,12 @@
+"""Read-only tools of MCP servers, asked during an investigation."""
+
+from connectors.connector_type import ConnectorType
+from connectors.mcp_servers.settings import McpServerSettings
+
+CONNECTOR = ConnectorType(
+    name="mcp_servers",
+    settings=McpServerSettings,
+    build="connectors.mcp_servers.connector:build",
+    kinds=("external", "metrics", "logs", "changes", "states"),
+    docs="mcp_servers.md",
+)
