@@ -60,6 +60,7 @@ BUILT_IN = (
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
     "connectors.http_source:CONNECTOR",
+    "connectors.mcp_servers:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
 
