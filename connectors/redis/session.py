@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.budgets import ByteBudget, Deadline
-from connectors.database_server import Tls
+from connectors.database_settings import Tls
 from connectors.limits import Limits
 from connectors.rate_limiter import rate_limiter_of
 from connectors.vendor_text import short
