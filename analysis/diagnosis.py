@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.analyzers import analyzers, finding_kind, is_training
 from analysis.case.citations import citing_own_rows
@@ -20,7 +20,7 @@ from analysis.ranking.discriminating_query import next_query
 from analysis.ranking.hypotheses import memory_findings
 from analysis.ranking.impact import assess_impact
 from analysis.ranking.ranking import rank_causes
-from analysis.ranking.short_history import short_history
+from analysis.ranking.short_history import has_no_past, short_history, without_first_samples
 from analysis.ranking.unknown_calls import unknown_calls
 from analysis.ranking.verdicts import conclude
 from analysis.requests.topology import read_topology
@@ -28,6 +28,7 @@ from analysis.states.same_lines import without_what_states_tell
 from analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
 from analysis.suspects.features import Observed, observe, with_agreement
 from analysis.suspects.part_contrasts import part_contrasts
+from analysis.suspects.provider_calls import tied_to_calls
 from analysis.suspects.ranked import rank_suspects
 from analysis.suspects.seen_from_outside import calls_into, place_contrasts
 from analysis.suspects.state_objects import with_objects
@@ -54,9 +55,12 @@ def established(case: Case) -> Established:
     """Run every analyzer, and weigh whom the findings suspect. Raises EvidenceError when a table
     cannot be read."""
     facts = [finding for analyzer in analyzers() for finding in analyzer.find(case)]
+    facts = without_first_samples(case, facts)
     facts += alert_history(case, facts)
     facts = without_what_states_tell(without_what_ranks_tell(facts))
-    topology = with_objects(with_ranks(read_topology(case), facts, case.alert), facts)
+    calls = read_topology(case)
+    facts = tied_to_calls(facts, calls, case)
+    topology = with_objects(with_ranks(calls, facts, case.alert), facts)
     seen = observe(case, topology, facts)
     facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
     facts += part_contrasts([*seen.own, *seen.parts], case.evidence_ids("metrics"))
@@ -84,6 +88,10 @@ def diagnose(case: Case) -> Diagnosis:
     state = alert_state(case, findings)
     top = max((suspect.score for suspect in suspects), default=0.0)
     conclusion = conclude(case, causes, findings, state, top, alert_gate(seen))
+
+    if conclusion.verdict is Verdict.NO_ACTIVE_INCIDENT and has_no_past(case):
+        # Nobody knows what is normal there.
+        conclusion = replace(conclusion, verdict=Verdict.INSUFFICIENT_EVIDENCE, confidence=0.0)
 
     told = memory_findings(case, findings, conclusion.confidence)
     missing = conclusion.missing

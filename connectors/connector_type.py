@@ -21,6 +21,25 @@ Build = Callable[[S, "SharedSettings"], "Connector | None"]
 
 
 @dataclass(frozen=True)
+class Listing:
+    """A connector's row in docs/connectors/README.md, which `python docs/connectors_table.py`
+    writes. Each field is a few words of Markdown."""
+
+    title: str
+    """The vendor's name, as the vendor writes it."""
+    login: str
+    """What one logs in with."""
+    places: str
+    """What tells clusters, regions and accounts apart."""
+    permissions: str
+    """The least that it needs."""
+    tested_against: str
+    """A real server, the published specification, or a stand-in after the documentation."""
+    also: str = ""
+    """What it brings besides its kinds."""
+
+
+@dataclass(frozen=True)
 class ConnectorType(Generic[S]):
     """One connector: a vendor of evidence.
 
@@ -39,6 +58,8 @@ class ConnectorType(Generic[S]):
     """What it can bring, as its `kinds`."""
     docs: str
     """Its page: a file of docs/connectors, or a URL."""
+    listing: Listing | None = None
+    """Its row in the table of connectors; one of another package needs none."""
     reads_jobs: bool = False
     """Whether entries of [jobs] configure it too, even when its own section is empty."""
     several: bool = True

@@ -126,8 +126,11 @@ class HttpSession:
 
         Raises ConnectorError, BudgetExceeded.
         """
-        response = await self._get(path, params or [], accept="*/*")
-        return response.content.decode(errors="replace")
+        return (await self.body(path, params)).decode(errors="replace")
+
+    async def body(self, path: str, params: list[tuple[str, str]] | None = None) -> bytes:
+        """The answer to GET `path` as it comes, unpacked. Raises ConnectorError, BudgetExceeded."""
+        return (await self._get(path, params or [], accept="*/*")).content
 
     async def _get(
         self, path: str, params: list[tuple[str, str]], accept: str | None = None

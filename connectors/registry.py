@@ -41,7 +41,10 @@ BUILT_IN = (
     "connectors.kubernetes:CONNECTOR",
     "connectors.postgresql:CONNECTOR",
     "connectors.redis:CONNECTOR",
+    "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
+    "connectors.status_pages:CONNECTOR",
+    "connectors.http_source:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
 

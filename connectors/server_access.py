@@ -11,7 +11,6 @@ import base64
 import hashlib
 import re
 import ssl
-import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,23 +18,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import msgspec
 
 from analysis.errors import ConnectorError, SettingsError
 from connectors.budgets import Deadline
-from connectors.limits import Limits
+from connectors.google_token import TOKEN_LIMITS, TOKEN_WITHIN_S, GoogleToken
 from connectors.self_hosted import SelfHostedSettings
-from connectors.transport import CALL, open_client
 
 LONGEST_TOKEN = 65_536
-TOKEN_WITHIN_S = 10.0
-EARLY_S = 300.0
-"""A token is asked for again that long before it ends."""
-TOKEN_LIMITS = Limits(max_bytes=65_536)
-GOOGLE_METADATA = "http://metadata.google.internal"
-GOOGLE_TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105
-"""docs.cloud.google.com, "Authenticate workloads to Google Cloud APIs using service accounts"; GKE
-answers it for a pod's own account."""
 AZURE_AUDIENCE = "https://prometheus.monitor.azure.com"
 """learn.microsoft.com, "Query Prometheus metrics using the API": the audience of its tokens."""
 _REGION_IN_HOST = re.compile(
@@ -154,7 +143,10 @@ def _auth_of(own: SelfHostedSettings, section: str) -> httpx.Auth | None:
             raise SettingsError(f"{section}.aws_region", "must be set: the address names no region")
         return SignedForAws(region, own.aws_service)
     if own.cloud == "google":
-        return GoogleToken(section)
+        google = GoogleToken(section)
+        # A file that cannot be used stops the start.
+        google.read()
+        return google
     if own.cloud == "azure":
         return AzureToken()
     return None
@@ -238,52 +230,6 @@ class SignedForAws(httpx.Auth):
         if self._credentials is None:
             raise ConnectorError("aws", "credentials", "no AWS credentials were found")
         return self._credentials
-
-
-class _GoogleAnswer(msgspec.Struct):
-    access_token: str
-    expires_in: float = 0.0
-
-
-class GoogleToken(httpx.Auth):
-    """The token of the machine's or pod's service account."""
-
-    def __init__(self, section: str, metadata: str = GOOGLE_METADATA) -> None:
-        self._section = section
-        self._metadata = metadata
-        self._held: tuple[str, float] | None = None
-
-    async def async_auth_flow(
-        self, request: httpx.Request
-    ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Add the header. Raises ConnectorError where no token is given."""
-        if self._held is None or self._held[1] - EARLY_S < time.monotonic():
-            self._held = await self._asked()
-        request.headers["Authorization"] = f"Bearer {self._held[0]}"
-        yield request
-
-    async def _asked(self) -> tuple[str, float]:
-        async with open_client(
-            self._section,
-            self._metadata,
-            TOKEN_LIMITS,
-            headers={"Metadata-Flavor": "Google", "Accept-Encoding": "identity"},
-            deadline=Deadline.after(TOKEN_WITHIN_S),
-            # It is the machine's own, which no proxy reaches.
-            use_proxies=False,
-        ) as client:
-            response = await client.get(
-                f"{self._metadata}{GOOGLE_TOKEN}", extensions={CALL: "token"}
-            )
-        if response.status_code != 200:
-            problem = "Google's metadata server gave no token"
-            status = response.status_code
-            raise ConnectorError(self._section, "token", problem, status=status)
-        try:
-            answer = msgspec.json.decode(response.content, type=_GoogleAnswer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConnectorError(self._section, "token", "unexpected response") from error
-        return answer.access_token, time.monotonic() + answer.expires_in
 
 
 class AzureToken(httpx.Auth):

@@ -263,6 +263,8 @@ class StateFactDetails(_Closed):
     """What was to be there instead."""
     explained_by: str | None = None
     """The subject of the fact that brought this one about, as far as one did."""
+    called_as: tuple[str, ...] = ()
+    """Of a provider: names and domains by which services call it."""
 
 
 class RunStateDetails(_Closed):

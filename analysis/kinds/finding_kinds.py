@@ -427,6 +427,8 @@ _OF_STATES = {
     "database_state": "Status and events of a database instance, as its cloud or exporter "
     "reports them",
     "cloud_state": "What a cloud says of machines, node groups and its own services",
+    "provider_state": "What a provider's status page reports, where a service that the alert "
+    "depends on calls the provider or logs failures that name it",
 }
 STATE_KINDS: Mapping[str, FindingKind] = {
     name: FindingKind(
@@ -440,6 +442,15 @@ STATE_KINDS: Mapping[str, FindingKind] = {
     for name, facts in FAMILIES.items()
 }
 """What an object's own state shows, by the kind of object."""
+UPSTREAM_INCIDENT = FindingKind(
+    "upstream_incident",
+    how="What a provider's status page reports. It accuses nobody while no service of the alert is "
+    "known to call the provider",
+    details=StateFactDetails,
+    tables=("states",),
+    label="incident of a provider",
+    always_kept=True,
+)
 BUILT_IN: tuple[FindingKind, ...] = (
     METRIC_SHIFT,
     SPAN_OWN_TIME,
@@ -474,6 +485,7 @@ BUILT_IN: tuple[FindingKind, ...] = (
     TRACE_UNREADABLE,
     RUN_ENDED,
     *STATE_KINDS.values(),
+    UPSTREAM_INCIDENT,
     *RULE_KINDS.values(),
     *GPU_KINDS.values(),
     *NO_CHANGE_KINDS.values(),

@@ -34,4 +34,13 @@ NODES = (
         less="{object} takes no new pods: it was cordoned or tainted",
         step="Find out who cordoned {subject} and why, and uncordon it if that is over.",
     ),
+    state_fault(
+        "node_drained",
+        0.9,
+        Depth.SETTING,
+        "is drained",
+        "{object} is drained and takes no new jobs: {value}",
+        less="{object} is drained and takes no new jobs",
+        step="Read why {subject} was drained, and keep the job off it until that is mended.",
+    ),
 )

@@ -1,15 +1,18 @@
 """The faults that objects' own states show: one entry per fact that a connector may report.
 
-They stand by owner in the files beside: routing, workloads, resources, nodes, databases, the cloud.
+They stand by owner in the files beside: routing, workloads, batch jobs, resources, nodes,
+databases, the cloud, providers outside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from analysis.kinds.batch_faults import BATCH
 from analysis.kinds.cloud_faults import CLOUD
 from analysis.kinds.database_faults import DATABASES
 from analysis.kinds.node_faults import NODES
+from analysis.kinds.provider_faults import PROVIDERS
 from analysis.kinds.resource_faults import SATURATION
 from analysis.kinds.routing_faults import ROUTES
 from analysis.kinds.state_fault import StateFault
@@ -18,7 +21,7 @@ from analysis.kinds.workload_faults import ENDS, LIMITS, PLACING, PROBES, SCALIN
 FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
     "route_state": ROUTES,
     "start_state": STARTS,
-    "end_state": ENDS,
+    "end_state": (*ENDS, *BATCH),
     "probe_state": PROBES,
     "placing_state": PLACING,
     "limit_state": LIMITS,
@@ -28,6 +31,7 @@ FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
     "node_state": NODES,
     "database_state": DATABASES,
     "cloud_state": CLOUD,
+    "provider_state": PROVIDERS,
 }
 """By the kind of finding that tells of them."""
 
@@ -45,5 +49,6 @@ FAMILY_OF: Mapping[str, str] = {
     fact.name: family for family, facts in FAMILIES.items() for fact in facts
 }
 OF_NODES = frozenset(fact.name for fact in NODES)
+OF_PROVIDERS = frozenset(fact.name for fact in PROVIDERS)
 OF_NAMESPACES = frozenset(fact.name for fact in LIMITS)
 """Their subject is the namespace, whichever service is refused."""

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from analysis.case.folder import Case
+from analysis.case.gap_groups import GapGroup, grouped
 from analysis.case.windows import log_windows, metric_windows, span_windows
 from analysis.kinds.finding_kinds import TRACES_INCONCLUSIVE
 from analysis.metrics.alert_history import STOPPED
 from analysis.metrics.alert_threshold import read_threshold
 from analysis.vocabulary import Cause, Finding, Gap
-from analysis.wording.phrases import number, plain, rounded
+from analysis.wording.phrases import listed, number, plain, rounded
 
 INCONCLUSIVE = TRACES_INCONCLUSIVE.name
 MOST = 6
@@ -94,7 +95,10 @@ def missing_evidence(
     """At most six entries, the most telling first: about the alert's own signal, then gaps, then
     kinds never asked."""
     said = list(_about_the_alert(case, compared, findings))
-    weighed = [(_weight(case, gap, compared, causes), _gap_said(gap)) for gap in case.gaps]
+    weights = {gap.id: _weight(case, gap, compared, causes) for gap in case.gaps}
+    telling = [gap for gap in case.gaps if weights[gap.id] >= MATTERS]
+    telling.sort(key=lambda gap: -weights[gap.id])
+    weighed = [(weights[one.gaps[0].id], _gap_said(one)) for one in grouped(telling)]
     weighed += _never_asked(case, compared)
     weighed.sort(key=lambda pair: -pair[0])
     said += [text for weight, text in weighed if weight >= MATTERS]
@@ -166,10 +170,12 @@ def _concerns(case: Case, gap: Gap, causes: Sequence[Cause]) -> bool:
     return any(name.casefold() in query for name in names)
 
 
-def _gap_said(gap: Gap) -> str:
-    source = plain(gap.source, 40)
-    said = f"{gap.kind} from {source} are missing: {plain(gap.reason, 160).rstrip('.')}."
+def _gap_said(group: GapGroup) -> str:
+    source = plain(group.source, 40)
+    are = "is" if group.kinds in (("topology",), ("alert",)) else "are"
+    reason = plain(group.reason, 160).rstrip(".")
+    said = f"{listed(group.kinds)} from {source} {are} missing: {reason}."
     for words, advice in ADVICE:
-        if re.search(words, gap.reason[:1000], re.IGNORECASE):
+        if re.search(words, group.reason[:1000], re.IGNORECASE):
             return f"{said} {advice.format(source=source)}."
     return said

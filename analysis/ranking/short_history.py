@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from analysis.case.folder import Case
+from analysis.kinds.finding_kinds import LOG_NEW, LOG_SURGE, METRIC_SHIFT
+from analysis.vocabulary import Finding
 from analysis.wording.amounts import SECONDS, amount
+
+BEGIN_WITH_DATA = frozenset({METRIC_SHIFT.name, LOG_NEW.name, LOG_SURGE.name})
+"""What begins wherever the data does: nothing was counted before, and every line is new."""
+FIRST_SAMPLES = timedelta(minutes=2)
+"""Sources of one system begin within a few intervals of each other."""
+
+
+def without_first_samples(case: Case, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, but for those that begin when the data does, where there is nothing to compare
+    with."""
+    since = case.scope.data_since
+    if since is None or not has_no_past(case):
+        return list(findings)
+
+    def is_first(finding: Finding) -> bool:
+        began = finding.onset
+        return began is not None and began <= since + FIRST_SAMPLES
+
+    return [one for one in findings if one.kind not in BEGIN_WITH_DATA or not is_first(one)]
+
+
+def has_no_past(case: Case) -> bool:
+    """Whether the sources began so late that the windows could not be fitted to what they hold."""
+    since = case.scope.data_since
+    return since is not None and bool(case.scope.baseline) and case.scope.baseline[0].start < since
 
 
 def short_history(case: Case) -> str | None:

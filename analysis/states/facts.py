@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis.case.folder import Case
 from analysis.kinds.state_fault import Depth, StateFault
-from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, STATE_FAULTS
+from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, OF_PROVIDERS, STATE_FAULTS
 
 MAX_FACTS = 5000
 """Rows that are read; a cluster of thousands of unwell pods says the same thing many times."""
@@ -26,6 +26,7 @@ class StateFact:
     namespace: str
     service: str | None
     place: str | None
+    field: str
     value: str
     expected: str
     since: datetime | None
@@ -56,6 +57,14 @@ class FactGroup:
     def places(self) -> frozenset[str]:
         """Where its objects are: nodes of pods, zones of nodes."""
         return frozenset(one.place for one in self.facts if one.place)
+
+    @property
+    def called_as(self) -> tuple[str, ...]:
+        """Of a provider: what services call it by."""
+        if self.fault.name not in OF_PROVIDERS:
+            return ()
+        names = [name.strip() for fact in self.facts for name in fact.field.split(",")]
+        return tuple(dict.fromkeys(filter(None, names)))
 
     @property
     def objects(self) -> tuple[str, ...]:
@@ -103,6 +112,7 @@ def _read(row: Mapping[str, Any]) -> StateFact | None:
         namespace=row["namespace"] or "",
         service=row["service"] or None,
         place=row["place"] or None,
+        field=row["field"] or "",
         value=row["value"] or "",
         expected=row["expected"] or "",
         since=row["since"],
@@ -123,9 +133,9 @@ def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:
 
 
 def _subject(fact: StateFact, services: Mapping[str, set[str]]) -> str:
-    """Whom the fact accuses: the node, the namespace, the one service that the object is of, or the
-    object itself where it is of several or of none."""
-    if fact.fault.name in OF_NODES:
+    """Whom the fact accuses: the node, the provider, the namespace, the one service that the object
+    is of, or the object itself where it is of several or of none."""
+    if fact.fault.name in OF_NODES or fact.fault.name in OF_PROVIDERS:
         return fact.name
     if fact.fault.name in OF_NAMESPACES:
         return f"namespace/{fact.namespace or fact.name}"

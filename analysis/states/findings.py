@@ -11,8 +11,8 @@ import re
 
 from analysis.case.folder import Case
 from analysis.kinds.finding_details import StateFactDetails
-from analysis.kinds.finding_kinds import STATE_KINDS, Analyzer
-from analysis.kinds.state_faults import FAMILY_OF, OF_NODES
+from analysis.kinds.finding_kinds import STATE_KINDS, UPSTREAM_INCIDENT, Analyzer
+from analysis.kinds.state_faults import FAMILY_OF, OF_NODES, OF_PROVIDERS
 from analysis.states.facts import FactGroup, StateFact, fact_groups, unwell_instances
 from analysis.states.weighing import OLD, WeighedGroup, weighed_groups
 from analysis.vocabulary import Finding
@@ -35,7 +35,7 @@ def state_findings(case: Case) -> list[Finding]:
     return [_finding(case, one, unwell) for one in weighed[:MAX_STATES]]
 
 
-ANALYZER = Analyzer(state_findings, kinds=tuple(STATE_KINDS.values()))
+ANALYZER = Analyzer(state_findings, kinds=(*STATE_KINDS.values(), UPSTREAM_INCIDENT))
 
 
 def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Finding:
@@ -46,7 +46,7 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
         numbers[f"quoted_{i}"] = float(digits)
     return Finding(
         id="",
-        kind=FAMILY_OF[group.fault.name],
+        kind=_kind_of(group),
         subject=group.subject,
         onset=group.since,
         strength=weighed.strength,
@@ -61,9 +61,17 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
             value=plain(_fullest(group).value, MAX_QUOTE).rstrip("."),
             expected=plain(_fullest(group).expected, MAX_QUOTE).rstrip("."),
             explained_by=weighed.explained_by,
+            called_as=group.called_as[:MAX_LISTED],
             bad=True,
         ),
     )
+
+
+def _kind_of(group: FactGroup) -> str:
+    """Of a provider that no service is said to need it is only what goes on outside."""
+    if group.fault.name in OF_PROVIDERS and not group.services:
+        return UPSTREAM_INCIDENT.name
+    return FAMILY_OF[group.fault.name]
 
 
 def said_of(group: FactGroup) -> str:

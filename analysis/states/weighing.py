@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from analysis.case.folder import Case
 from analysis.kinds.state_fault import Depth
-from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES
+from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, OF_PROVIDERS
 from analysis.states.facts import FactGroup
 
 FRESH = timedelta(hours=1)
@@ -32,6 +32,9 @@ UNFELT = 0.5
 """A node that runs no unwell pod, where others do, harms nobody that was seen."""
 NOBODY_WAITS = 0.3
 """A cordon matters to pods that look for a node."""
+CALLED_ONLY = 0.5
+"""What a provider's incident keeps where services call the provider, and none logs failures that
+name it."""
 _MISSING = frozenset(
     {
         "unschedulable",
@@ -77,6 +80,8 @@ def _alone(
     group: FactGroup, groups: Sequence[FactGroup], case: Case, unwell: Mapping[str, str]
 ) -> float:
     strength = age_weight(group.since, case)
+    if group.fault.name in OF_PROVIDERS:
+        return strength * CALLED_ONLY
     if group.fault.name not in OF_NODES:
         return strength
     if group.fault.name == "node_cordoned" and not _somebody_waits(group, groups):
@@ -118,6 +123,9 @@ def age_weight(since: datetime | None, case: Case) -> float:
 def _explains(other: FactGroup, group: FactGroup) -> bool:
     """Whether `other` brings about what the group says."""
     if other is group or not _may_precede(other, group):
+        return False
+    if other.fault.name in OF_PROVIDERS:
+        # Whether an outage outside reaches a service is not told by the status page.
         return False
     if other.subject in group.places:
         return group.fault.depth >= other.fault.depth

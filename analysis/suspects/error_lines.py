@@ -57,7 +57,7 @@ def error_lines(case: Case, services: Collection[str]) -> list[ErrorLines]:
     """One entry per writer and service named, in their order. Empty without a baseline of logs."""
     if not case.logs.height:
         return []
-    rows = _failing(case.logs)
+    rows = failing_rows(case.logs)
     windows = log_windows(case)
     baseline = [window for window in windows.baseline if window.seconds > 0]
     if not rows.height or not baseline:
@@ -82,7 +82,7 @@ def error_lines(case: Case, services: Collection[str]) -> list[ErrorLines]:
     return found
 
 
-def _failing(logs: pl.DataFrame) -> pl.DataFrame:
+def failing_rows(logs: pl.DataFrame) -> pl.DataFrame:
     """time (s), service and text of the lines that say they fail."""
     level = pl.col("level").str.to_lowercase()
     rows = logs.filter(level.is_in(list(FAILING)), pl.col("service").is_not_null()).select(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 DIGITS = 4
 INVISIBLE = re.compile(
@@ -52,6 +53,12 @@ def capitalised(text: str) -> str:
     if not words or not words[0].rstrip(",:;.'").isalpha():
         return text
     return text[:1].upper() + text[1:]
+
+
+def listed(words: Sequence[str]) -> str:
+    """`metrics`, `metrics and logs`, `metrics, logs and spans`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def counted(n: int, noun: str) -> str:

@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from urllib.parse import quote
 
 from analysis.case.earlier import KIND as EARLIER
+from analysis.case.gap_groups import GapGroup, grouped
 from analysis.kinds.finding_details import EarlierDetails
-from analysis.vocabulary import Claim, Evidence, Finding, Gap, Link, Section, Verdict
+from analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
 from bot.answer.foreign_text import one_line, safe_url, sentence
 from bot.answer.guidance import told
 from bot.answer.view import AnswerView
@@ -116,6 +117,7 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
     happening = " ".join(claim.text for claim in view.section(Section.HAPPENING))
     guidance = told(view.guidance)
     state, headline = _state_and_headline(view)
+    gaps = grouped(view.gaps)
     steps = tuple(sentence(step.text, LINE) for step in view.next_steps[:STEPS])
     return AnswerLines(
         state=state,
@@ -131,8 +133,8 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         earlier=_earlier(view, cite),
         runbooks=tuple(CitedLine(sentence(text, LINE), _safe(links)) for text, links in guidance),
         missing=tuple(sentence(said, LINE) for said in view.missing[:GAPS]),
-        gaps=tuple(_gap(gap) for gap in view.gaps[:GAPS]),
-        gaps_left_out=max(0, len(view.gaps) - GAPS),
+        gaps=tuple(_gap(group) for group in gaps[:GAPS]),
+        gaps_left_out=max(0, len(gaps) - GAPS),
     )
 
 
@@ -154,8 +156,9 @@ def _no_step(view: AnswerView) -> str:
     return NO_STEP[view.verdict]
 
 
-def _gap(gap: Gap) -> Line:
-    return Line(one_line(f"{gap.source} {gap.kind}", 60), sentence(gap.reason, 160))
+def _gap(group: GapGroup) -> Line:
+    label = f"{group.source} {', '.join(group.kinds)}"
+    return Line(one_line(label, 60), sentence(group.reason, 160))
 
 
 def span_of(length: timedelta) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.case.folder import Case, read_case, read_diagnosis, read_report
+from analysis.case.gap_groups import grouped
 from analysis.errors import EvidenceError
 from analysis.vocabulary import Diagnosis, Frozen, Report, Section
 from bot.answer.asserted.ground import ground_of
@@ -145,8 +146,9 @@ def print_report(replayed: Replayed) -> None:
         for cause in view.other_causes[:MOST_OTHERS]:
             said = f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})"
             console.print(Text(said, style="dim"))
-    for gap in view.gaps:
-        console.print(Text(f"  {gap.id} {gap.source}: {quotable(gap.reason)}", style="yellow"))
+    for group in grouped(view.gaps):
+        ids = ", ".join(gap.id for gap in group.gaps)
+        console.print(Text(f"  {ids} {group.source}: {quotable(group.reason)}", style="yellow"))
 
 
 def _dump(values: Sequence[Frozen]) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +33,9 @@ def check(config: Config = None) -> None:
     settings = load_settings(config).model
     if settings.name is None:
         raise SettingsError("model.name", "is not set: the built-in writer words the reports")
-    # Late: loading the client takes most of a second.
+    # Late: loading the client takes most of a second, and asyncio a sixth of `--help`.
+    import asyncio
+
     from bot.investigation.model.model_check import screen
     from bot.investigation.model.probe import probe
 

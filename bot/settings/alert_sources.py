@@ -28,6 +28,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "datadog": "bot.intake.sources.datadog:ALERT_SOURCE",
         "sentry": "bot.intake.sources.sentry:ALERT_SOURCE",
         "azure_monitor": "bot.intake.sources.azure_monitor:ALERT_SOURCE",
+        "incident_io": "bot.intake.sources.incident_io:ALERT_SOURCE",
+        "rootly": "bot.intake.sources.rootly:ALERT_SOURCE",
         "webhook": "bot.intake.sources.webhook:ALERT_SOURCE",
     }
 )

@@ -49,8 +49,9 @@ class AlertRule(Section):
     investigate: bool = True
     """Whether alerts that match are investigated."""
     source: Annotated[Names, AfterValidator(_known_sources)] = ()
-    """Alert sources: `alertmanager`, `azure_monitor`, `cloudwatch`, `datadog`, `pagerduty`,
-    `sentry`, `slack`, `webhook`, and those of other packages by their names."""
+    """Alert sources: `alertmanager`, `azure_monitor`, `cloudwatch`, `datadog`, `incident_io`,
+    `pagerduty`, `rootly`, `sentry`, `slack`, `webhook`, and those of other packages by their
+    names."""
     service: Names = ()
     """Services, by their names in the catalogue or their aliases; `*` stands for anything."""
     severity: Names = ()
@@ -120,8 +121,8 @@ class AlertSettings(Section):
     """Which alerts are investigated, and which belong together: docs/storms.md."""
 
     oldest_days: float = Field(default=3, gt=0, le=36_500)
-    """An alert that PagerDuty, Datadog or Sentry dates longer ago starts nothing: it is a replay,
-    or too old."""
+    """An alert that PagerDuty, Datadog, Sentry or Rootly dates longer ago starts nothing: it is a
+    replay, or too old."""
     groups: Literal["on", "shadow", "off"] = "on"
     """Whether an alert joins the investigation of a related one. `shadow`: the log says which one
     it would join."""

@@ -24,6 +24,7 @@ SERVER_ONLY = frozenset(
         ("login", "client_secret"),
         ("server", "access_token"),
         ("slack", "app_token"),
+        ("webhook", "tokens"),
     }
 )
 BOTH = frozenset({("slack", "bot_token"), ("store", "database"), ("telemetry", "otlp_headers")})

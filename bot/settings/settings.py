@@ -34,6 +34,7 @@ from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
 from bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
 from bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
+from bot.settings.incident_webhooks import IncidentIoSettings, RootlySettings
 from bot.settings.instances import (
     OWN_KEYS,
     add_variable,
@@ -221,6 +222,8 @@ class Settings(ConnectorSections):
     aws: AwsSettings = AwsSettings()
     sentry: SentrySettings = SentrySettings()
     webhook: WebhookSettings = WebhookSettings()
+    incident_io: IncidentIoSettings = IncidentIoSettings()
+    rootly: RootlySettings = RootlySettings()
     traces: TracesSettings = TracesSettings()
     recorded: RecordedSettings = RecordedSettings()
 

@@ -2,60 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from bot.settings.webhook_presets import PRESETS
+from connectors.json_mapping import Expression
 from connectors.settings_types import Names, Secrets, Section
 
-LONGEST_EXPRESSION = 500
-"""Characters. Longer ones are a program, and its cost grows with its length."""
-
-PRESETS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "zabbix": {
-            "title": "name",
-            "id": "event_id",
-            "state": "(event_update_status == '1' && 'update') || event_value",
-            "service": "[service, host]",
-            "environment": "environment",
-            "severity": "severity",
-            "starts_at": "timestamp",
-            "url": "url",
-            "summary": "operational_data",
-            "labels": "{host: host, trigger_id: trigger_id}",
-        },
-        "nagios": {
-            "title": "join(' ', [check || 'Host', 'on', host, 'is', state])",
-            "id": "join('/', [host, check || ''])",
-            "state": "type",
-            "service": "[service, host]",
-            "severity": "state",
-            "summary": "output",
-            "labels": "{host: host, check: check}",
-        },
-    }
-)
-"""Expressions for the bodies that docs/connectors/webhook.md tells people to send."""
-
-
-def _expression(value: str) -> str:
-    # Only where one is written: the library is not loaded at every start.
-    from jmespath import compile as compiled
-
-    if len(value) > LONGEST_EXPRESSION:
-        raise ValueError(f"must have {LONGEST_EXPRESSION} characters at most")
-    try:
-        compiled(value)
-    except (ValueError, RecursionError):
-        raise ValueError("is no JMESPath expression (jmespath.org)") from None
-    return value
-
-
-Expression = Annotated[str, AfterValidator(_expression)]
-"""JMESPath."""
+Preset = Literal[
+    "gcp_monitoring",
+    "grafana_oncall",
+    "nagios",
+    "new_relic",
+    "opsgenie",
+    "splunk_oncall",
+    "zabbix",
+]
+"""Their expressions are in `bot.settings.webhook_presets`."""
 
 
 class WebhookSettings(Section):
@@ -68,7 +32,7 @@ class WebhookSettings(Section):
     """The header with the HMAC-SHA256 of the body in hexadecimal digits, for senders that sign."""
     signature_prefix: str = Field(default="", max_length=40)
     """What stands before the digits in that header, such as `sha256=`."""
-    preset: Literal["zabbix", "nagios"] | None = None
+    preset: Preset | None = None
     """Expressions that are ready; those given beside it replace its own."""
     items: Expression | None = None
     """JMESPath of the list of alerts in a body. Unset: the body is one alert."""

@@ -1,7 +1,7 @@
 """Alertmanager: active alerts and silences."""
 
 from connectors.alertmanager.settings import AlertmanagerSettings
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 
 CONNECTOR = ConnectorType(
     name="alertmanager",
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.alertmanager.connector:build",
     kinds=("monitors",),
     docs="alertmanager.md",
+    listing=Listing(
+        title="Alertmanager",
+        login="as Prometheus",
+        places="labels of alerts",
+        permissions="GET alone, by a proxy",
+        tested_against="the published specification",
+        also="silences",
+    ),
 )

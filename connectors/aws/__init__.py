@@ -1,7 +1,7 @@
 """AWS: CloudWatch, Logs Insights, X-Ray, CloudTrail and deployments."""
 
 from connectors.aws.settings import AwsSettings
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 
 CONNECTOR = ConnectorType(
     name="aws",
@@ -9,5 +9,13 @@ CONNECTOR = ConnectorType(
     build="connectors.aws.connector:build",
     kinds=("metrics", "logs", "spans", "changes", "topology", "monitors", "states"),
     docs="aws.md",
+    listing=Listing(
+        title="AWS",
+        login="as boto3 finds it, roles of accounts",
+        places="accounts and regions",
+        permissions="a policy of reading calls",
+        tested_against="two emulators; AWS' own service models",
+        also="state of databases",
+    ),
     several=False,
 )

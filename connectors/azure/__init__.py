@@ -1,7 +1,7 @@
 """Azure Monitor: Log Analytics and Application Insights."""
 
 from connectors.azure.settings import AzureMonitorSettings
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 
 CONNECTOR = ConnectorType(
     name="azure_monitor",
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.azure.connector:build",
     kinds=("metrics", "spans", "logs", "changes"),
     docs="azure_monitor.md",
+    listing=Listing(
+        title="Azure Monitor",
+        login="managed or workload identity, client secret",
+        places="workspaces and resources",
+        permissions="Log Analytics Data Reader, Monitoring Reader",
+        tested_against="the published specification",
+    ),
 )

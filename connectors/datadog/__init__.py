@@ -1,6 +1,6 @@
 """Datadog: metrics, logs, traces, events and monitors."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.datadog.settings import DatadogSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.datadog.connector:build",
     kinds=("metrics", "logs", "spans", "changes", "topology", "monitors"),
     docs="datadog.md",
+    listing=Listing(
+        title="Datadog",
+        login="API and application key",
+        places="tags",
+        permissions="12 scopes that read",
+        tested_against="the published specification",
+        also="errors, GPUs",
+    ),
 )

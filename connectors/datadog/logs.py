@@ -34,6 +34,7 @@ from connectors.datadog.values import (
     text,
 )
 from connectors.evidence_rows import LogRow, readable
+from connectors.log_windows import ERROR_LINES, LINES
 
 PAGE = 1000
 """The most that one search gives (API reference, "Search logs (POST)")."""
@@ -43,8 +44,6 @@ BAD = "status:(error OR critical OR alert OR emergency OR warn)"
 MOST_GROUPS = 25
 MOST_DETAILS = 30
 MOST_ISSUES = 20
-LINES, ERROR_LINES = "log_lines_per_min", "error_log_lines_per_min"
-"""Signals of counted lines; a minute in which others were counted and these not has 0."""
 ERROR_STATUSES = ("error", "critical", "alert", "emergency")
 TRACE_FIELDS = ("dd.trace_id", "trace_id", "otel.trace_id", "traceId")
 KEPT = (

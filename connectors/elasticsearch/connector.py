@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 import msgspec
 
@@ -18,13 +17,7 @@ from analysis.case.alert_place import place_of
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.collection_builder import (
-    CollectionBuilder,
-    epoch_ms,
-    full_window,
-    nanoseconds,
-    split,
-)
+from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds
 from connectors.counted_lines import CountGrid
 from connectors.elasticsearch import searches
 from connectors.elasticsearch.answers import (
@@ -32,7 +25,6 @@ from connectors.elasticsearch.answers import (
     Found,
     LinesFound,
     NamesFound,
-    Row,
     count_rows,
     line_rows,
 )
@@ -41,6 +33,7 @@ from connectors.elasticsearch.searches import Search
 from connectors.elasticsearch.session import LENIENT, SearchHttp, SearchSession
 from connectors.elasticsearch.settings import ElasticsearchSettings
 from connectors.limits import Limits
+from connectors.log_windows import ERROR_LINES, LINES, LinePage, lines_of_window, log_windows
 from connectors.server_access import ANYONE, ServerAccess
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
@@ -48,12 +41,8 @@ from connectors.vendor_text import short
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=4)
 MOST_SERVICES = 5
-MOST_BASELINES = 2
 ERRORS, SAMPLE = 1000, 300
 """Lines of one search."""
-PARTS = 3
-"""Where a window holds more lines than were asked for, what follows them is asked in thirds."""
-LINES, ERROR_LINES = "log_lines_per_min", "error_log_lines_per_min"
 
 
 def build(own: ElasticsearchSettings, settings: SharedSettings) -> ElasticsearchConnector | None:
@@ -144,7 +133,7 @@ class ElasticsearchConnector:
                 session, collection, fields, services, place_of(request.alert), request.scope
             )
             asking = _Asking(session, collection, fields, self._links)
-            windows = _windows(request.scope)
+            windows = log_windows(request.scope)
             await asyncio.gather(*(asking.of_service(one, windows) for one in found))
             if (words := request.scope.log_words) is not None:
                 for one in found:
@@ -292,34 +281,22 @@ class _Asking:
         self, service: str, search: Search, limit: int, window: Window, by: str | None = None
     ) -> None:
         """The first lines of a window and, where there are more, some of each part of the rest."""
-        first = await self._page(service, search, limit, window)
-        if first is None:
+
+        async def page(part: Window, count: int) -> LinePage | None:
+            return await self._page(service, search, count, part)
+
+        found = await lines_of_window(page, window, limit)
+        if found is None:
             return
-        pages, cut = [first], None
-        rest = _rest(window, first[0]) if len(first[0]) + first[1] >= limit else None
-        if rest is not None:
-            share = limit // PARTS
-            asked = (self._page(service, search, share, part) for part in split(rest, PARTS))
-            more = [page for page in await asyncio.gather(*asked) if page is not None]
-            if any(len(rows) + dropped >= share for rows, dropped in more):
-                cut = (
-                    f"the first {limit} lines of the window, and the first {share} of each third "
-                    "of the rest"
-                )
-            pages += more
-        dropped = sum(count for _, count in pages)
-        note = f"{dropped} documents without a time or a text left out" if dropped else None
-        rows = [row for page, _ in pages for row in page]
-        said = "; ".join(filter(None, (cut, note))) or None
-        count = self.collection.add("logs", rows)
+        count = self.collection.add("logs", found.rows)
         details = {"asked_by": by} if by else {}
         link = self.links.link(search, window)
-        item = Item("logs", search.kql, window, link, rows=count, cut=said, details=details)
-        self.collection.items.append(item.holding(rows))
+        item = Item("logs", search.kql, window, link, rows=count, cut=found.cut, details=details)
+        self.collection.items.append(item.holding(found.rows))
 
     async def _page(
         self, service: str, search: Search, limit: int, window: Window
-    ) -> tuple[list[Row], int] | None:
+    ) -> LinePage | None:
         """The first lines of a window, oldest first. A failed search becomes a gap."""
         # Times of indices are whole milliseconds for the most part.
         after_ms = -(-nanoseconds(window.start) // 1_000_000)
@@ -329,27 +306,14 @@ class _Asking:
         if answer is None:
             return None
         self._is_cut("logs", search.kql, answer)
-        return await asyncio.to_thread(line_rows, answer.hits.hits, service, self.log_fields)
+        hits = answer.hits.hits
+        return LinePage(*await asyncio.to_thread(line_rows, hits, service, self.log_fields))
 
     def _is_cut(self, kind: EvidenceKind, query: str, answer: Found) -> bool:
         """Whether a part is missing, which is then a gap."""
         if answer.incomplete:
             self.collection.missing.append(Missing(kind, query, answer.incomplete))
         return answer.incomplete is not None
-
-
-def _windows(scope: Scope) -> tuple[Window, ...]:
-    latest = sorted(scope.logs_before, key=lambda w: w.end)[-MOST_BASELINES:]
-    return tuple(dict.fromkeys((*latest, scope.incident)))
-
-
-def _rest(window: Window, rows: Sequence[Row]) -> Window | None:
-    """What follows the last line, by whole milliseconds."""
-    if not rows:
-        return None
-    last_ms = rows[-1][0] // 1_000_000
-    start = window.start + timedelta(milliseconds=last_ms + 1 - epoch_ms(window.start))
-    return Window(start=start, end=window.end) if window.start <= start < window.end else None
 
 
 class _Version(msgspec.Struct):

@@ -12,11 +12,10 @@ from connectors.collection_builder import epoch_ms
 from connectors.counted_lines import FAILING, CountGrid
 from connectors.elasticsearch.answers import MOST_LEVELS
 from connectors.elasticsearch.fields import LogFields
+from connectors.log_windows import BAD_WORDS
 
 SEARCH_TIMEOUT = "10s"
 """After that time shards give what they have found so far, and say so."""
-BAD_WORDS = "error exception traceback fatal panic critical"
-"""What an error line says where no field holds its level."""
 NO_LEVEL = "none"
 MOST_NAMES = 1000
 
@@ -118,7 +117,7 @@ def errors(search: Search, fields: LogFields) -> Search:
         for level in sorted(FAILING):
             levels += [level, level.upper(), level.capitalize()]
         return search.also({"terms": {fields.level: levels}}, _either(fields.level, levels))
-    return with_words(search, fields, BAD_WORDS.split())
+    return with_words(search, fields, BAD_WORDS)
 
 
 def with_words(search: Search, fields: LogFields, words: Sequence[str]) -> Search:

@@ -1,6 +1,6 @@
 """GitHub: deployments, merges and code."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.github.settings import GitHubSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.github.connector:build",
     kinds=("changes",),
     docs="github.md",
+    listing=Listing(
+        title="GitHub",
+        login="fine-grained token or app",
+        places="environments of deployments",
+        permissions="5 permissions that read",
+        tested_against="the published specification",
+        also="code of a stack trace",
+    ),
 )

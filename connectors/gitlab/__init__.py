@@ -1,6 +1,6 @@
 """GitLab: deployments, merges and code."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.gitlab.settings import GitLabSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.gitlab.connector:build",
     kinds=("changes",),
     docs="gitlab.md",
+    listing=Listing(
+        title="GitLab",
+        login="token",
+        places="environments of deployments",
+        permissions="`read_api` as Reporter",
+        tested_against="a stand-in after its documentation",
+        also="code of a stack trace",
+    ),
 )

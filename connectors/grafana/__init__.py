@@ -1,6 +1,6 @@
 """Grafana: alert rules and annotations."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.grafana.settings import GrafanaSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.grafana.connector:build",
     kinds=("monitors", "changes"),
     docs="grafana.md",
+    listing=Listing(
+        title="Grafana",
+        login="token of a service account",
+        places="labels of rules",
+        permissions="Viewer",
+        tested_against="a stand-in after its documentation",
+    ),
 )

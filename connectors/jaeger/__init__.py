@@ -1,6 +1,6 @@
 """Jaeger: traces, and who calls whom."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.jaeger.settings import JaegerSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.jaeger.connector:build",
     kinds=("spans", "topology"),
     docs="jaeger.md",
+    listing=Listing(
+        title="Jaeger",
+        login="as Prometheus",
+        places="tags of processes",
+        permissions="none exist",
+        tested_against="the published specification",
+    ),
 )

@@ -1,6 +1,6 @@
 """Kubernetes: events, rollouts, pods, nodes, and what routes to them or limits them."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.kubernetes.settings import KubernetesSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.kubernetes.connector:build",
     kinds=("logs", "changes", "monitors", "states", "topology"),
     docs="kubernetes.md",
+    listing=Listing(
+        title="Kubernetes",
+        login="pod's service account, kubeconfig",
+        places="clusters and namespaces",
+        permissions="a role that lists, without secrets",
+        tested_against="a stand-in after its API reference",
+        also="state of objects",
+    ),
 )

@@ -1,6 +1,6 @@
 """Loki: logs."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.loki.settings import LokiSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.loki.connector:build",
     kinds=("logs", "metrics"),
     docs="loki.md",
+    listing=Listing(
+        title="Loki",
+        login="as Prometheus",
+        places="labels of streams",
+        permissions="to query",
+        tested_against="a stand-in after its documentation",
+    ),
 )

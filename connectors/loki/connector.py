@@ -12,28 +12,34 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from urllib.parse import urlencode
 
 import msgspec
 
 from analysis.case.alert_place import place_labels, place_of
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
-from analysis.vocabulary import EvidenceKind, Scope, Window
+from analysis.vocabulary import EvidenceKind, Window
 from connectors.abilities import BoundedQuery
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds, split
+from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds
 from connectors.counted_lines import FAILING, CountGrid
 from connectors.grafana.links import Explore
 from connectors.grafana.settings import GrafanaSettings
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
+from connectors.log_windows import (
+    BAD_WORDS,
+    ERROR_LINES,
+    LINES,
+    LinePage,
+    lines_of_window,
+    log_windows,
+)
 from connectors.loki.answers import (
     CATEGORIZED,
     CountsAnswer,
     LokiLinesAnswer,
     LokiNamesAnswer,
-    Row,
     count_rows,
     line_rows,
     range_of,
@@ -51,19 +57,12 @@ from connectors.vendor_text import short
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=15, concurrency=5)
 CALL = "/loki/api/v1/query_range"
 MOST_SERVICES = 5
-MOST_BASELINES = 2
 ERRORS = 1000
 """Error lines of one service asked for at once; Loki's own limit is 5,000
 (max_entries_limit_per_query)."""
 SAMPLE = 300
 """Lines of any level of one service."""
-PARTS = 3
-"""Where a window holds more lines than were asked for, what follows them is asked in thirds."""
-LINES, ERROR_LINES = "log_lines_per_min", "error_log_lines_per_min"
-"""Signals of counted lines, of other levels and of errors."""
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
-BAD_WORDS = "(?i)(error|exception|traceback|fatal|panic|critical)"
-"""What an error line says where Loki knows no levels."""
 
 
 def _selector(label: str, named: Sequence[str], bound: str) -> str:
@@ -129,7 +128,7 @@ class LokiConnector:
         """Counts and lines of all windows. A call that fails becomes a gap, the others stand."""
         collection = CollectionBuilder()
         services, more = in_scope(request, MOST_SERVICES)
-        windows = _windows(request.scope)
+        windows = log_windows(request.scope)
         async with self._http.open() as session:
             place = place_of(request.alert)
             streams = await self._streams(session, services, place, full_window(request.scope))
@@ -260,7 +259,7 @@ class LokiConnector:
         levels = await asyncio.gather(
             *(self._counts(session, collection, stream, window) for window in windows)
         )
-        errors = _by_level() if any(levels) else f'|~ "{BAD_WORDS}"'
+        errors = _by_level() if any(levels) else f'|~ "(?i)({"|".join(BAD_WORDS)})"'
         for query, limit in ((f"{stream.selector} {errors}", ERRORS), (stream.selector, SAMPLE)):
             await asyncio.gather(
                 *(self._lines(session, collection, stream, query, limit, w) for w in windows)
@@ -300,32 +299,18 @@ class LokiConnector:
         by: str | None = None,
     ) -> None:
         """The first lines of a window and, where there are more, some of each part of the rest."""
-        first = await collection.fetch("logs", query, _page(session, query, limit, window))
-        if first is None:
+
+        async def page(part: Window, count: int) -> LinePage | None:
+            return await collection.fetch("logs", query, _page(session, query, count, part))
+
+        found = await lines_of_window(page, window, limit)
+        if found is None:
             return
-        pages, cut = [first], None
-        rest = _rest(window, first[0]) if len(first[0]) >= limit else None
-        if rest is not None:
-            share = limit // PARTS
-            asked = (
-                collection.fetch("logs", query, _page(session, query, share, part))
-                for part in split(rest, PARTS)
-            )
-            more = [page for page in await asyncio.gather(*asked) if page is not None]
-            if any(len(rows) >= share for rows, _ in more):
-                cut = (
-                    f"the first {limit} lines of the window, and the first "
-                    f"{share} of each third of the rest"
-                )
-            pages += more
-        dropped = sum(d for _, d in pages)
-        note = f"{dropped} lines without a readable time left out" if dropped else None
-        rows = [(at, stream.service, *others) for page, _ in pages for at, _, *others in page]
-        said = "; ".join(filter(None, (cut, note))) or None
+        rows = [(at, stream.service, *others) for at, _, *others in found.rows]
         count = collection.add("logs", rows)
         details = {"asked_by": by} if by else {}
         link = self._link(query, window)
-        item = Item("logs", query, window, link, rows=count, cut=said, details=details)
+        item = Item("logs", query, window, link, rows=count, cut=found.cut, details=details)
         collection.items.append(item.holding(rows))
 
     def _link(self, query: str, window: Window) -> str:
@@ -335,32 +320,17 @@ class LokiConnector:
         return self._explore.link({"expr": query, "queryType": "range"}, window, otherwise)
 
 
-async def _page(
-    session: HttpSession, query: str, limit: int, window: Window
-) -> tuple[list[Row], int]:
+async def _page(session: HttpSession, query: str, limit: int, window: Window) -> LinePage:
     """The first lines of a window, oldest first."""
     params = [("query", query), ("limit", str(limit)), ("direction", "forward"), *_between(window)]
     answer = await session.get(CALL, params, type=LokiLinesAnswer)
-    return await asyncio.to_thread(line_rows, answer.data.result, "")
+    return LinePage(*await asyncio.to_thread(line_rows, answer.data.result, ""))
 
 
 def _by_level() -> str:
     """Picks lines by their level. A label that a line does not have is empty and matches none."""
     wanted = f"(?i)({'|'.join(sorted(FAILING))})"
     return f'| detected_level=~"{wanted}" or level=~"{wanted}"'
-
-
-def _windows(scope: Scope) -> tuple[Window, ...]:
-    latest = sorted(scope.logs_before, key=lambda w: w.end)[-MOST_BASELINES:]
-    return tuple(dict.fromkeys((*latest, scope.incident)))
-
-
-def _rest(window: Window, rows: Sequence[Row]) -> Window | None:
-    """What follows the last line."""
-    start = window.start + timedelta(
-        microseconds=(rows[-1][0] - nanoseconds(window.start)) // 1000 + 1
-    )
-    return Window(start=start, end=window.end) if window.start <= start < window.end else None
 
 
 def _between(window: Window) -> list[tuple[str, str]]:

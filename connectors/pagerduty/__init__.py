@@ -1,6 +1,6 @@
 """PagerDuty: the incident, earlier ones and change events."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.pagerduty.settings import PagerDutySettings
 
 CONNECTOR = ConnectorType(
@@ -9,6 +9,14 @@ CONNECTOR = ConnectorType(
     build="connectors.pagerduty.connector:build",
     kinds=("changes", "monitors", "alert"),
     docs="pagerduty.md",
+    listing=Listing(
+        title="PagerDuty",
+        login="OAuth or API key",
+        places="accounts",
+        permissions="4 scopes that read",
+        tested_against="the published specification",
+        also="the incident, past ones",
+    ),
 )
 
 ACCOUNT_LABEL = "pagerduty_account"

@@ -1,6 +1,6 @@
 """PostgreSQL: who blocks whom, what became slow, what fills up."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.postgresql.settings import PostgresqlSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.postgresql.connector:build",
     kinds=("states", "changes", "topology"),
     docs="postgresql.md",
+    listing=Listing(
+        title="PostgreSQL",
+        login="password, client certificate",
+        places="one server each",
+        permissions="`pg_monitor`",
+        tested_against="a real server",
+        also="locks, statements",
+    ),
 )

@@ -1,6 +1,6 @@
 """A recorded case as the source of evidence."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.recorded.settings import RecordedSettings
 
 CONNECTOR = ConnectorType(
@@ -9,5 +9,13 @@ CONNECTOR = ConnectorType(
     build="connectors.recorded.connector:build",
     kinds=("metrics", "logs", "spans", "changes", "topology", "monitors", "states", "traces"),
     docs="recorded.md",
+    listing=Listing(
+        title="Recorded case",
+        login="nothing",
+        places="as recorded",
+        permissions="to read a folder",
+        tested_against="real cases",
+        also="everything else of a case",
+    ),
     several=False,
 )

@@ -1,6 +1,6 @@
 """Redis and Valkey: memory, evictions, clients, slow commands, replication."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.redis.settings import RedisSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,12 @@ CONNECTOR = ConnectorType(
     build="connectors.redis.connector:build",
     kinds=("states",),
     docs="redis.md",
+    listing=Listing(
+        title="Redis, Valkey",
+        login="user and password",
+        places="one server each",
+        permissions="`+info +slowlog\\|get`",
+        tested_against="a real server",
+        also="slow commands",
+    ),
 )

@@ -1,6 +1,6 @@
 """Sentry: issues, releases and suspect commits."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.sentry.settings import SentrySettings
 
 CONNECTOR = ConnectorType(
@@ -9,6 +9,14 @@ CONNECTOR = ConnectorType(
     build="connectors.sentry.connector:build",
     kinds=("logs", "metrics", "changes"),
     docs="sentry.md",
+    listing=Listing(
+        title="Sentry",
+        login="token of an integration",
+        places="environments",
+        permissions="`event:read`, `org:read`, `project:read`",
+        tested_against="the published specification",
+        also="stack traces",
+    ),
 )
 
 ERROR_RATE = "error_rate"

@@ -1,6 +1,6 @@
 """Slack: the alert's thread and announced deploys."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.slack.settings import SlackSettings
 
 CONNECTOR = ConnectorType(
@@ -9,6 +9,14 @@ CONNECTOR = ConnectorType(
     build="connectors.slack.connector:build",
     kinds=("alert", "changes"),
     docs="slack.md",
+    listing=Listing(
+        title="Slack",
+        login="bot token",
+        places="workspaces",
+        permissions="`channels:history`, `groups:history`",
+        tested_against="the published specification",
+        also="the thread",
+    ),
 )
 
 CHANNEL_LABEL, THREAD_LABEL = "slack_channel", "slack_thread"

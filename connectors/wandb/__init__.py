@@ -1,6 +1,6 @@
 """Weights & Biases: training metrics."""
 
-from connectors.connector_type import ConnectorType
+from connectors.connector_type import ConnectorType, Listing
 from connectors.wandb.settings import WandbSettings
 
 CONNECTOR = ConnectorType(
@@ -9,4 +9,11 @@ CONNECTOR = ConnectorType(
     build="connectors.wandb.connector:build",
     kinds=("metrics", "monitors", "changes"),
     docs="wandb.md",
+    listing=Listing(
+        title="Weights & Biases",
+        login="API key",
+        places="entity and project",
+        permissions="an account that can view",
+        tested_against="a stand-in of its GraphQL",
+    ),
 )

@@ -17,6 +17,8 @@ locals {
     datadog             = "/webhooks/datadog"
     sentry              = "/webhooks/sentry"
     azure_monitor       = "/webhooks/azure_monitor"
+    incident_io         = "/webhooks/incident_io"
+    rootly              = "/webhooks/rootly"
     webhook             = "/webhooks/webhook"
     sns                 = "/webhooks/sns"
     slack_events        = "/slack/events"

@@ -245,3 +245,20 @@ def test_hostile_and_broken_rows_do_not_break_the_diagnosis(tmp_path: Path) -> N
         *(f.sentence for f in found.findings),
     ]
     assert all("\u202e" not in text and "\n" not in text for text in said)
+
+
+def started_within_the_incident(folder: Path, since: float | None) -> Case:
+    """Log lines from minute 1 on, counted by a source that says 0 where it holds none."""
+    scope = {"data_since": at(since)} if since is not None else {}
+    counted = series("web", "log_lines_per_min", 0, 160, onset=1, noise=0.001)
+    said = logs("web", "/orders served", [n / 20 for n in range(20, 600)])
+    return write_case(folder, alert={"service": "web"}, scope=scope, metrics=counted, logs=said)
+
+
+def test_the_beginning_of_the_data_is_no_incident(tmp_path: Path) -> None:
+    """A bot that is asked about a shop a few minutes after both were started."""
+    known = diagnose(started_within_the_incident(tmp_path / "known", None))
+    assert known.verdict is Verdict.CAUSE_FOUND, "of a service that was there before, it is"
+    young = diagnose(started_within_the_incident(tmp_path / "young", 1))
+    assert young.verdict is Verdict.INSUFFICIENT_EVIDENCE
+    assert "The data begins at" in young.missing[0]

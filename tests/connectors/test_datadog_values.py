@@ -18,7 +18,7 @@ from connectors.datadog.calls import CALLS
 from connectors.datadog.check import PERMISSIONS
 from connectors.datadog.connector import LIMITS, MOST_GOLDEN
 from connectors.datadog.links import APP_HOSTS, AppLinks
-from connectors.datadog.logs import ERROR_LINES, LINES, PAGE
+from connectors.datadog.logs import PAGE
 from connectors.datadog.lz_string import packed
 from connectors.datadog.metrics import RESOURCES, SPLITS, _operations, _signals
 from connectors.datadog.monitor_queries import (
@@ -28,6 +28,7 @@ from connectors.datadog.monitor_queries import (
     read_monitor,
 )
 from connectors.datadog.session import ALLOWANCES
+from connectors.log_windows import ERROR_LINES, LINES
 
 WINDOW = Window(
     start=datetime(2026, 3, 2, 11, tzinfo=UTC), end=datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -20,13 +20,12 @@ from bot.settings import Settings
 from connectors.elasticsearch import CONNECTOR
 from connectors.elasticsearch.answers import Hit, line_rows
 from connectors.elasticsearch.connector import (
-    ERROR_LINES,
     ERRORS,
-    LINES,
     ElasticsearchConnector,
 )
 from connectors.elasticsearch.fields import FieldsAnswer, FieldType, LogFields, WantedFields
 from connectors.elasticsearch.session import SearchHttp
+from connectors.log_windows import ERROR_LINES, LINES
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

@@ -22,9 +22,10 @@ from analysis.vocabulary import Alert, Window
 from bot.settings import Settings
 from connectors.collection_builder import CollectionBuilder
 from connectors.counted_lines import CountGrid
+from connectors.log_windows import ERROR_LINES, LINES
 from connectors.loki import CONNECTOR
 from connectors.loki.answers import Counted, LokiStream, count_rows, line_rows
-from connectors.loki.connector import ERROR_LINES, ERRORS, LINES, LokiConnector
+from connectors.loki.connector import ERRORS, LokiConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -273,7 +274,7 @@ def test_lines_with_unreadable_times_are_counted(server: LocalServer, tmp_path: 
     found = collected(tmp_path, built)
     assert found.tables["logs"]["message"].to_list() == ["good"]
     assert {i.cut for i in found.items if i.kind == "logs"} == {
-        "4 lines without a readable time left out"
+        "4 lines without a readable time or text left out"
     }
 
 

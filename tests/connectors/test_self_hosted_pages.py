@@ -1,4 +1,4 @@
-"""The pages of Loki, Elasticsearch, Tempo, Jaeger, Alertmanager and Grafana name limits and
+"""The pages of Loki, Elasticsearch, Tempo, Jaeger, Alertmanager, Grafana and Slurm name limits and
 settings as they are."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings, is_secret, secret_variable
-from connectors import counted_lines
+from connectors import counted_lines, log_windows
 from connectors.alertmanager import connector as alertmanager
 from connectors.elasticsearch import connector as elasticsearch
 from connectors.elasticsearch import fields as elasticsearch_fields
@@ -17,6 +17,8 @@ from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
 from connectors.loki import connector as loki
 from connectors.self_hosted import SelfHostedSettings
+from connectors.slurm import connector as slurm
+from connectors.slurm import facts as slurm_facts
 from connectors.tempo import connector as tempo
 from connectors.tempo import traces as tempo_traces
 
@@ -29,6 +31,7 @@ LIMITS = {
     "grafana": grafana.LIMITS,
     "jaeger": jaeger.LIMITS,
     "loki": loki.LIMITS,
+    "slurm": slurm.LIMITS,
     "tempo": tempo.LIMITS,
 }
 
@@ -66,21 +69,24 @@ def test_documented_numbers_are_the_real_ones() -> None:
     assert f"up to {loki.SAMPLE} at once" in said
     assert (
         f"at most {loki.MOST_SERVICES} services and the latest "
-        f"{loki.MOST_BASELINES} baseline windows"
+        f"{log_windows.MOST_BASELINES} baseline windows"
     ) in said
-    assert f"`{loki.ERROR_LINES}`, `{loki.LINES}`" in said
+    assert f"`{log_windows.ERROR_LINES}`, `{log_windows.LINES}`" in said
     assert all(level in said for level in counted_lines.FAILING)
     said = page("elasticsearch")
     assert f"up to {elasticsearch.ERRORS:,} at once" in said
     assert f"up to {elasticsearch.SAMPLE} at once" in said
     assert (
         f"at most {elasticsearch.MOST_SERVICES} services and the latest "
-        f"{elasticsearch.MOST_BASELINES} baseline windows"
+        f"{log_windows.MOST_BASELINES} baseline windows"
     ) in said
     usual = elasticsearch_fields.WantedFields()
     places = (name for names in elasticsearch_fields.PLACES.values() for name in names)
     for name in (*usual.times, *usual.services, *usual.levels, *usual.messages, *places):
         assert f"`{name}`" in said, name
+    numbers = (slurm.MOST_ATTEMPTS, slurm_facts.MOST_NODES, slurm_facts.MOST_ROWS)
+    read = "At most {} attempts, {} nodes of a job and {} rows of each kind are read"
+    assert read.format(*numbers) in page("slurm")
     said = page("tempo")
     assert (
         f"at most {tempo.MOST_SERVICES} services, {tempo.MOST_TRACES} whole traces of each window"

@@ -24,9 +24,7 @@ from connectors.base import Check
 from connectors.budgets import Deadline
 from connectors.registry import CONNECTORS
 from connectors.server_access import (
-    GOOGLE_TOKEN,
     TOKEN_LIMITS,
-    GoogleToken,
     SignedForAws,
 )
 from tests.connectors.conftest import free_port
@@ -227,22 +225,6 @@ def test_what_is_signed_is_what_is_sent_also_with_spaces(
     request = httpx.Request("GET", "http://a/", params={"query": 'a + {b="c d"}'})
     SignedForAws("eu-west-1", "aps").sign(request)
     assert request.url.query == b"query=a%20%2B%20%7Bb%3D%22c%20d%22%7D"
-
-
-def test_googles_metadata_server_gives_the_token_once(server: LocalServer) -> None:
-    server.on(GOOGLE_TOKEN, Reply({"access_token": "of-google", "expires_in": 3600}))
-    auth = GoogleToken("prometheus", server.url)
-
-    async def two() -> list[str]:
-        sent: list[str] = []
-        for _ in range(2):
-            request = httpx.Request("GET", "http://a/")
-            async for one in auth.async_auth_flow(request):
-                sent.append(one.headers["authorization"])
-        return sent
-
-    assert asyncio.run(two()) == ["Bearer of-google"] * 2
-    assert [sent_by(asked)["metadata-flavor"] for asked in server.asked] == ["Google"]
 
 
 def test_a_workload_identity_of_azure_is_exchanged_for_a_token(

@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-def script(name: str) -> ModuleType:
-    spec = spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.docs.scripts import script
 
 
 def test_the_notebook_runs_and_shows_what_its_page_shows() -> None:

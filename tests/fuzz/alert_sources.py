@@ -44,6 +44,11 @@ from tests.bot.intake.conftest import (
 )
 from tests.bot.intake.test_azure_monitor_webhook import notification as azure_notification
 from tests.bot.intake.test_datadog_webhook import event as datadog_event
+from tests.bot.intake.test_incident_webhooks import WHSEC, rootly_headers, signed_headers
+from tests.bot.intake.test_incident_webhooks import alert_event as rootly_alert
+from tests.bot.intake.test_incident_webhooks import created as incident_created
+from tests.bot.intake.test_incident_webhooks import event as rootly_event
+from tests.bot.intake.test_incident_webhooks import moved as incident_moved
 from tests.bot.intake.test_sentry_webhook import issue_webhook
 from tests.databases import store_engine
 from tests.fuzz.counting import Answer, ServerFault, Target, Try
@@ -76,6 +81,14 @@ def _slack(body: bytes) -> dict[str, str]:
     stamp = str(int(time.time()))
     digest = hmac.new(SECRET.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
     return {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={digest}"}
+
+
+def _incident_io(body: bytes) -> dict[str, str]:
+    return signed_headers(body, at=time.time())
+
+
+def _rootly(body: bytes) -> dict[str, str]:
+    return rootly_headers(body, SECRET)
 
 
 def _token(body: bytes) -> dict[str, str]:
@@ -166,6 +179,13 @@ def fuzzed_sources() -> list[FuzzedSource]:
             signs_body=False,
         ),
         FuzzedSource(
+            "incident_io",
+            "/webhooks/incident_io",
+            (incident_created(), incident_moved("live", "closed")),
+            _incident_io,
+        ),
+        FuzzedSource("rootly", "/webhooks/rootly", (rootly_event(), rootly_alert()), _rootly),
+        FuzzedSource(
             "webhook",
             "/webhooks/webhook",
             ({"name": "a", "event_id": "1", "event_value": "1", "host": "db"},),
@@ -188,6 +208,8 @@ def known_settings() -> Settings:
             "datadog": {"webhook_tokens": [TOKEN]},
             "alertmanager": {"webhook_tokens": [TOKEN]},
             "azure_monitor": {"webhook_tokens": [TOKEN]},
+            "incident_io": {"webhook_secrets": [WHSEC]},
+            "rootly": {"webhook_secrets": [SECRET]},
             "webhook": {"tokens": [TOKEN], "preset": "zabbix"},
             "aws": {"sns_topics": [sns_sender.TOPIC]},
             "slack": {

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.traces.columns.events import DEVICE_CATEGORIES, Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.kept import kept
 from analysis.traces.native.device_work import (
     CALL,
     WORK,
@@ -63,6 +64,7 @@ _MEMORY_NAME = re.compile(r"^(hip)?(Memcpy|Memset)\b|^(hip)?(Memcpy|Memset)|^dma
 _MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
 
+@kept
 def kinds(trace: TraceColumns) -> Int32:
     """`Kind` of every row; OTHER for everything that is not work on an accelerator's stream."""
     found = np.zeros(len(trace), dtype=np.int32)
@@ -121,6 +123,7 @@ def on_runtime(trace: TraceColumns) -> Bool:
     return _in_category(trace, RUNTIME_CATEGORIES)
 
 
+@kept
 def launched_by(trace: TraceColumns) -> Int64:
     """For every row on the device, the row of the call that launched it, by correlation; -1 where
     there is none.

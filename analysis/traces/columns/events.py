@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.traces.columns.arguments import ArgumentColumns
+from analysis.traces.columns.kept import kept
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -154,11 +155,8 @@ class TraceColumns:
 
     def in_category(self, *wanted: str) -> Bool:
         """Mask of the events of these categories; upper and lower case are one (older traces write
-        "Kernel")."""
-        known = np.asarray(
-            [category.lower() in wanted for category in self.categories], dtype=np.bool_
-        )
-        return known[self.category] if len(known) else np.zeros(len(self), dtype=np.bool_)
+        "Kernel"). Not to be changed."""
+        return _in_category(self, frozenset(wanted))
 
     def name_of(self, row: int) -> str:
         """The event's name."""
@@ -187,3 +185,11 @@ class TraceColumns:
             c: getattr(self, c)[keep] for c in (*columns, "python_id", "python_parent_id")
         }
         return replace(self, **kept, arguments=self.arguments.select(new_row))
+
+
+@kept
+def _in_category(trace: TraceColumns, wanted: frozenset[str]) -> Bool:
+    known = np.asarray(
+        [category.lower() in wanted for category in trace.categories], dtype=np.bool_
+    )
+    return known[trace.category] if len(known) else np.zeros(len(trace), dtype=np.bool_)

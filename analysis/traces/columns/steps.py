@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.kept import kept
 
 PHASES: dict[str, re.Pattern[str]] = {
     "data loading": re.compile(
@@ -42,7 +43,7 @@ _NUMBER = re.compile(r"(\d{1,12})$")
 _ON_HOST = ("user_annotation", "cpu_op")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepColumns:
     """The steps of one rank by number: `number`, `start` and `end` (ns), in order of start."""
 
@@ -89,6 +90,7 @@ class StepColumns:
         return StepColumns(self.number[keep], self.start[keep], self.end[keep], self.inferred)
 
 
+@kept
 def steps_of(trace: TraceColumns) -> StepColumns:
     """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts
     once."""

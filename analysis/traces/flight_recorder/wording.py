@@ -8,6 +8,7 @@ from typing import Any
 from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 from analysis.traces.flight_recorder.wait_for import WaitedOperation
 from analysis.traces.readable import readable
+from analysis.wording.phrases import listed
 
 NAMED_RANKS = 3
 MAX_LISTED = 64
@@ -32,7 +33,7 @@ class Numbers(dict[str, float]):
                 f"ranks {', '.join(named)} and "
                 f"{self.say(f'more_{name}s', len(ranks) - NAMED_RANKS)} more"
             )
-        return f"ranks {', '.join(named[:-1])} and {named[-1]}"
+        return f"ranks {listed(named)}"
 
     def operation(self, entry: Collective) -> str:
         """ "all_reduce 6 of default_pg", "send 0->3 in PIPELINE_MODEL_PARALLEL_GROUP"."""

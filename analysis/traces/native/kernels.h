@@ -26,6 +26,9 @@ FL_EXPORT int64_t fl_lane_streams(int64_t entries, const int64_t *rows, const in
 FL_EXPORT int64_t fl_of_lane(int64_t entries, const int64_t *rows, const int32_t *lane, int64_t lanes,
                              const int64_t *table, int64_t *out);
 FL_EXPORT int64_t fl_order_by_key(int64_t entries, const int64_t *key, int64_t keys, int64_t *count, int64_t *order);
+FL_EXPORT int64_t fl_lane_order(int64_t entries, const int64_t *rows, const int32_t *lane, int64_t lanes,
+                                const int64_t *start, const int64_t *duration, int64_t *count, int64_t *order,
+                                int64_t *spare);
 FL_EXPORT int64_t fl_stream_gaps(int64_t entries, const int64_t *order, const int64_t *stream, const int64_t *rows,
                                  const int64_t *start, const int64_t *duration, int64_t *place, int64_t *begin);
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 FOLDER = "_faultline_native"
 """The folder beside the installed package that hatch_build.py puts the library into."""
-VERSION = 2
+VERSION = 3
 """Of what the functions take and give; the library's own must be the same."""
 
 COUNTS = (
@@ -21,6 +21,7 @@ COUNTS = (
     "fl_lane_streams",
     "fl_of_lane",
     "fl_order_by_key",
+    "fl_lane_order",
     "fl_stream_gaps",
     "fl_scan_key",
     "fl_scan_feed",

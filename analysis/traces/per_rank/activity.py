@@ -11,6 +11,7 @@ from analysis.traces.columns.device import Kind, kinds, launched_by
 from analysis.traces.columns.disjoint_intervals import Spans, difference, nothing_in, union_of
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.columns.intervals import union
+from analysis.traces.columns.kept import kept
 from analysis.traces.columns.steps import PHASES, StepColumns, phase_spans
 from analysis.traces.per_rank.collective_names import is_collective_on_host
 
@@ -48,6 +49,7 @@ class Activity:
         return union_of(self.computation, self.communication, self.copies)
 
 
+@kept
 def activity_of(trace: TraceColumns, steps: StepColumns) -> Activity:
     """What the rank did when. O(events log events)."""
     kind, launch = kinds(trace), launched_by(trace)

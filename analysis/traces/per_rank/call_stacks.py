@@ -18,6 +18,8 @@ import numpy as np
 
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.kept import kept
+from analysis.traces.native.lane_order import lane_order
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.forest import (
     children_index,
@@ -38,7 +40,7 @@ MAX_FOLDED = 20_000
 """Most stacks folded, and most rows given as JSON."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CallStacks:
     """The forest; every array has one entry per row of the trace."""
 
@@ -214,10 +216,12 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     ]
 
 
+@kept
 def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStacks:
     """The forest of one rank's calls. O(n log n); `link_backward` off leaves every thread its own
     tree."""
-    order = _by_thread(trace, np.flatnonzero(~trace.on_device & ~trace.in_category(*NOT_CALLS)))
+    calls = np.flatnonzero(~trace.on_device & ~trace.in_category(*NOT_CALLS))
+    order = lane_order(calls, trace.lane, len(trace.lanes), trace.ts, trace.dur)
     parent = np.full(len(trace), -1, dtype=np.int32)
     above, overlaps = _enclosing(trace.lane[order], trace.ts[order], trace.end[order])
     called = above >= 0
@@ -230,15 +234,6 @@ def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStack
     parent[kernels] = launch[kernels]
     whole = np.concatenate((order, kernels)).astype(np.int32)
     return CallStacks(trace, parent, whole, _forward_of(trace), overlaps)
-
-
-def _by_thread(trace: TraceColumns, rows: Int64) -> Int64:
-    """The rows by thread, start, longest first, place in the file."""
-    rows = rows[np.argsort(-trace.dur[rows], kind="stable")]
-    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
-    lanes = trace.lane[rows]
-    small = lanes.astype(np.uint16) if len(trace.lanes) <= 1 << 16 else lanes
-    return np.asarray(rows[np.argsort(small, kind="stable")], dtype=np.int64)
 
 
 def _enclosing(lane: Int32, start: Int64, end: Int64) -> tuple[Int64, int]:

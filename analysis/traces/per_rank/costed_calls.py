@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.kept import kept
 from analysis.traces.costs.cost import Cost
 from analysis.traces.costs.models import MODELS, ON_MATRIX_UNITS, cost_of
 from analysis.traces.per_rank.call_stacks import CallStacks
@@ -64,6 +65,7 @@ class CostedCalls:
         return tuple(TENSOR_CORE_KERNEL.search(name) is not None for name in self.main_kernel)
 
 
+@kept
 def costed_calls(trace: TraceColumns, stacks: CallStacks) -> CostedCalls:
     """The calls that launch work and whose cost is known."""
     dims = trace.arguments.text("Input Dims")

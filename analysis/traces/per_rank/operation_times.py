@@ -10,6 +10,7 @@ import numpy as np
 from analysis.traces.columns.device import Kind
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.columns.steps import PHASES, StepColumns, is_step
+from analysis.traces.native.lane_order import lane_order
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.collective_names import is_call, is_collective_on_host, is_launch
 from analysis.traces.readable import told_apart
@@ -85,7 +86,7 @@ def operation_times(
 
 def self_times(trace: TraceColumns, rows: Int64) -> Int64:
     """ns of each of the rows without what lies directly inside it on the same thread or stream."""
-    order = rows[np.lexsort((-trace.dur[rows], trace.ts[rows], trace.lane[rows]))]
+    order = lane_order(rows, trace.lane, len(trace.lanes), trace.ts, trace.dur)
     starts, ends = trace.ts[order], trace.end[order]
     parent, _ = nesting_parents(trace.lane[order], starts, ends)
     inside = np.flatnonzero(parent >= 0)

@@ -109,7 +109,14 @@ def operator_delays(
     once, with all of them. `prefix` "" takes all operators; `copies` counts copies and fills as
     kernels.
     """
-    stacks = stacks or call_stacks(trace)
+    return _delays(trace, *_launched(trace, stacks or call_stacks(trace), prefix, copies))
+
+
+def _launched(
+    trace: TraceColumns, stacks: CallStacks, prefix: str, copies: bool
+) -> tuple[Int64, Int32, Int32]:
+    """Kernels, their launches and the innermost operators around these, by operator, then in the
+    order of the launches."""
     named = np.asarray([name.startswith(prefix) for name in trace.names], dtype=np.bool_)
     operator = trace.in_category(*OPERATOR_CATEGORIES) & (
         named[trace.name] if len(named) else False
@@ -121,17 +128,14 @@ def operator_delays(
     owner = nearest(_on_thread(trace, stacks), operator)[launches]
     kernels, launches, owner = kernels[owner >= 0], launches[owner >= 0], owner[owner >= 0]
     order = np.lexsort((trace.ts[kernels], launches, trace.ts[launches], owner))
-    return _delays(trace, kernels[order], launches[order], owner[order])
+    return kernels[order], launches[order], owner[order]
 
 
 def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     """The table by time as JSON values, with the mean delays of the operators that launch kernels
     themselves."""
     stacks = call_stacks(trace)
-    table, delays = (
-        operator_table(trace, stacks=stacks),
-        _mean_delays(operator_delays(trace, prefix="", stacks=stacks)),
-    )
+    table, delays = operator_table(trace, stacks=stacks), _mean_delays(trace, stacks)
     return [
         {
             "name": o.name,
@@ -148,28 +152,33 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     ]
 
 
-def _mean_delays(delays: list[OperatorDelay]) -> dict[str, dict[str, int]]:
+def _mean_delays(trace: TraceColumns, stacks: CallStacks) -> dict[str, dict[str, int]]:
     """By operator, over all its sequences of kernels."""
-    sums: dict[str, list[float]] = {}
-    for delay in delays:
-        entry = sums.setdefault(delay.name, [0, 0.0, 0.0])
-        entry[0] += delay.calls
-        entry[1] += delay.calls * delay.launch_delay_ns
-        entry[2] += delay.calls * delay.runtime_delay_ns
+    kernels, launches, owner = _launched(trace, stacks, prefix="", copies=False)
+    starts = _starts(owner)
+    first, operator = launches[starts], owner[starts]
+    used, group, calls = np.unique(trace.name[operator], return_inverse=True, return_counts=True)
+    launch, runtime = np.zeros((2, len(used)), dtype=np.int64)
+    np.add.at(launch, group, trace.ts[first] - trace.ts[operator])
+    np.add.at(runtime, group, trace.ts[kernels[starts]] - trace.ts[first])
+    means = zip(used.tolist(), (launch / calls).tolist(), (runtime / calls).tolist(), strict=True)
     return {
-        name: {"launch_delay_ns": round(launch / calls), "runtime_delay_ns": round(runtime / calls)}
-        for name, (calls, launch, runtime) in sums.items()
+        trace.names[name]: {"launch_delay_ns": round(before), "runtime_delay_ns": round(after)}
+        for name, before, after in means
     }
+
+
+def _starts(owner: Int32) -> Int64:
+    """Where each run of one owner begins."""
+    if not len(owner):
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))
 
 
 def _delays(
     trace: TraceColumns, kernels: Int64, launches: Int32, owner: Int32
 ) -> list[OperatorDelay]:
-    starts = (
-        np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))
-        if len(owner)
-        else np.empty(0, np.int64)
-    )
+    starts = _starts(owner)
     ends = np.concatenate((starts[1:], [len(owner)])).tolist() if len(owner) else []
     first_launch, operator = launches[starts], owner[starts]
     before = (trace.ts[first_launch] - trace.ts[operator]).tolist()

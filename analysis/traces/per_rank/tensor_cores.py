@@ -16,6 +16,7 @@ from analysis.traces.columns.device import Kind, kinds, launched_by
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.columns.intervals import running_end
 from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.native.lane_order import lane_order
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 TENSOR_CORE_KERNEL = re.compile(
@@ -102,7 +103,7 @@ def tensor_cores(trace: TraceColumns, window: StepWindow | None = None) -> Tenso
 
 def _outermost(trace: TraceColumns, rows: Int64) -> Int64:
     """Those of the rows that lie in no other of them on their thread."""
-    rows = rows[np.lexsort((-trace.dur[rows], trace.ts[rows], trace.lane[rows]))]
+    rows = lane_order(rows, trace.lane, len(trace.lanes), trace.ts, trace.dur)
     reach, lane = running_end(trace.end[rows], trace.lane[rows].astype(np.int64)), trace.lane[rows]
     inside = (lane[1:] == lane[:-1]) & (trace.end[rows][1:] <= reach[:-1])
     return np.sort(rows[np.concatenate((np.ones(min(len(rows), 1), dtype=np.bool_), ~inside))])

@@ -14,7 +14,12 @@ from analysis.kinds.finding_details import (
     SignatureDetails,
     StateFactDetails,
 )
-from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, METRIC_SHIFT, SIGNAL_STOPPED
+from analysis.kinds.finding_kinds import (
+    CHANGE_RULED_OUT,
+    METRIC_SHIFT,
+    SIGNAL_STOPPED,
+    UPSTREAM_INCIDENT,
+)
 from analysis.kinds.state_faults import OF_NODES
 from analysis.phrasing.clauses import statement
 from analysis.phrasing.metric_forms import DOUBLED, counts_few
@@ -67,9 +72,26 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
 
 
 def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
-    """Changes that were looked at and do not explain it."""
+    """What was looked at and does not explain it: changes, and incidents of providers that nobody
+    here is known to call."""
+    if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return []
+    return [*_changes_checked(story, diagnosis), *_providers_checked(diagnosis)]
+
+
+def _providers_checked(diagnosis: Diagnosis) -> Iterator[Claim]:
+    found = [one for one in diagnosis.findings if one.kind == UPSTREAM_INCIDENT.name]
+    for finding in found[:NAMED]:
+        text = say(
+            "{what}. No collected call or failing line leads there",
+            what=statement(finding).clause(),
+        )
+        yield claim_of(text, Section.CHECKED, (finding.id,))
+
+
+def _changes_checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     changes = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
-    if not changes or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+    if not changes:
         return []
     named = _with_reasons(sorted(changes, key=lambda one: _nearness(one, story)), story)
     if len(changes) > NAMED:

@@ -8,15 +8,10 @@ Retries within five minutes are duplicates, as for Alertmanager.
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
-
-import jmespath
-from jmespath.exceptions import JMESPathError
 
 from analysis.vocabulary import Alert, Link
 from bot.intake.accepting import Ignored
@@ -52,15 +47,12 @@ from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.runtime.threads import in_thread
 from bot.settings import Settings
 from bot.settings.webhook import WebhookSettings
+from connectors.json_mapping import searched, shallow_json, since_1970
 
 SOURCE = "webhook"
 MOST_ALERTS = 1_000
-DEEPEST = 32
-"""Objects and lists within each other; JMESPath walks them by recursion."""
 MOST_NAMES = 20
 RETRY_SLOT_S = 300
-UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (0.0, 1.0))
-"""From which number on a time counts in fractions of a second, and how many make one."""
 
 
 @dataclass(frozen=True)
@@ -152,23 +144,11 @@ def _began(body: _Body) -> datetime | None:
     given = body.get("starts_at")
     if given is None:
         return None
-    time = as_time(given) or _since_1970(given)
+    number = since_1970(given)
+    time = as_time(given) or (in_utc(number) if number else None)
     if time is None:
         raise _refused(body.own, "starts_at", "is not a time")
     return time
-
-
-def _since_1970(given: Any) -> datetime | None:
-    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-        return None
-    try:
-        number = float(given[:40] if isinstance(given, str) else given)
-    except (ValueError, OverflowError):
-        return None
-    if not math.isfinite(number) or not 0 <= number < 4e18:
-        return None
-    unit = next(per_s for least, per_s in UNITS if number >= least)
-    return in_utc(datetime.fromtimestamp(number / unit, UTC))
 
 
 def _names(body: _Body) -> list[str]:
@@ -187,11 +167,11 @@ def _labels(body: _Body) -> dict[str, str]:
 
 
 def _unfilled(text: str) -> bool:
-    """Whether it is empty, or a macro that Zabbix or Nagios had no value for."""
+    """Whether it is empty, or a macro that Zabbix, Nagios or Splunk On-Call had no value for."""
     text = text.strip()
     if text in ("", "*UNKNOWN*"):
         return True
-    return (text[0], text[-1]) in (("{", "}"), ("$", "$")) and " " not in text
+    return (text[0], text[-1]) in (("{", "}"), ("$", "$"), ("$", "}")) and " " not in text
 
 
 def _search(own: WebhookSettings, field: str, value: Any) -> Any:
@@ -199,9 +179,9 @@ def _search(own: WebhookSettings, field: str, value: Any) -> Any:
     if expression is None:
         return None
     try:
-        return jmespath.search(expression, value)
-    except (JMESPathError, TypeError, ValueError, ArithmeticError, RecursionError):
-        raise _refused(own, field, "does not fit what was sent") from None
+        return searched(expression, value)
+    except ValueError as error:
+        raise _refused(own, field, str(error)) from None
 
 
 def _refused(own: WebhookSettings, field: str, problem: str) -> Refused:
@@ -210,21 +190,9 @@ def _refused(own: WebhookSettings, field: str, problem: str) -> Refused:
 
 def _parsed(body: bytes) -> Any:
     try:
-        value = json.loads(body.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise Refused(400, "the body is not JSON") from None
-    level = [value]
-    for _ in range(DEEPEST):
-        nested: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                nested += one.values()
-            elif isinstance(one, list):
-                nested += one
-        if not nested:
-            return value
-        level = nested
-    raise Refused(400, f"the body is nested deeper than {DEEPEST}")
+        return shallow_json(body)
+    except ValueError as error:
+        raise Refused(400, f"the body {error}") from None
 
 
 def _proves(own: WebhookSettings, request: WebhookRequest, body: bytes) -> bool:
@@ -277,7 +245,7 @@ def _own(sender: Sender) -> WebhookSettings:
 ALERT_SOURCE = WebhookSource(
     name=SOURCE,
     title="Generic webhooks",
-    setup="Zabbix, Nagios, or any system that posts JSON, with its fields named in the settings:",
+    setup="Any system that posts JSON, by a preset or by fields named in the settings:",
     settings=WebhookSettings,
     required=("tokens",),
     receive=_receive,

@@ -19,7 +19,7 @@ def told(
     gaps: list[dict[str, Any]] = []
     for kind in kinds:
         gap = {"id": f"G{kind}", "kind": kind, "source": "grafana", "query": "q"}
-        gaps.append({**gap, "reason": "no answer"})
+        gaps.append({**gap, "reason": f"no answer about {kind}"})
     case = write_case(folder, alert={"service": "web", **alert}, evidence=gaps)
     said = missing_evidence(case, compared)
     return [entry.split()[0] for entry in said if "from grafana" in entry]

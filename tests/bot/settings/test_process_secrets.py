@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from analysis.errors import SettingsError
+from bot.intake.alert_sources import built_in_sources
 from bot.processes.check import secrets_check
 from bot.processes.launch import refuse_what_cannot_serve, refuse_what_cannot_work
-from bot.settings import Settings
-from bot.settings.process_secrets import beyond_need
+from bot.settings import Settings, is_secret
+from bot.settings.process_secrets import beyond_need, needed_by
 
 HELD = Settings.model_validate(
     {
@@ -42,3 +43,10 @@ def test_a_server_builds_no_connector_and_so_needs_no_key() -> None:
     with pytest.raises(SettingsError, match="private_key"):
         refuse_what_cannot_work(settings)
     refuse_what_cannot_serve(settings)
+
+
+def test_what_proves_the_senders_of_every_alert_source_is_the_servers() -> None:
+    for source in built_in_sources():
+        for key in source.required:
+            if is_secret(source.settings, key):
+                assert needed_by("server", source.section, key), f"{source.section}.{key}"
