@@ -3,6 +3,7 @@ snapshot as rows of the table `states`."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,6 +24,33 @@ STALE = timedelta(minutes=15)
 LONGEST_VALUE = 200
 LONGEST_S = 1e9
 Tls = Literal["verify", "require", "off"]
+
+
+@dataclass(frozen=True)
+class DatabaseAddress:
+    """Where a server is, and as whom it is asked."""
+
+    host: str
+    port: int
+    username: str | None
+    password: str | None
+    tls: Tls
+    ca_file: Path | None = None
+
+    @property
+    def address(self) -> str:
+        """For humans."""
+        return f"{self.host}:{self.port}"
+
+    def context(self) -> ssl.SSLContext | None:
+        """How it is encrypted. Raises OSError for a file that cannot be read."""
+        if self.tls == "off":
+            return None
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.tls == "require":
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
 
 class ServerIdentity(ConnectorSettings):
@@ -56,6 +84,12 @@ class DatabaseSettings(ServerIdentity):
     def given_password(self) -> str | None:
         """The password, where there is one."""
         return self.password.get_secret_value() if self.password is not None else None
+
+    def address(self, host: str, port: int) -> DatabaseAddress:
+        """The server of these settings."""
+        return DatabaseAddress(
+            host, port, self.username, self.given_password, self.tls, self.ca_file
+        )
 
 
 @dataclass(frozen=True)

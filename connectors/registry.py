@@ -40,6 +40,7 @@ BUILT_IN = (
     "connectors.gitlab:CONNECTOR",
     "connectors.kubernetes:CONNECTOR",
     "connectors.postgresql:CONNECTOR",
+    "connectors.mysql:CONNECTOR",
     "connectors.redis:CONNECTOR",
     "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
