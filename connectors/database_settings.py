@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +12,33 @@ from pydantic import Field, SecretStr
 from connectors.limits import ConnectorSettings
 
 Tls = Literal["verify", "require", "off"]
+
+
+@dataclass(frozen=True)
+class DatabaseAddress:
+    """Where a server is, and as whom it is asked."""
+
+    host: str
+    port: int
+    username: str | None
+    password: str | None
+    tls: Tls
+    ca_file: Path | None = None
+
+    @property
+    def address(self) -> str:
+        """For humans."""
+        return f"{self.host}:{self.port}"
+
+    def context(self) -> ssl.SSLContext | None:
+        """How it is encrypted. Raises OSError for a file that cannot be read."""
+        if self.tls == "off":
+            return None
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.tls == "require":
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
 
 class ServerIdentity(ConnectorSettings):
@@ -43,3 +72,9 @@ class DatabaseSettings(ServerIdentity):
     def given_password(self) -> str | None:
         """The password, where there is one."""
         return self.password.get_secret_value() if self.password is not None else None
+
+    def address(self, host: str, port: int) -> DatabaseAddress:
+        """The server of these settings."""
+        return DatabaseAddress(
+            host, port, self.username, self.given_password, self.tls, self.ca_file
+        )
