@@ -28,6 +28,7 @@ BUILT_IN = (
     "connectors.loki:CONNECTOR",
     "connectors.elasticsearch:CONNECTOR",
     "connectors.splunk:CONNECTOR",
+    "connectors.victorialogs:CONNECTOR",
     "connectors.tempo:CONNECTOR",
     "connectors.jaeger:CONNECTOR",
     "connectors.grafana:CONNECTOR",

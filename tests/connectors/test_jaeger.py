@@ -44,6 +44,19 @@ def test_spans_of_both_windows_and_who_calls_whom(server: LocalServer, tmp_path:
     assert spans.filter(pl.col("start") < ONSET)["trace_id"].n_unique() >= 15
 
 
+def test_victoriatraces_is_a_jaeger_below_a_path(server: LocalServer, tmp_path: Path) -> None:
+    """VictoriaTraces serves the same calls (app/vtselect/traces/jaeger/jaeger.go); without its task
+    for the service graph it knows of no calls."""
+    stand_in.serve_victoriatraces(server)
+    below = {"jaeger": {"url": f"{server.url}{stand_in.VICTORIATRACES}"}}
+    built = connector(server, **below)
+    found = collected(tmp_path, built, services=("checkout", "cart"))
+    assert found.missing == ()
+    assert set(found.tables["spans"]["service"]) == {"cart", "checkout"}
+    assert all(asked.path.startswith(stand_in.VICTORIATRACES) for asked in server.asked)
+    assert asyncio.run(built.check()).ok
+
+
 def test_both_windows_are_asked_the_same_questions(server: LocalServer, tmp_path: Path) -> None:
     stand_in.serve(server)
     collected(tmp_path, connector(server))

@@ -22,6 +22,7 @@ from connectors.slurm import connector as slurm
 from connectors.slurm import facts as slurm_facts
 from connectors.tempo import connector as tempo
 from connectors.tempo import traces as tempo_traces
+from connectors.victorialogs import connector as victorialogs
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 OWN = ("url", "token")
@@ -36,6 +37,7 @@ LIMITS = {
     "ray": ray.LIMITS,
     "slurm": slurm.LIMITS,
     "tempo": tempo.LIMITS,
+    "victorialogs": victorialogs.LIMITS,
 }
 
 
@@ -87,6 +89,12 @@ def test_documented_numbers_are_the_real_ones() -> None:
     places = (name for names in elasticsearch_fields.PLACES.values() for name in names)
     for name in (*usual.times, *usual.services, *usual.levels, *usual.messages, *places):
         assert f"`{name}`" in said, name
+    said = page("victorialogs")
+    own = victorialogs.VictoriaLogsSettings()
+    assert all(f"`{name}`" in said for name in (*own.service_fields, *own.level_fields))
+    assert f"up to {victorialogs.ERRORS:,} at once" in said
+    assert f"up to {victorialogs.SAMPLE} at once" in said
+    assert f"at most {victorialogs.MOST_SERVICES} services" in said
     numbers = (slurm.MOST_ATTEMPTS, slurm_facts.MOST_NODES, slurm_facts.MOST_ROWS)
     read = "At most {} attempts, {} nodes of a job and {} rows of each kind are read"
     assert read.format(*numbers) in page("slurm")

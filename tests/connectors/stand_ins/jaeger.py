@@ -12,6 +12,7 @@ from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins.requests_with_traces import CALLS, Call, between, jaeger, otlp
 
 READING_POSTS: frozenset[str] = frozenset()
+VICTORIATRACES = "/select/jaeger"
 
 
 def settings(url: str) -> dict[str, Any]:
@@ -27,6 +28,15 @@ def serve(server: LocalServer) -> None:
     server.on("/api/dependencies", Reply({"data": edges, "total": 1, "errors": None}))
     for call in CALLS[-3:]:
         server.on(f"/api/traces/{call.trace_id}", Reply({"data": [jaeger(call)]}))
+
+
+def serve_victoriatraces(server: LocalServer) -> None:
+    """VictoriaTraces, below its path."""
+    names = {"data": ["cart", "checkout"], "errors": None, "limit": 0, "offset": 0, "total": 2}
+    server.on(f"{VICTORIATRACES}/api/services", Reply(names))
+    server.on(f"{VICTORIATRACES}/api/traces", _traces)
+    none = {"data": [], "errors": None, "limit": 0, "offset": 0, "total": 0}
+    server.on(f"{VICTORIATRACES}/api/dependencies", Reply(none))
 
 
 def serve_v3(server: LocalServer, *, wrapped: bool) -> None:
