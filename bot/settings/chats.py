@@ -22,15 +22,20 @@ TEAMS_HOSTS = (
 
 
 class ChatSettings(Section):
-    """What every chat with channels has."""
+    """What every chat has."""
 
     channel: str | None = None
     """Id of the channel for answers."""
+
+
+class ChannelsSettings(ChatSettings):
+    """With a token for more than one channel."""
+
     channels: Mapping[str, str] = Field(default_factory=dict)
     """Channels of services: the catalogue's name of the service to the id."""
 
 
-class MsTeamsSettings(ChatSettings):
+class MsTeamsSettings(ChannelsSettings):
     """Answers in Microsoft Teams, by a bot: docs/chats.md."""
 
     client_secret: SecretStr | None = None
@@ -63,3 +68,12 @@ class MsTeamsSettings(ChatSettings):
                 "service_url is none of Microsoft's over https: name its host in service_hosts"
             )
         return self
+
+
+class MattermostSettings(ChannelsSettings):
+    """Answers in Mattermost, by a bot account: docs/chats.md."""
+
+    url: Url | None = None
+    """The server, `https://chat.acme.com`."""
+    token: SecretStr | None = None
+    """Secret. An access token of the bot account."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.answer.writer.markdown_text import shown
 
 LONGEST_TITLE = 240
+CUT = "…"
 LINK = "Details: "
 """How the last line of an answer begins, before the address of its page."""
 NO_REFERENCE = "\u2060"
@@ -29,6 +30,14 @@ class TextParts:
         if len(title) > LONGEST_TITLE:
             title = title[: LONGEST_TITLE - 1] + "…"
         return cls(title, tuple(lines), page)
+
+    def markdown_within(self, limit: int) -> str:
+        """As Markdown of at most `limit` characters: without the last lines, where it is longer."""
+        found, lines = self.markdown, self.lines
+        while len(found) > limit and lines:
+            lines = lines[:-1]
+            found = replace(self, lines=(*lines, CUT)).markdown
+        return found[:limit]
 
     @property
     def markdown(self) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from analysis.vocabulary import Alert
 from bot.answer.targets.client_target import ClientTarget
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
-from bot.settings.chats import ChatSettings, MsTeamsSettings
+from bot.settings.chats import ChatSettings, MattermostSettings, MsTeamsSettings
 
 S = TypeVar("S", bound=ChatSettings)
 
@@ -24,7 +25,8 @@ class ChatTarget(ClientTarget[S]):
         own = self.section(settings)
         if own is None:
             return None
-        named = own.channels.get(service) if service else None
+        channels: Mapping[str, str] = getattr(own, "channels", {})
+        named = channels.get(service) if service else None
         return reply_to.others.get(self.own_name) or named or own.channel
 
     def address_for(
@@ -46,4 +48,14 @@ class MsTeams(ChatTarget[MsTeamsSettings]):
     client = "bot.answer.targets.chats.msteams:TeamsCards"
 
 
-MSTEAMS = MsTeams()
+class Mattermost(ChatTarget[MattermostSettings]):
+    """Mattermost."""
+
+    name = "mattermost"
+    label = "Mattermost"
+    settings = MattermostSettings
+    needs = ("token", "url", "channel")
+    client = "bot.answer.targets.chats.mattermost:MattermostPosts"
+
+
+MSTEAMS, MATTERMOST = MsTeams(), Mattermost()

@@ -50,6 +50,11 @@ class FakeChats:
                 Route("/login/{tenant}/oauth2/v2.0/token", self._login, methods=["POST"]),
                 Route(activities, self._teams, methods=["POST"]),
                 Route(activities + "/{name}", self._teams, methods=["PUT"]),
+                Route("/mm/api/v4/users/me", self._mattermost),
+                Route("/mm/api/v4/posts", self._mattermost, methods=["POST"]),
+                Route("/mm/api/v4/posts/{name}/patch", self._mattermost, methods=["PUT"]),
+                Route("/mm/api/v4/channels/{channel}", self._mattermost),
+                Route("/mm/api/v4/channels/{channel}/posts", self._mattermost),
                 Route("/graph/v1.0/teams/{team}/channels/{channel}/messages", self._graph),
             ]
         )
@@ -67,7 +72,8 @@ class FakeChats:
                 "service_hosts": ["127.0.0.1"],
                 "login_url": f"{self.url}/login",
                 "graph_url": f"{self.url}/graph",
-            }
+            },
+            "mattermost": {"url": f"{self.url}/mm", "token": SECRET, "channel": CHANNEL},
         }
 
     def _answered(self, answer: Any, status: int) -> Response:
@@ -128,3 +134,27 @@ class FakeChats:
         # What a person wrote has no card, and a picture has no content.
         found.insert(0, {"id": "9", "attachments": [{"contentType": "image", "content": None}]})
         return JSONResponse({"value": found})
+
+    async def _mattermost(self, request: Request) -> Response:
+        body = await request.body()
+        given: Any = json.loads(body) if body else None
+        self.requests.append((request.method, request.url.path, given))
+        if request.headers["authorization"] != f"Bearer {SECRET}":
+            return JSONResponse({"id": "api.context.session_expired.app_error"}, 401)
+        if self.refuse_with is not None:
+            return JSONResponse({"id": "api.context.permissions.app_error"}, self.refuse_with)
+        if request.method == "POST":
+            made = FakeMessage(f"p{len(self.messages)}", given["channel_id"], [given])
+            self.messages.append(made)
+            return self._answered({"id": made.name}, 201)
+        if request.method == "PUT":
+            [known] = [one for one in self.messages if one.name == request.path_params["name"]]
+            known.versions.append(given)
+            return JSONResponse({"id": known.name})
+        if not request.url.path.endswith("/posts"):
+            return JSONResponse({"username": "faultline", "display_name": "Operations"})
+        posts: dict[str, Any] = {"x": {"id": "x", "props": None}}
+        for one in self.messages:
+            props = one.versions[0]["props"]
+            posts[one.name] = {"id": one.name, "props": props, "delete_at": 0}
+        return JSONResponse({"order": list(posts), "posts": posts})

@@ -12,7 +12,9 @@ import pytest
 
 from analysis.errors import ConnectorError, FaultlineError, SettingsError
 from bot.answer.outcome import Answer, Outcome
+from bot.answer.targets import posting
 from bot.answer.targets.chats.target import ChatTarget
+from bot.answer.targets.text_parts import TextParts
 from bot.answer.targets.vendor_message import VendorMessage
 from bot.policy.reply_targets import declared_targets, told_in
 from bot.policy.values import ReplyTo
@@ -30,8 +32,10 @@ from tests.bot.answer.targets.answers import (
 )
 from tests.bot.answer.targets.fake_chats import CHANNEL, SERVICE_CHANNEL, FakeChats
 
-CHATS = ("msteams",)
+CHATS = ("msteams", "mattermost")
+SECRETS = {"msteams": "client_secret", "mattermost": "token"}
 LEASE = timedelta(seconds=0.2)
+"""Where a test waits until an attempt is over."""
 HOSTILE = "@everyone <at>Ann</at> <@U1> [x](http://evil) **b** `a` @channel <!here> ||s|| # h"
 
 
@@ -49,12 +53,19 @@ def declared(name: str, given: Settings) -> ChatTarget[Any]:
     return found
 
 
-def opened(name: str, chats: FakeChats, store: Store, **more: Any) -> VendorMessage:
+def opened(
+    name: str,
+    chats: FakeChats,
+    store: Store,
+    *,
+    lease: timedelta = posting.LEASE,
+    **more: Any,
+) -> VendorMessage:
     sections = chats.sections()
     sections[name] |= more
     given = settings(**sections)
     target = declared(name, given)
-    return target._client()(target, given, store, owner="w", lease=LEASE)
+    return target._client()(target, given, store, owner="w", lease=lease)
 
 
 def accepted(store: Store, **more: Any) -> StoredInvestigation:
@@ -95,11 +106,11 @@ def test_one_message_says_that_it_has_begun_and_then_holds_each_answer(
         assert f"https://faultline.example.com/investigations/{investigation.id}" in one
 
 
-@pytest.mark.parametrize("name", ["msteams"])
+@pytest.mark.parametrize("name", ["msteams", "mattermost"])
 def test_a_message_whose_sending_was_not_confirmed_is_found_and_not_sent_again(
     name: str, chats: FakeChats, store: Store
 ) -> None:
-    target = opened(name, chats, store)
+    target = opened(name, chats, store, lease=LEASE)
     investigation = accepted(store)
     chats.lose_answers = 1
     with pytest.raises(ConnectorError) as failed:
@@ -141,7 +152,7 @@ def test_check_says_who_we_are_and_a_wrong_secret_is_refused(name: str, chats: F
     given = settings(**chats.sections())
     assert asyncio.run(declared(name, given).check(given))
     sections = chats.sections()
-    sections[name]["client_secret"] = "wrong"
+    sections[name][SECRETS[name]] = "wrong"
     given = settings(**sections)
     with pytest.raises(FaultlineError, match="refused with 401"):
         asyncio.run(declared(name, given).check(given))
@@ -240,7 +251,7 @@ def test_another_host_is_named_in_the_settings() -> None:
 def test_without_leave_to_read_the_channel_nothing_is_looked_for(
     chats: FakeChats, store: Store
 ) -> None:
-    target = opened("msteams", chats, store, team=None)
+    target = opened("msteams", chats, store, lease=LEASE, team=None)
     investigation = accepted(store)
     chats.lose_answers = 1
     with pytest.raises(ConnectorError):
@@ -248,3 +259,31 @@ def test_without_leave_to_read_the_channel_nothing_is_looked_for(
     asyncio.run(target.announce(investigation))
     assert len(chats.messages) == 2, "what the page says of bots without it"
     assert all("graph" not in path for _, path, _ in chats.requests)
+
+
+# Chats with Markdown
+
+
+@pytest.mark.parametrize("name", ["mattermost"])
+def test_foreign_text_is_no_markdown_and_mentions_nobody(
+    name: str, chats: FakeChats, store: Store
+) -> None:
+    target = opened(name, chats, store)
+    investigation = accepted(store, title=HOSTILE)
+    asyncio.run(target.announce(investigation))
+    asyncio.run(target.answer(outcome(investigation, HOSTILE)))
+    for body in chats.messages[0].versions:
+        text = said(body)
+        for wrong in ("@everyone", "@channel", "<at>", "<@U1>", "<!here>", "[x](", "**b**", "`a`"):
+            assert wrong not in text
+        assert "://evil" not in text
+
+
+def test_markdown_is_cut_at_a_line_and_keeps_the_link() -> None:
+    lines = "\n".join(
+        ["a title", *(f"- {n} {'long ' * 50}" for n in range(99)), "Details: http://x"]
+    )
+    text = TextParts.of(lines).markdown_within(4000)
+    assert len(text) <= 4000
+    assert text.splitlines()[-3] == "…"
+    assert text.endswith("(http://x)")
