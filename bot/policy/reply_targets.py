@@ -15,7 +15,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from analysis.vocabulary import Alert
+from analysis.vocabulary import Alert, Scope, Window
 from bot.policy.values import ReplyTo
 from bot.settings import Settings, secret_variable
 from bot.settings.reply_targets import BUILT_IN, SectionOwner
@@ -127,6 +127,14 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
         """The address for an alert, for targets that go by more of it than its service."""
         return self.address(reply_to, service, settings)
 
+    def covers(self, alert: Alert, service: str | None) -> bool:
+        """Whether an alert is about what its table covers; a single section covers everything."""
+        if self.instance is None:
+            return True
+        at = Window(start=alert.started_at, end=alert.started_at)
+        scope = Scope(incident=at, services=(service,) if service else ())
+        return self.instance.covers.objection(alert, scope) is None
+
     def post_key(self, investigation_id: str) -> str:
         """The key under which the store keeps the investigation's post at this target."""
         return f"{investigation_id}:{self.own_name}"
@@ -185,9 +193,12 @@ def reply_channel(alert: Alert, service: str | None, reply_to: ReplyTo, settings
 def told_in(
     alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
 ) -> frozenset[str]:
-    """If several targets of one kind have channels: those that an alert is posted to."""
+    """If several targets of one kind have channels: those that an alert is posted to.
+
+    The server asks too, and has the tokens of few of them.
+    """
     found: set[str] = set()
-    for one in configured_targets(settings):
+    for one in declared_targets(settings):
         is_one_of_several = one.instance is not None and one.has_channels
         if is_one_of_several and one.address_for(alert, service, reply_to, settings):
             found.add(one.own_name)

@@ -24,6 +24,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "jira_issues": "bot.answer.targets.tickets.target:JIRA",
         "linear_issues": "bot.answer.targets.tickets.target:LINEAR",
         "github_issues": "bot.answer.targets.tickets.target:GITHUB",
+        "msteams": "bot.answer.targets.chats.target:MSTEAMS",
+        "mattermost": "bot.answer.targets.chats.target:MATTERMOST",
         "gitlab_issues": "bot.answer.targets.tickets.target:GITLAB",
     }
 )

@@ -32,6 +32,7 @@ from analysis.secrets.redaction import use_rules
 from bot.settings import did_you_mean
 from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
+from bot.settings.chats import MattermostSettings, MsTeamsSettings
 from bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
 from bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
 from bot.settings.incident_webhooks import IncidentIoSettings, RootlySettings
@@ -234,6 +235,8 @@ class Settings(ConnectorSections):
     linear_issues: LinearIssuesSettings = LinearIssuesSettings()
     github_issues: GitHubIssuesSettings = GitHubIssuesSettings()
     gitlab_issues: GitLabIssuesSettings = GitLabIssuesSettings()
+    msteams: MsTeamsSettings = MsTeamsSettings()
+    mattermost: MattermostSettings = MattermostSettings()
     traces: TracesSettings = TracesSettings()
     recorded: RecordedSettings = RecordedSettings()
 
@@ -366,6 +369,7 @@ def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
         section = tables[one.name]
         if one.several and not set(OWN_KEYS) & set(section.model_fields):
             found[one.name] = section
+    found |= {"msteams": MsTeamsSettings, "mattermost": MattermostSettings}
     # The one alert source without a connector that several systems send to.
     found["webhook"] = WebhookSettings
     return found

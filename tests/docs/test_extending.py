@@ -331,10 +331,10 @@ def test_the_reply_target_is_configured_once_its_line_is_there(
         monkeypatch.setattr(reader, "BUILT_IN", with_line)
     settings_model.cache_clear()
     reply_targets._built_in.cache_clear()
-    environ = {"FAULTLINE_MATTERMOST__TOKEN": "s3cret", "FAULTLINE_MATTERMOST__CHANNEL": "c1"}
+    environ = {"FAULTLINE_ROCKETCHAT__TOKEN": "s3cret", "FAULTLINE_ROCKETCHAT__CHANNEL": "c1"}
     settings = load_settings(environ=environ)
     (target,) = reply_targets.configured_targets(settings)
-    assert target.label == "Mattermost"
+    assert target.label == "Rocket.Chat"
     assert target.address(ReplyTo(), None, settings) == "c1"
     assert [one.name for one in reply_targets.declared_targets(settings)].count(name) == 1
     settings_model.cache_clear()

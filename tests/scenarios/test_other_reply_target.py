@@ -6,6 +6,7 @@ The target is the page's own example, installed as a wheel beside Faultline.
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import time
 import zipfile
@@ -13,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -31,7 +31,7 @@ from tests.docs.test_extending import example
 from tests.scenarios.small_case import write_small_case
 
 ROOT = Path(__file__).resolve().parents[2]
-TOKEN, CHANNEL, ALERTS_TOKEN = "mattermost-token", "town-square", "am-token"
+TOKEN, CHANNEL, ALERTS_TOKEN = "rocketchat-token", "town-square", "am-token"
 
 
 @dataclass
@@ -40,13 +40,12 @@ class FakePost:
 
     id: str
     channel: str
-    key: str
     versions: list[str]
 
 
 @dataclass
-class FakeMattermost:
-    """Takes posts as Mattermost does (developers.mattermost.com/api-documentation)."""
+class FakeRocketChat:
+    """Takes messages as Rocket.Chat does (developer.rocket.chat/apidocs)."""
 
     posts: list[FakePost] = field(default_factory=list)
 
@@ -55,40 +54,36 @@ class FakeMattermost:
         """The server."""
         return Starlette(
             routes=[
-                Route("/api/v4/users/me", self._me),
-                Route("/api/v4/posts", self._post, methods=["POST"]),
-                Route("/api/v4/posts/{id}/patch", self._patch, methods=["PUT"]),
-                Route("/api/v4/channels/{channel}/posts", self._list),
+                Route("/api/v1/me", self._me),
+                Route("/api/v1/chat.sendMessage", self._send, methods=["POST"]),
+                Route("/api/v1/chat.update", self._update, methods=["POST"]),
+                Route("/api/v1/channels.history", self._history),
             ]
         )
 
-    def posted_keys(self) -> list[str]:
-        """The key of each post, in their order."""
-        return [post.key for post in self.posts]
+    def named(self, name: str) -> list[FakePost]:
+        """The messages with that id."""
+        return [one for one in self.posts if one.id == name]
 
     async def _me(self, request: Request) -> Response:
-        if request.headers.get("authorization") != f"Bearer {TOKEN}":
-            return JSONResponse({"message": "invalid token"}, 401)
+        if request.headers.get("x-auth-token") != TOKEN:
+            return JSONResponse({"status": "error"}, 401)
         return JSONResponse({"username": "faultline"})
 
-    async def _post(self, request: Request) -> Response:
+    async def _send(self, request: Request) -> Response:
+        message = (await request.json())["message"]
+        self.posts.append(FakePost(message["_id"], message["rid"], [message["msg"]]))
+        return JSONResponse({"success": True, "message": message})
+
+    async def _update(self, request: Request) -> Response:
         body = await request.json()
-        key = body["props"]["faultline_key"]
-        post = FakePost(f"p{len(self.posts)}", body["channel_id"], key, [body["message"]])
-        self.posts.append(post)
-        return JSONResponse({"id": post.id}, 201)
+        [post] = self.named(body["msgId"])
+        post.versions.append(body["text"])
+        return JSONResponse({"success": True})
 
-    async def _patch(self, request: Request) -> Response:
-        [post] = [one for one in self.posts if one.id == request.path_params["id"]]
-        post.versions.append((await request.json())["message"])
-        return JSONResponse({"id": post.id})
-
-    async def _list(self, request: Request) -> Response:
-        posts: dict[str, Any] = {}
-        for post in self.posts:
-            if post.channel == request.path_params["channel"]:
-                posts[post.id] = {"id": post.id, "props": {"faultline_key": post.key}}
-        return JSONResponse({"posts": posts})
+    async def _history(self, request: Request) -> Response:
+        there = [one for one in self.posts if one.channel == request.query_params["roomId"]]
+        return JSONResponse({"messages": [{"_id": one.id} for one in there]})
 
 
 @dataclass
@@ -96,7 +91,7 @@ class Town:
     """The bot with that target alone."""
 
     bot: BotProcess
-    mattermost: FakeMattermost
+    rocketchat: FakeRocketChat
     store: Store
     settings: Path
 
@@ -131,17 +126,17 @@ class Town:
 
 def installed(folder: Path) -> Path:
     """Build a wheel of the page's example and unpack it, which is all that installing is."""
-    info = "faultline_mattermost-1.2.dist-info"
+    info = "faultline_rocketchat-1.2.dist-info"
     files = {
-        "faultline_mattermost.py": example("A reply target"),
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: faultline-mattermost\nVersion: 1.2\n",
+        "faultline_rocketchat.py": example("A reply target"),
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: faultline-rocketchat\nVersion: 1.2\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/RECORD": "",
         f"{info}/entry_points.txt": (
-            "[faultline.reply_targets]\nmattermost = faultline_mattermost:TARGET\n"
+            "[faultline.reply_targets]\nrocketchat = faultline_rocketchat:TARGET\n"
         ),
     }
-    wheel = folder / "faultline_mattermost-1.2-py3-none-any.whl"
+    wheel = folder / "faultline_rocketchat-1.2-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
@@ -155,17 +150,17 @@ def installed(folder: Path) -> Path:
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     """One bot for the stories of this file."""
     folder = tmp_path_factory.mktemp("town")
-    mattermost = FakeMattermost()
-    url, stop = serve_in_thread(mattermost.app)
+    rocketchat = FakeRocketChat()
+    url, stop = serve_in_thread(rocketchat.app)
     settings = folder / "faultline.toml"
     settings.write_text(
-        f'[mattermost]\nurl = "{url}"\nchannel = "{CHANNEL}"\n'
+        f'[rocketchat]\nurl = "{url}"\nchannel = "{CHANNEL}"\n'
         '[services.checkout]\ndepends_on = ["payments"]\n[services.payments]\n'
     )
     environ = {
         "PYTHONPATH": f"{installed(folder)}:{ROOT}",
         "FAULTLINE_CONFIG": str(settings),
-        "FAULTLINE_MATTERMOST__TOKEN": TOKEN,
+        "FAULTLINE_ROCKETCHAT__TOKEN": TOKEN,
         "FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS": ALERTS_TOKEN,
         "FAULTLINE_RECORDED__CASE": str(write_small_case(folder / "case")),
         "FAULTLINE_WORKER__POLLING_INTERVAL_S": "0.5",
@@ -176,7 +171,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     bot.start()
     engine = connect(f"sqlite:///{folder}/state/faultline.sqlite")
     try:
-        yield Town(bot, mattermost, Store(engine), settings)
+        yield Town(bot, rocketchat, Store(engine), settings)
     finally:
         bot.stop()
         engine.dispose()
@@ -192,9 +187,9 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 def test_it_is_announced_answered_edited_checked_and_never_posted_twice(town: Town) -> None:
     name = town.alert("checkout", "p99 above 800 ms")
-    key = f"{name}:mattermost"
-    wait_for(lambda: key in town.mattermost.posted_keys(), "a first message")
-    [post] = [one for one in town.mattermost.posts if one.key == key]
+    own = hashlib.sha256(f"{name}:rocketchat".encode()).hexdigest()[:17]
+    wait_for(lambda: bool(town.rocketchat.named(own)), "a first message")
+    [post] = town.rocketchat.named(own)
     assert post.channel == CHANNEL
     assert post.versions[0].startswith("Investigating: p99 above 800 ms")
     wait_for(lambda: any("Confidence:" in text for text in post.versions), "an answer")
@@ -211,11 +206,11 @@ def test_it_is_announced_answered_edited_checked_and_never_posted_twice(town: To
     # A worker may still be at the message: it says so, and does not take it twice.
     wait_for(lambda: town.command("requeue", name).returncode == 0, "requeued")
     wait_for(lambda: len(post.versions) > before, "the message found and edited")
-    assert town.mattermost.posted_keys().count(key) == 1
+    assert town.rocketchat.named(own) == [post]
 
     checked = town.command("check")
     [line] = [one for one in checked.stdout.splitlines() if " replies " in one]
     assert line.startswith("ok"), checked.stdout
-    assert line.endswith("Mattermost; Mattermost: bot faultline")
+    assert line.endswith("Rocket.Chat; Rocket.Chat: bot faultline")
     story = town.command("doctor", name).stdout
-    assert f"mattermost: {post.id}" in story
+    assert f"rocketchat: {post.id}" in story

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.vocabulary import Alert, Scope, Window
+from analysis.vocabulary import Alert
 from bot.answer.targets.target_type import ReplyTargetType, TargetProblem
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
@@ -51,11 +51,8 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
         self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
     ) -> str | None:
         """None for an alert from elsewhere that is about what this workspace does not cover."""
-        if self.instance is not None and not reply_to.slack_channel:
-            at = Window(start=alert.started_at, end=alert.started_at)
-            scope = Scope(incident=at, services=(service,) if service else ())
-            if self.instance.covers.objection(alert, scope) is not None:
-                return None
+        if not reply_to.slack_channel and not self.covers(alert, service):
+            return None
         return self.address(reply_to, service, settings)
 
     def problems(self, settings: Settings) -> Iterator[TargetProblem]:

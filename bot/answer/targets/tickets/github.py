@@ -11,16 +11,9 @@ from typing import Any
 
 import httpx
 
-from bot.answer.targets.tickets.tickets import (
-    Tickets,
-    TicketText,
-    asked_who,
-    call,
-    marker,
-    name_in,
-    ref_of,
-    token_of,
-)
+from bot.answer.targets.text_parts import TextParts
+from bot.answer.targets.tickets.tickets import Tickets, marker, name_in, ref_of
+from bot.answer.targets.vendor_message import asked_who, call, token_of
 from bot.settings.tickets import GitHubIssuesSettings
 
 MOST_LOOKED_AT = 100
@@ -59,7 +52,7 @@ class GitHubTickets(Tickets):
 
 
 def _fields(text: str, key: str) -> dict[str, Any]:
-    ticket = TicketText.of(text)
+    ticket = TextParts.of(text)
     return {"title": ticket.title, "body": f"{ticket.markdown}\n\n{marker(key)}"}
 
 

@@ -12,15 +12,9 @@ from typing import Any
 
 import httpx
 
-from bot.answer.targets.tickets.tickets import (
-    Tickets,
-    TicketText,
-    asked_who,
-    call,
-    name_in,
-    ref_of,
-    token_of,
-)
+from bot.answer.targets.text_parts import TextParts
+from bot.answer.targets.tickets.tickets import Tickets, name_in, ref_of
+from bot.answer.targets.vendor_message import asked_who, call, token_of
 from bot.settings.tickets import JiraIssuesSettings
 
 API = "/rest/api/3"
@@ -73,11 +67,11 @@ def _label(key: str) -> str:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    ticket = TicketText.of(text)
+    ticket = TextParts.of(text)
     return {"summary": ticket.title, "description": _document(ticket)}
 
 
-def _document(ticket: TicketText) -> Node:
+def _document(ticket: TextParts) -> Node:
     """Atlassian's document format, in which text is never markup."""
     content: list[Node] = []
     for line in ticket.lines:

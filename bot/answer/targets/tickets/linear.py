@@ -12,14 +12,9 @@ from typing import Any
 
 import httpx
 
-from bot.answer.targets.tickets.tickets import (
-    Tickets,
-    TicketText,
-    asked_who,
-    call,
-    ref_of,
-    token_of,
-)
+from bot.answer.targets.text_parts import TextParts
+from bot.answer.targets.tickets.tickets import Tickets, ref_of
+from bot.answer.targets.vendor_message import asked_who, call, token_of
 from bot.settings.tickets import LinearIssuesSettings
 
 VIEWER = "query Viewer { viewer { name } }"
@@ -84,5 +79,5 @@ async def _post(own: LinearIssuesSettings, query: str, variables: Any) -> httpx.
 
 
 def _fields(text: str) -> dict[str, Any]:
-    ticket = TicketText.of(text)
+    ticket = TextParts.of(text)
     return {"title": ticket.title, "description": ticket.markdown}

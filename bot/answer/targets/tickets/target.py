@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from bot.answer.foreign_text import safe_url
-from bot.answer.targets.target_type import ReplyTargetType, TargetProblem
+from bot.answer.targets.client_target import ClientTarget
+from bot.answer.targets.target_type import TargetProblem
 from bot.policy.reply_targets import declared_targets
 from bot.policy.values import ReplyTo
 from bot.settings import Settings, is_secret
@@ -19,23 +20,17 @@ from bot.settings.tickets import (
 )
 from bot.store.store import Store, StoredInvestigation
 from bot.store.tickets import wished
-from connectors.plugins import load_object
 from connectors.settings_types import Section
-
-if TYPE_CHECKING:
-    from bot.answer.targets.tickets.tickets import Tickets
 
 S = TypeVar("S", bound=Section)
 
 
-class TicketTarget(ReplyTargetType[S]):
+class TicketTarget(ClientTarget[S]):
     """One tracker. Nothing is made there before somebody clicks."""
 
     on_click = True
     one: ClassVar[str]
     """A ticket of it, for people: "Jira issue"."""
-    client: ClassVar[str]
-    """What talks to it, as `module:class`."""
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """What somebody's click left behind."""
@@ -54,21 +49,6 @@ class TicketTarget(ReplyTargetType[S]):
         if self.offered(settings) and not self.configured(settings):
             said = f"{self.label} are offered, and this process has no token for them"
             yield TargetProblem("note", said, f"set {self.variable('token')} for the workers")
-
-    def build(self, settings: Settings, store: Store, *, owner: str) -> Tickets:
-        """The client."""
-        return self._client()(self, settings, store, owner=owner)
-
-    async def check(self, settings: Settings) -> str:
-        """Who we are there."""
-        section = self.section(settings)
-        assert section is not None, "only configured targets are asked"
-        return await self._client().who(section)
-
-    def _client(self) -> type[Tickets]:
-        found = load_object(self.client)
-        assert isinstance(found, type), self.client
-        return found
 
 
 class JiraIssues(TicketTarget[JiraIssuesSettings]):

@@ -14,8 +14,9 @@ from analysis.errors import ConnectorError, FaultlineError
 from bot.answer.message_updates import MessageUpdates
 from bot.answer.outcome import Answer, Outcome
 from bot.answer.targets.target_type import configured_types
+from bot.answer.targets.text_parts import TextParts
 from bot.answer.targets.tickets.target import TicketTarget, ticket_offers
-from bot.answer.targets.tickets.tickets import Tickets, TicketText
+from bot.answer.targets.tickets.tickets import Tickets
 from bot.operating.settings_checks import settings_checks
 from bot.policy.reply_targets import declared_targets
 from bot.settings import Settings
@@ -230,7 +231,7 @@ def test_foreign_text_is_no_markup_mention_or_command(
 
 def test_markdown_keeps_lists_and_escapes_the_rest() -> None:
     text = "Cause found: a\nWhy:\n- it is `x` #12 [F1]\n/close\nDetails: https://f.example/i/1"
-    ticket = TicketText.of(text)
+    ticket = TextParts.of(text)
     assert ticket.title == "Cause found: a"
     assert ticket.page == "https://f.example/i/1"
     assert ticket.markdown.splitlines() == [

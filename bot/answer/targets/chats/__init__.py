@@ -1,0 +1,1 @@
+"""The answer as one message in a channel of a chat, edited in place."""

@@ -1,0 +1,64 @@
+"""Mattermost: a post in a channel, by its REST API v4 and a bot account's token.
+
+Source: Mattermost's API reference (api/v4/source/posts.yaml). A post is found again by a property
+of it that is not shown.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from bot.answer.targets.text_parts import TextParts
+from bot.answer.targets.vendor_message import VendorMessage, asked_who, call, token_of
+from bot.answer.writer.markdown_text import shown
+from bot.settings.chats import MattermostSettings
+
+KEY = "faultline_key"
+MAX_MESSAGE = 15_000
+"""A server takes 16 383 characters, or 4 000 where its database is an old one."""
+
+
+class MattermostPosts(VendorMessage):
+    """Posts of one bot account."""
+
+    @classmethod
+    async def who(cls, own: MattermostSettings) -> str:
+        """The bot, and the channel that it sees."""
+        user = await asked_who("Mattermost", _call(own, "GET", "/users/me"))
+        about = _call(own, "GET", f"/channels/{quote(own.channel or '', safe='')}")
+        channel = await asked_who("Mattermost's channel", about)
+        return f"bot {user.get('username', '')} in {channel.get('display_name', '')}"
+
+    async def find(self, address: str, key: str, since: datetime) -> str | None:
+        """Among those made or changed since."""
+        params = {"since": str(int(since.timestamp() * 1000))}
+        path = f"/channels/{quote(address, safe='')}/posts"
+        for post in (await _call(self.own, "GET", path, params=params)).json()["posts"].values():
+            if (post["props"] or {}).get(KEY) == key and not post.get("delete_at"):
+                return str(post["id"])
+        return None
+
+    async def send(self, address: str, key: str, text: str) -> str:
+        """Post it."""
+        post = {"channel_id": address, "message": _markdown(text), "props": {KEY: key}}
+        return str((await _call(self.own, "POST", "/posts", json=post)).json()["id"])
+
+    async def edit(self, address: str, ref: str, text: str) -> None:
+        """Replace its text; a patch leaves its properties."""
+        path = f"/posts/{quote(ref, safe='')}/patch"
+        await _call(self.own, "PUT", path, json={"message": _markdown(text)})
+
+
+def _markdown(text: str) -> str:
+    parts = TextParts.of(text)
+    title = f"**{shown(parts.title)}**"
+    return f"{title}\n\n{parts.markdown_within(MAX_MESSAGE - len(title))}".strip()
+
+
+async def _call(own: MattermostSettings, method: str, path: str, **more: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token_of(own)}"}
+    return await call(f"{own.url}/api/v4", headers, method, path, **more)

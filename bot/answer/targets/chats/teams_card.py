@@ -1,0 +1,77 @@
+"""An answer as an Adaptive Card 1.5.
+
+Pure. Text stands in text runs, in which a card parses no Markdown. A mention needs an entity of
+the message, and there is none.
+
+Source: the card's JSON schema (adaptivecards.io/schemas/1.5.0).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.answer.foreign_text import safe_url
+from bot.answer.targets.text_parts import TextParts
+from bot.answer.writer.quotable import quotable
+
+Part = dict[str, Any]
+
+MAX_CARD_BYTES = 24_000
+"""Teams takes messages of about 28 KB, mark-up included."""
+LABELS = ("What's happening: ", "Do next: ", "Confidence: ", "Alert: ", "Model: ")
+"""Lines whose label stands out."""
+OPEN = "Open the investigation"
+CUT = "…"
+
+
+def card_of(text: str, key: str) -> Part:
+    """The card that bears `key`, which people do not see, as the id of its title."""
+    parts = TextParts.of(text)
+    title = _block(_run(parts.title, weight="Bolder", size="Medium"), id=key)
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.5",
+        "fallbackText": quotable(parts.title),
+        "body": [title, *(_line(line) for line in parts.lines if line)],
+    }
+    url = safe_url(parts.page)
+    if url:
+        card["actions"] = [{"type": "Action.OpenUrl", "title": OPEN, "url": url}]
+    return _fitting(card)
+
+
+def _line(line: str) -> Part:
+    if line.startswith("- "):
+        return _block(_run(f"•  {line[2:]}"), spacing="Small")
+    if line.endswith(":"):
+        return _block(_run(line, weight="Bolder"))
+    for label in LABELS:
+        if line.startswith(label):
+            return _block(_run(label, weight="Bolder"), _run(line.removeprefix(label)))
+    return _block(_run(line))
+
+
+def _block(*runs: Part, **more: str) -> Part:
+    return {"type": "RichTextBlock", "inlines": list(runs), **more}
+
+
+def _run(text: str, **more: str) -> Part:
+    space = " " if text.endswith(" ") else ""
+    return {"type": "TextRun", "text": quotable(text) + space, **more}
+
+
+def _fitting(card: Part) -> Part:
+    """Without its last lines, where it is too long."""
+    body = card["body"]
+    sizes = [len(json.dumps(part).encode()) + 2 for part in body]
+    size = len(json.dumps({**card, "body": []}).encode()) + sum(sizes)
+    if size <= MAX_CARD_BYTES:
+        return card
+    left_out = _block(_run(CUT))
+    while size > MAX_CARD_BYTES - 200 and len(body) > 1:
+        body.pop()
+        size -= sizes.pop()
+    body.append(left_out)
+    return card

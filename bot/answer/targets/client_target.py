@@ -1,0 +1,39 @@
+"""A reply target whose client is loaded when somebody posts: the settings and the store load what
+declares it, too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from bot.answer.targets.target_type import ReplyTargetType
+from bot.settings import Settings
+from bot.store.store import Store
+from connectors.plugins import load_object
+from connectors.settings_types import Section
+
+if TYPE_CHECKING:
+    from bot.answer.targets.vendor_message import VendorMessage
+
+S = TypeVar("S", bound=Section)
+
+
+class ClientTarget(ReplyTargetType[S]):
+    """One vendor's."""
+
+    client: ClassVar[str]
+    """What talks to it, as `module:class`, a `VendorMessage`."""
+
+    def build(self, settings: Settings, store: Store, *, owner: str) -> VendorMessage:
+        """The client."""
+        return self._client()(self, settings, store, owner=owner)
+
+    async def check(self, settings: Settings) -> str:
+        """Who we are there."""
+        section = self.section(settings)
+        assert section is not None, "only configured targets are asked"
+        return await self._client().who(section)
+
+    def _client(self) -> type[VendorMessage]:
+        found = load_object(self.client)
+        assert isinstance(found, type), self.client
+        return found

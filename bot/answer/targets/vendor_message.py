@@ -1,0 +1,55 @@
+"""One message or ticket at a vendor whose API takes JSON over HTTP, with a token that writes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from analysis.errors import FaultlineError
+from bot.answer.targets.one_message import OneMessage
+from bot.answer.targets.posting import REQUEST_TIMEOUT_S
+from connectors.settings_types import Section
+
+
+class VendorMessage(OneMessage):
+    """The part that is the same for every such vendor."""
+
+    @classmethod
+    @abstractmethod
+    async def who(cls, own: Any) -> str:
+        """Whom the token belongs to. Raises FaultlineError."""
+
+    @property
+    def own(self) -> Any:
+        """The section."""
+        section = self._declared.section(self._settings)
+        assert section is not None, "only configured targets are used"
+        return section
+
+
+async def call(
+    url: str, headers: Mapping[str, str], method: str, path: str, **more: Any
+) -> httpx.Response:
+    """One request. Raises what httpx raises."""
+    async with httpx.AsyncClient(headers=headers, timeout=REQUEST_TIMEOUT_S) as http:
+        return (await http.request(method, f"{url}{path}", **more)).raise_for_status()
+
+
+async def asked_who(label: str, request: Any) -> Any:
+    """The JSON of the question who we are. Raises FaultlineError."""
+    try:
+        return (await request).json()
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        raise FaultlineError(f"{label}: the token was refused with {status}") from error
+    except (httpx.HTTPError, ValueError) as error:
+        raise FaultlineError(f"{label}: no usable answer ({type(error).__name__})") from error
+
+
+def token_of(own: Section) -> str:
+    """The token of a configured section."""
+    token: str = own.token.get_secret_value()  # type: ignore[attr-defined]
+    return token

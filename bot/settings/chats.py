@@ -1,0 +1,79 @@
+"""Settings of chats in which answers are posted, besides Slack: docs/chats.md.
+
+Their tokens write. Workers alone need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, model_validator
+
+from connectors.settings_types import Names, Section, Url
+
+TEAMS_HOSTS = (
+    "smba.trafficmanager.net",
+    "smba.infra.gcc.teams.microsoft.com",
+    "smba.infra.gov.teams.microsoft.us",
+    "smba.infra.dod.teams.microsoft.us",
+)
+"""Hosts of Microsoft's connector service for Teams, in its public and its government clouds."""
+
+
+class ChatSettings(Section):
+    """What every chat has."""
+
+    channel: str | None = None
+    """Id of the channel for answers."""
+
+
+class ChannelsSettings(ChatSettings):
+    """With a token for more than one channel."""
+
+    channels: Mapping[str, str] = Field(default_factory=dict)
+    """Channels of services: the catalogue's name of the service to the id."""
+
+
+class MsTeamsSettings(ChannelsSettings):
+    """Answers in Microsoft Teams, by a bot: docs/chats.md."""
+
+    client_secret: SecretStr | None = None
+    """Secret. A client secret of the bot's app registration."""
+    client_id: str | None = None
+    """The app's (client) id."""
+    tenant: str | None = None
+    """The tenant's id, or `botframework.com` for a bot of type *Multi Tenant*."""
+    team: str | None = None
+    """Id of the Microsoft 365 group behind the team. Set it where the app may read the channel's
+    messages: a message whose sending was not confirmed is then looked for before it is sent again.
+    """
+    service_url: Url = "https://smba.trafficmanager.net/teams"
+    """The connector service. Only Microsoft's hosts are taken, and those of `service_hosts`."""
+    service_hosts: Names = ()
+    """Further hosts that may get the bot's token."""
+    login_url: Url = "https://login.microsoftonline.com"
+    """Where tokens are issued."""
+    audience: Url = "https://api.botframework.com"
+    """Whom tokens are for. In the US government's clouds `https://api.botframework.us`."""
+    graph_url: Url = "https://graph.microsoft.com"
+    """Microsoft Graph, only used with `team`."""
+
+    @model_validator(mode="after")
+    def _known_host(self) -> MsTeamsSettings:
+        parts = urlsplit(self.service_url)
+        own = parts.hostname in self.service_hosts
+        if not own and (parts.scheme != "https" or parts.netloc not in TEAMS_HOSTS):
+            raise ValueError(
+                "service_url is none of Microsoft's over https: name its host in service_hosts"
+            )
+        return self
+
+
+class MattermostSettings(ChannelsSettings):
+    """Answers in Mattermost, by a bot account: docs/chats.md."""
+
+    url: Url | None = None
+    """The server, `https://chat.acme.com`."""
+    token: SecretStr | None = None
+    """Secret. An access token of the bot account."""
