@@ -42,6 +42,7 @@ BUILT_IN = (
     "connectors.postgresql:CONNECTOR",
     "connectors.mysql:CONNECTOR",
     "connectors.redis:CONNECTOR",
+    "connectors.rabbitmq:CONNECTOR",
     "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
