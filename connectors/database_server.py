@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis.vocabulary import Scope, Window
 from connectors.base import Item, Missing
-from connectors.collection_builder import CollectionBuilder, nanoseconds
+from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds
 from connectors.evidence_rows import StateRow
 from connectors.vendor_text import short
 
@@ -46,18 +46,28 @@ class ServerSnapshot:
     builder: CollectionBuilder = field(default_factory=CollectionBuilder)
 
     @property
+    def window_s(self) -> float:
+        """What happened at most so long ago belongs to the incident."""
+        return (self.at - full_window(self.scope).start).total_seconds()
+
+    @property
     def is_late(self) -> bool:
         """Whether the incident was over long before: what is so now says nothing of it."""
         return self.at - self.scope.incident.end > STALE
 
     def add(
-        self, query: str, facts: Iterable[Fact], details: Mapping[str, str] | None = None
+        self,
+        query: str,
+        facts: Iterable[Fact],
+        details: Mapping[str, str] | None = None,
+        link: str | None = None,
     ) -> None:
         """What a query showed, as a separate item, with what else a person may want to read."""
         rows = [self._row(query, fact) for fact in facts]
         count = self.builder.add("states", rows)
         window = Window(start=min(self.scope.incident.end, self.at), end=self.at)
-        self.builder.items.append(Item("states", query, window, rows=count, details=details or {}))
+        item = Item("states", query, window, link, rows=count, details=details or {})
+        self.builder.items.append(item)
 
     def lacks(self, query: str, reason: str) -> None:
         """What could not be asked."""

@@ -59,6 +59,7 @@ BUILT_IN = (
     "connectors.mysql:CONNECTOR",
     "connectors.redis:CONNECTOR",
     "connectors.ray:CONNECTOR",
+    "connectors.rabbitmq:CONNECTOR",
     "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",

@@ -165,4 +165,13 @@ DATABASES = (
         less="{object} holds many dead rows",
         step="Find out why vacuum does not keep up on {subject}: long transactions, its limits.",
     ),
+    state_fault(
+        "cluster_partitioned",
+        0.95,
+        Depth.SETTING,
+        "is split into parts that do not see each other",
+        "{object} is split into parts that do not see each other: {value}",
+        less="{object} is split into parts that do not see each other",
+        step="Mend the network between the nodes of {subject}, and decide which part's data stays.",
+    ),
 )

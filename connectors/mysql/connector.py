@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from analysis.errors import FaultlineError, SettingsError
 from analysis.vocabulary import EvidenceKind
 from connectors.base import Check, Collected, Request
-from connectors.collection_builder import full_window
 from connectors.database_facts import (
     StatementCounts,
     deadlock_facts,
@@ -170,8 +169,7 @@ class _MysqlReading:
         """Connections, the server's start, whether it takes writes. Gives its counters."""
         counters = facts.named(await self.rows(queries.COUNTERS, facts.NamedValue) or ())
         if settings and counters:
-            window_s = (self.found.at - full_window(self.found.scope).start).total_seconds()
-            told = facts.server_facts(settings, counters, window_s, replicates)
+            told = facts.server_facts(settings, counters, self.found.window_s, replicates)
             self.found.add(self.said(queries.COUNTERS), told)
         return counters
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import polars as pl
 import pytest
 
 from connectors.base import Collected
 from tests.connectors.conftest import free_port
+from tests.connectors.debian_rabbitmq import start_broker
 from tests.connectors.real_servers import (
-    Programs,
     Scraped,
     collected_lately,
     facts_in,
@@ -22,17 +19,8 @@ from tests.connectors.real_servers import (
     programs,
     refused_in,
 )
-from tests.debian_tools import debian_root
 
-ERLANG = (
-    "erlang-base", "erlang-asn1", "erlang-crypto", "erlang-eldap", "erlang-inets", "erlang-mnesia",
-    "erlang-os-mon", "erlang-parsetools", "erlang-public-key", "erlang-runtime-tools",
-    "erlang-ssl", "erlang-syntax-tools", "erlang-tools", "erlang-xmerl",
-)  # fmt: skip
-NODE = "faultline@localhost"
 QUEUE, WAITING = "orders", 3
-CALM = ("+S", "1", "+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none")
-"""One scheduler, which sleeps when it has nothing to do."""
 TROUBLE = f"""
 Queue = rabbit_misc:r(<<"/">>, queue, <<"{QUEUE}">>),
 rabbit_amqqueue:declare(Queue, false, false, [], none, <<"guest">>),
@@ -42,12 +30,6 @@ vm_memory_monitor:set_vm_memory_high_watermark(0.00001),
 told.
 """
 """A queue with messages that nobody reads, then no memory left."""
-PLUGINS = (
-    "rabbitmq_prelaunch",
-    "rabbitmq_prometheus",
-    "rabbitmq_management_agent",
-    "rabbitmq_web_dispatch",
-)
 FAMILIES = ("queue_coarse_metrics", "queue_consumer_count")
 """What `/metrics/detailed` tells of each queue by itself."""
 
@@ -57,92 +39,15 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Prometheus that scrapes a broker: a queue of it that nobody reads, and no
     memory left."""
     with programs(tmp_path_factory.mktemp("rabbitmq")) as running:
-        port = _start_broker(running)
+        port = free_port()
+        settings = f"prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = {port}\n"
+        url = f"http://127.0.0.1:{port}/metrics"
+        start_broker(running, "rabbitmq_prometheus", settings, url, TROUBLE)
         yield running.scraping(
             Scraped("events-mq", port),
             Scraped("events-mq-queues", port, "/metrics/detailed", {"family": FAMILIES}),
             Scraped("events-mq-objects", port, "/metrics/per-object"),
         )
-
-
-def _start_broker(running: Programs) -> int:
-    """The port of its metrics."""
-    root = debian_root("rabbitmq-server", *ERLANG)
-    metrics, names, nodes = (free_port() for _ in range(3))
-    _configure(running.folder, metrics)
-    [programs_of_erlang] = root.glob("usr/lib/erlang/erts-*/bin")
-    [home] = root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*")
-    # Erlang would start it as a daemon that outlives the test.
-    running.start(programs_of_erlang / "epmd", "-port", str(names), "-address", "127.0.0.1")
-    environment = {
-        **_erlang(programs_of_erlang, running.folder, names),
-        **_places(home, running.folder, nodes),
-    }
-    # As its script does, which looks for Erlang where only an installation has it.
-    running.start(
-        programs_of_erlang / "erlexec",
-        *("-noinput", "-boot", "start_sasl", "-s", "rabbit", "boot", *CALM),
-        *("-kernel", "inet_dist_use_interface", "{127,0,0,1}"),
-        *("-syslog", "logger", "[]", "-syslog", "syslog_error_logger", "false"),
-        env=environment,
-    )
-    running.until_answers(f"http://127.0.0.1:{metrics}/metrics")
-    cookie = (running.folder / ".erlang.cookie").read_text()
-    call = [programs_of_erlang / "erl_call", "-address", str(nodes), "-c", cookie, "-e"]
-    told = subprocess.run(
-        call, check=False, input=TROUBLE, text=True, capture_output=True, timeout=30
-    )
-    assert "told" in told.stdout, told
-    return metrics
-
-
-def _erlang(programs_of_erlang: Path, folder: Path, names: int) -> Mapping[str, str]:
-    return {
-        "ROOTDIR": str(programs_of_erlang.parents[1]),
-        "BINDIR": str(programs_of_erlang),
-        "EMU": "beam",
-        "PROGNAME": "erl",
-        "HOME": str(folder),
-        "PATH": f"{programs_of_erlang}:{os.environ['PATH']}",
-        "ERL_EPMD_ADDRESS": "127.0.0.1",
-        "ERL_EPMD_PORT": str(names),
-    }
-
-
-def _places(home: Path, folder: Path, nodes: int) -> Mapping[str, str]:
-    return {
-        "ERL_LIBS": str(_needed(home / "plugins", folder / "libraries")),
-        "RABBITMQ_HOME": str(home),
-        "RABBITMQ_CONF_ENV_FILE": str(folder / "none.conf"),
-        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
-        "RABBITMQ_DIST_PORT": str(nodes),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-        "RABBITMQ_FEATURE_FLAGS_FILE": str(folder / "features"),
-        "RABBITMQ_LOGS": "-",
-        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
-        "RABBITMQ_NODENAME": NODE,
-        "RABBITMQ_PID_FILE": str(folder / "pid"),
-    }
-
-
-def _needed(plugins: Path, libraries: Path) -> Path:
-    """Links to the libraries of RabbitMQ and to the plugins that are enabled: each module is looked
-    for in all of them, which is a quarter of its start."""
-    libraries.mkdir()
-    for one in plugins.glob("*-*"):
-        name = one.name.rpartition("-")[0]
-        if not name.startswith("rabbitmq_") or name in PLUGINS:
-            (libraries / one.name).symlink_to(one)
-    return libraries
-
-
-def _configure(folder: Path, metrics: int) -> None:
-    (folder / "plugins").write_text("[rabbitmq_prometheus].\n")
-    (folder / "rabbitmq.conf").write_text(
-        f"listeners.tcp.1 = 127.0.0.1:{free_port()}\n"
-        "collect_statistics_interval = 1000\n"
-        f"prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = {metrics}\n"
-    )
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.connectors.local_http import LocalServer
 
-SPEAKS_HTTP = False
+HAS_ANSWERS = False
 
 
 def settings(url: str) -> dict[str, Any]:
