@@ -257,7 +257,11 @@ def _assigned(text: str, start: int, at: int, name: str, sure: Sure) -> Iterator
         return
     low, high = bare.span()
     if text[high - 1] == ":" and text[high : high + 1] in (" ", "\n", ""):
-        return
+        # `password=abc123: refused` says what came of a value, `token: invalid: expired` has none.
+        high -= 1
+        is_assigned = "=" in text[max(start, low - 3) : low]
+        if high == low or (text[low:high].isalpha() and not is_assigned):
+            return
     if sure is Sure.PASSWORD and _is_prose(text, start, low, high):
         return
     yield from _checked(text, low, high, name, sure, quoted=False)
