@@ -40,7 +40,7 @@ def sent(auth: GoogleToken, times: int = 1) -> list[str]:
     return asyncio.run(flow())
 
 
-def service_account(folder: Path, server: LocalServer) -> Path:
+def service_account(folder: Path, url: str) -> Path:
     """A key as `gcloud iam service-accounts keys create` writes it."""
     pem = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     return written(
@@ -50,7 +50,7 @@ def service_account(folder: Path, server: LocalServer) -> Path:
         private_key_id="k1",
         private_key=pem,
         client_email="faultline@shop-prod.iam.gserviceaccount.com",
-        token_uri=f"{server.url}/token",
+        token_uri=f"{url}/token",
     )
 
 
@@ -68,7 +68,7 @@ def test_the_metadata_server_gives_the_token_once(server: LocalServer) -> None:
 
 def test_a_key_of_a_service_account_signs_the_claim(server: LocalServer, tmp_path: Path) -> None:
     server.on("/token", Reply({"access_token": "of-the-key", "expires_in": 3599}))
-    auth = GoogleToken("google_cloud", server.url, service_account(tmp_path, server))
+    auth = GoogleToken("google_cloud", server.url, service_account(tmp_path, server.url))
     assert sent(auth, 2) == ["Bearer of-the-key"] * 2
     (asked,) = server.asked
     form = parse_qs(asked.body.decode())
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_used_stops_the_start(
 
 def test_a_refusal_names_no_secret(server: LocalServer, tmp_path: Path) -> None:
     server.on("/token", Reply({"error": "invalid_grant", "error_description": "x"}, status=400))
-    auth = GoogleToken("google_cloud", server.url, service_account(tmp_path, server))
+    auth = GoogleToken("google_cloud", server.url, service_account(tmp_path, server.url))
     with pytest.raises(ConnectorError, match="Google gave no token") as raised:
         sent(auth)
     assert raised.value.status == 400

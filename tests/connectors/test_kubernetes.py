@@ -53,6 +53,7 @@ from tests.connectors.kubernetes_objects import (
     pod,
     refused,
     replica_set,
+    workload,
 )
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import kubernetes as stand_in
@@ -627,6 +628,12 @@ def test_every_call_is_covered_by_the_manifest_and_no_more_is_granted(
         versions = [{"version": version} for one in JOB_KINDS for version in one.versions]
         groups.append({"name": kind.group, "versions": versions})
     cluster.on("/apis", Reply({"groups": groups}))
+    made = workload("Deployment", "checkout", stand_in.checkout("1.5.0", "256Mi", "a"))
+    for of_flux in ("helm.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io"):
+        for what in ("name", "namespace"):
+            made["metadata"].setdefault("labels", {})[f"{of_flux}/{what}"] = "shop"
+    cluster.on("/apis/apps/v1/namespaces/shop/deployments", listed([made]))
+    collect(cluster, tmp_path)
     of_job = connector(cluster, kubernetes={"namespaces": ["shop"]})
     asyncio.run(collect_one(of_job, request_for(tmp_path, job="llm-1")))
     assert used(cluster) == granted()

@@ -20,6 +20,7 @@ from bot.store.case_store import CaseStore
 from connectors.environment_trust import proxy_of_environment
 from connectors.registry import CONNECTORS
 from tests.connectors.connect_proxy import ConnectProxy
+from tests.connectors.test_google_token import service_account
 from tests.connectors.test_read_only import OVER_HTTP, aws_credentials, stand_in
 from tests.own_certificates import OwnAuthority
 
@@ -125,6 +126,9 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SecretVe
     monkeypatch.setenv("HTTPS_PROXY", running.proxy.url)
     monkeypatch.setenv("SSL_CERT_FILE", str(running.ca))
     aws_credentials(monkeypatch)
+    # The metadata server of a machine is reached without a proxy.
+    key = service_account(tmp_path, f"https://{HOST}")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
     yield running
     running.close()
 

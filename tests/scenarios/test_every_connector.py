@@ -370,7 +370,7 @@ def test_no_secret_stands_in_the_log_or_in_what_is_kept(connected: Connected) ->
         _evidence(connected, _alertmanager, "Secrets")
     log = connected.log.read_text()
     assert "step collect" in log
-    assert len(connected.secrets) > len(ASKED) - 5, "most connectors have one"
+    assert len(connected.secrets) > len(ASKED) / 2, "most connectors have one"
     assert [secret for secret in connected.secrets if secret in log] == []
     state = [
         path for path in connected.log.parent.rglob("*") if path.is_file() and "state" in path.parts
