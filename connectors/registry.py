@@ -43,6 +43,7 @@ BUILT_IN = (
     "connectors.mysql:CONNECTOR",
     "connectors.redis:CONNECTOR",
     "connectors.rabbitmq:CONNECTOR",
+    "connectors.nats:CONNECTOR",
     "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
