@@ -60,6 +60,7 @@ BUILT_IN = (
     "connectors.redis:CONNECTOR",
     "connectors.ray:CONNECTOR",
     "connectors.rabbitmq:CONNECTOR",
+    "connectors.nats:CONNECTOR",
     "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
