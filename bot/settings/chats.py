@@ -77,3 +77,13 @@ class MattermostSettings(ChannelsSettings):
     """The server, `https://chat.acme.com`."""
     token: SecretStr | None = None
     """Secret. An access token of the bot account."""
+
+
+class DiscordSettings(ChatSettings):
+    """Answers in Discord, by a channel's webhook: docs/chats.md."""
+
+    channel: str | None = None
+    """The channel's name or id, by which rates and quiet hours go. Messages go where the webhook
+    leads."""
+    webhook_url: SecretStr | None = None
+    """Secret. The webhook's address, which lets anybody post there."""

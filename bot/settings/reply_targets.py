@@ -26,6 +26,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "github_issues": "bot.answer.targets.tickets.target:GITHUB",
         "msteams": "bot.answer.targets.chats.target:MSTEAMS",
         "mattermost": "bot.answer.targets.chats.target:MATTERMOST",
+        "discord": "bot.answer.targets.chats.target:DISCORD",
         "gitlab_issues": "bot.answer.targets.tickets.target:GITLAB",
     }
 )

@@ -32,7 +32,7 @@ from analysis.secrets.redaction import use_rules
 from bot.settings import did_you_mean
 from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
-from bot.settings.chats import MattermostSettings, MsTeamsSettings
+from bot.settings.chats import DiscordSettings, MattermostSettings, MsTeamsSettings
 from bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
 from bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
 from bot.settings.incident_webhooks import IncidentIoSettings, RootlySettings
@@ -237,6 +237,7 @@ class Settings(ConnectorSections):
     gitlab_issues: GitLabIssuesSettings = GitLabIssuesSettings()
     msteams: MsTeamsSettings = MsTeamsSettings()
     mattermost: MattermostSettings = MattermostSettings()
+    discord: DiscordSettings = DiscordSettings()
     traces: TracesSettings = TracesSettings()
     recorded: RecordedSettings = RecordedSettings()
 
@@ -370,6 +371,7 @@ def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
         if one.several and not set(OWN_KEYS) & set(section.model_fields):
             found[one.name] = section
     found |= {"msteams": MsTeamsSettings, "mattermost": MattermostSettings}
+    found["discord"] = DiscordSettings
     # The one alert source without a connector that several systems send to.
     found["webhook"] = WebhookSettings
     return found

@@ -9,7 +9,7 @@ from analysis.vocabulary import Alert
 from bot.answer.targets.client_target import ClientTarget
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
-from bot.settings.chats import ChatSettings, MattermostSettings, MsTeamsSettings
+from bot.settings.chats import ChatSettings, DiscordSettings, MattermostSettings, MsTeamsSettings
 
 S = TypeVar("S", bound=ChatSettings)
 
@@ -58,4 +58,14 @@ class Mattermost(ChatTarget[MattermostSettings]):
     client = "bot.answer.targets.chats.mattermost:MattermostPosts"
 
 
-MSTEAMS, MATTERMOST = MsTeams(), Mattermost()
+class Discord(ChatTarget[DiscordSettings]):
+    """Discord."""
+
+    name = "discord"
+    label = "Discord"
+    settings = DiscordSettings
+    needs = ("webhook_url", "channel")
+    client = "bot.answer.targets.chats.discord:DiscordMessages"
+
+
+MSTEAMS, MATTERMOST, DISCORD = MsTeams(), Mattermost(), Discord()
