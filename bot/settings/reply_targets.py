@@ -27,6 +27,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "msteams": "bot.answer.targets.chats.target:MSTEAMS",
         "mattermost": "bot.answer.targets.chats.target:MATTERMOST",
         "discord": "bot.answer.targets.chats.target:DISCORD",
+        "answer_webhook": "bot.answer.targets.chats.target:ANSWER_WEBHOOK",
         "gitlab_issues": "bot.answer.targets.tickets.target:GITLAB",
     }
 )

@@ -9,7 +9,13 @@ from analysis.vocabulary import Alert
 from bot.answer.targets.client_target import ClientTarget
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
-from bot.settings.chats import ChatSettings, DiscordSettings, MattermostSettings, MsTeamsSettings
+from bot.settings.chats import (
+    AnswerWebhookSettings,
+    ChatSettings,
+    DiscordSettings,
+    MattermostSettings,
+    MsTeamsSettings,
+)
 
 S = TypeVar("S", bound=ChatSettings)
 
@@ -68,4 +74,27 @@ class Discord(ChatTarget[DiscordSettings]):
     client = "bot.answer.targets.chats.discord:DiscordMessages"
 
 
+class AnswerWebhook(ClientTarget[AnswerWebhookSettings]):
+    """Any system that takes JSON."""
+
+    name = "answer_webhook"
+    label = "Webhook"
+    settings = AnswerWebhookSettings
+    needs = ("secret", "url")
+    announces = True
+    client = "bot.answer.targets.chats.webhook:WebhookDeliveries"
+
+    def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
+        """The same for every investigation."""
+        own = self.section(settings)
+        return own.url if own else None
+
+    def address_for(
+        self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
+    ) -> str | None:
+        """None for an alert about what this table does not cover."""
+        return self.address(reply_to, service, settings) if self.covers(alert, service) else None
+
+
+ANSWER_WEBHOOK = AnswerWebhook()
 MSTEAMS, MATTERMOST, DISCORD = MsTeams(), Mattermost(), Discord()
