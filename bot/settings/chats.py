@@ -5,10 +5,11 @@ Their tokens write. Workers alone need them.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from connectors.settings_types import Names, Section, Url
 
@@ -77,3 +78,41 @@ class MattermostSettings(ChannelsSettings):
     """The server, `https://chat.acme.com`."""
     token: SecretStr | None = None
     """Secret. An access token of the bot account."""
+
+
+class DiscordSettings(ChatSettings):
+    """Answers in Discord, by a channel's webhook: docs/chats.md."""
+
+    channel: str | None = None
+    """The channel's name or id, by which rates and quiet hours go. Messages go where the webhook
+    leads."""
+    webhook_url: SecretStr | None = None
+    """Secret. The webhook's address, which lets anybody post there."""
+
+
+class AnswerWebhookSettings(Section):
+    """Answers as signed JSON to any system: docs/chats.md."""
+
+    url: Url | None = None
+    """Where each revision of an answer is posted."""
+    secret: SecretStr | None = None
+    """Secret. The key of the signature: `whsec_` and at least 24 bytes in base64."""
+
+    @field_validator("secret")
+    @classmethod
+    def _usable(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(signing_key(value)) < SHORTEST_KEY:
+            raise ValueError("must be whsec_ and at least 24 bytes in base64")
+        return value
+
+
+SHORTEST_KEY = 24
+"""Bytes, by Standard Webhooks."""
+
+
+def signing_key(secret: SecretStr) -> bytes:
+    """The bytes behind `whsec_`; none where they are no base64."""
+    try:
+        return base64.b64decode(secret.get_secret_value().removeprefix("whsec_"), validate=True)
+    except ValueError:
+        return b""

@@ -27,6 +27,7 @@ from bot.settings import (
 )
 from connectors.instance_settings import InstanceTable
 from connectors.limits import ConnectorSettings
+from connectors.registry import CONNECTORS
 from connectors.self_hosted import SelfHostedSettings
 
 # Keys that many sections inherit are explained once. `url` and `token` differ in what they lead to.
@@ -143,7 +144,10 @@ def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
 
 def _several() -> str:
     """How a section is given several times, and which can be."""
-    repeated = ", ".join(f"`{name}`" for name in sections_that_repeat(Settings))
+    several = list(sections_that_repeat(Settings))
+    vendors = ", ".join(f"`{name}`" for name in several if name in CONNECTORS)
+    others = ", ".join(f"`{name}`" for name in several if name not in CONNECTORS)
+    repeated = f"{vendors}. Besides: {others}"
     return SEVERAL.replace("ROWS", _rows("name", InstanceTable)).replace("REPEATED", repeated)
 
 

@@ -26,6 +26,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "github_issues": "bot.answer.targets.tickets.target:GITHUB",
         "msteams": "bot.answer.targets.chats.target:MSTEAMS",
         "mattermost": "bot.answer.targets.chats.target:MATTERMOST",
+        "discord": "bot.answer.targets.chats.target:DISCORD",
+        "answer_webhook": "bot.answer.targets.chats.target:ANSWER_WEBHOOK",
         "gitlab_issues": "bot.answer.targets.tickets.target:GITLAB",
     }
 )

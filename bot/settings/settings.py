@@ -32,7 +32,12 @@ from analysis.secrets.redaction import use_rules
 from bot.settings import did_you_mean
 from bot.settings.alert_sources import sections_of_alert_sources
 from bot.settings.alerts import AlertSettings
-from bot.settings.chats import MattermostSettings, MsTeamsSettings
+from bot.settings.chats import (
+    AnswerWebhookSettings,
+    DiscordSettings,
+    MattermostSettings,
+    MsTeamsSettings,
+)
 from bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
 from bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
 from bot.settings.incident_webhooks import IncidentIoSettings, RootlySettings
@@ -237,6 +242,8 @@ class Settings(ConnectorSections):
     gitlab_issues: GitLabIssuesSettings = GitLabIssuesSettings()
     msteams: MsTeamsSettings = MsTeamsSettings()
     mattermost: MattermostSettings = MattermostSettings()
+    discord: DiscordSettings = DiscordSettings()
+    answer_webhook: AnswerWebhookSettings = AnswerWebhookSettings()
     traces: TracesSettings = TracesSettings()
     recorded: RecordedSettings = RecordedSettings()
 
@@ -369,7 +376,13 @@ def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
         section = tables[one.name]
         if one.several and not set(OWN_KEYS) & set(section.model_fields):
             found[one.name] = section
-    found |= {"msteams": MsTeamsSettings, "mattermost": MattermostSettings}
+    chats: dict[str, type[Section]] = {
+        "msteams": MsTeamsSettings,
+        "mattermost": MattermostSettings,
+        "discord": DiscordSettings,
+        "answer_webhook": AnswerWebhookSettings,
+    }
+    found |= chats
     # The one alert source without a connector that several systems send to.
     found["webhook"] = WebhookSettings
     return found

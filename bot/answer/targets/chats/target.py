@@ -9,7 +9,13 @@ from analysis.vocabulary import Alert
 from bot.answer.targets.client_target import ClientTarget
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
-from bot.settings.chats import ChatSettings, MattermostSettings, MsTeamsSettings
+from bot.settings.chats import (
+    AnswerWebhookSettings,
+    ChatSettings,
+    DiscordSettings,
+    MattermostSettings,
+    MsTeamsSettings,
+)
 
 S = TypeVar("S", bound=ChatSettings)
 
@@ -58,4 +64,37 @@ class Mattermost(ChatTarget[MattermostSettings]):
     client = "bot.answer.targets.chats.mattermost:MattermostPosts"
 
 
-MSTEAMS, MATTERMOST = MsTeams(), Mattermost()
+class Discord(ChatTarget[DiscordSettings]):
+    """Discord."""
+
+    name = "discord"
+    label = "Discord"
+    settings = DiscordSettings
+    needs = ("webhook_url", "channel")
+    client = "bot.answer.targets.chats.discord:DiscordMessages"
+
+
+class AnswerWebhook(ClientTarget[AnswerWebhookSettings]):
+    """Any system that takes JSON."""
+
+    name = "answer_webhook"
+    label = "Webhook"
+    settings = AnswerWebhookSettings
+    needs = ("secret", "url")
+    announces = True
+    client = "bot.answer.targets.chats.webhook:WebhookDeliveries"
+
+    def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
+        """The same for every investigation."""
+        own = self.section(settings)
+        return own.url if own else None
+
+    def address_for(
+        self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
+    ) -> str | None:
+        """None for an alert about what this table does not cover."""
+        return self.address(reply_to, service, settings) if self.covers(alert, service) else None
+
+
+ANSWER_WEBHOOK = AnswerWebhook()
+MSTEAMS, MATTERMOST, DISCORD = MsTeams(), Mattermost(), Discord()

@@ -55,6 +55,8 @@ class FakeChats:
                 Route("/mm/api/v4/posts/{name}/patch", self._mattermost, methods=["PUT"]),
                 Route("/mm/api/v4/channels/{channel}", self._mattermost),
                 Route("/mm/api/v4/channels/{channel}/posts", self._mattermost),
+                Route("/hooks/1/{secret}", self._discord, methods=["GET", "POST"]),
+                Route("/hooks/1/{secret}/messages/{name}", self._discord, methods=["PATCH"]),
                 Route("/graph/v1.0/teams/{team}/channels/{channel}/messages", self._graph),
             ]
         )
@@ -73,6 +75,7 @@ class FakeChats:
                 "login_url": f"{self.url}/login",
                 "graph_url": f"{self.url}/graph",
             },
+            "discord": {"webhook_url": f"{self.url}/hooks/1/{SECRET}", "channel": CHANNEL},
             "mattermost": {"url": f"{self.url}/mm", "token": SECRET, "channel": CHANNEL},
         }
 
@@ -158,3 +161,26 @@ class FakeChats:
             props = one.versions[0]["props"]
             posts[one.name] = {"id": one.name, "props": props, "delete_at": 0}
         return JSONResponse({"order": list(posts), "posts": posts})
+
+    async def _discord(self, request: Request) -> Response:
+        body = await request.body()
+        given: Any = json.loads(body) if body else None
+        self.requests.append((request.method, request.url.path, given))
+        if request.path_params["secret"] != SECRET:
+            return JSONResponse({"message": "Invalid Webhook Token", "code": 50027}, 401)
+        if self.refuse_with is not None:
+            return JSONResponse({"message": "no", "code": 1}, self.refuse_with)
+        if request.method == "GET":
+            return JSONResponse({"type": 1, "id": "1", "name": "Faultline", "channel_id": "2"})
+        [embed] = given["embeds"]
+        assert len(embed["title"]) <= 256
+        assert len(embed["description"]) <= 4096
+        assert given["allowed_mentions"] == {"parse": []}
+        if request.method == "POST":
+            assert request.query_params["wait"] == "true"
+            made = FakeMessage(f"77{len(self.messages)}", CHANNEL, [given])
+            self.messages.append(made)
+            return self._answered({"id": made.name}, 200)
+        [known] = [one for one in self.messages if one.name == request.path_params["name"]]
+        known.versions.append(given)
+        return JSONResponse({"id": known.name})

@@ -32,8 +32,8 @@ from tests.bot.answer.targets.answers import (
 )
 from tests.bot.answer.targets.fake_chats import CHANNEL, SERVICE_CHANNEL, FakeChats
 
-CHATS = ("msteams", "mattermost")
-SECRETS = {"msteams": "client_secret", "mattermost": "token"}
+CHATS = ("msteams", "mattermost", "discord")
+SECRETS = {"msteams": "client_secret", "mattermost": "token", "discord": "webhook_url"}
 LEASE = timedelta(seconds=0.2)
 """Where a test waits until an attempt is over."""
 HOSTILE = "@everyone <at>Ann</at> <@U1> [x](http://evil) **b** `a` @channel <!here> ||s|| # h"
@@ -144,7 +144,11 @@ def test_a_refusal_says_whether_to_try_again_and_has_no_secret_in_it(
         asyncio.run(target.announce(accepted(store)))
     assert (refused.value.status, refused.value.retryable) == (status, again)
     assert chats.messages == []
-    assert "secret" not in str(refused.value)
+    shown: BaseException | None = refused.value
+    while shown is not None:
+        # Discord's address is the secret, which an error of the client would quote.
+        assert "secret" not in str(shown)
+        shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
 
 
 @pytest.mark.parametrize("name", CHATS)
@@ -152,7 +156,8 @@ def test_check_says_who_we_are_and_a_wrong_secret_is_refused(name: str, chats: F
     given = settings(**chats.sections())
     assert asyncio.run(declared(name, given).check(given))
     sections = chats.sections()
-    sections[name][SECRETS[name]] = "wrong"
+    wrong = f"{chats.url}/hooks/1/wrong" if name == "discord" else "wrong"
+    sections[name][SECRETS[name]] = wrong
     given = settings(**sections)
     with pytest.raises(FaultlineError, match="refused with 401"):
         asyncio.run(declared(name, given).check(given))
@@ -264,7 +269,7 @@ def test_without_leave_to_read_the_channel_nothing_is_looked_for(
 # Chats with Markdown
 
 
-@pytest.mark.parametrize("name", ["mattermost"])
+@pytest.mark.parametrize("name", ["mattermost", "discord"])
 def test_foreign_text_is_no_markdown_and_mentions_nobody(
     name: str, chats: FakeChats, store: Store
 ) -> None:
@@ -287,3 +292,16 @@ def test_markdown_is_cut_at_a_line_and_keeps_the_link() -> None:
     assert len(text) <= 4000
     assert text.splitlines()[-3] == "…"
     assert text.endswith("(http://x)")
+
+
+def test_discord_cannot_be_searched_and_gets_a_lost_message_again(
+    chats: FakeChats, store: Store
+) -> None:
+    target = opened("discord", chats, store, lease=LEASE)
+    investigation = accepted(store, title=HOSTILE * 9)
+    chats.lose_answers = 1
+    with pytest.raises(ConnectorError):
+        asyncio.run(target.announce(investigation))
+    asyncio.run(target.announce(investigation))
+    asyncio.run(target.answer(outcome(investigation)))
+    assert [len(one.versions) for one in chats.messages] == [1, 2], "what the page says"

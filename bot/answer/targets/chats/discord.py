@@ -1,0 +1,72 @@
+"""Discord: a message in a channel, by the channel's own webhook.
+
+Source: Discord's documentation of webhooks (docs.discord.com/developers/resources/webhook). A
+webhook lists no messages, so a message whose sending was not confirmed is sent again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from bot.answer.foreign_text import safe_url
+from bot.answer.targets.text_parts import TextParts
+from bot.answer.targets.vendor_message import VendorMessage, asked_who, call
+from bot.answer.writer.markdown_text import shown
+from bot.settings.chats import DiscordSettings
+
+MAX_DESCRIPTION = 4_096
+MAX_TITLE = 256
+"""Of an embed, whose text mentions nobody."""
+
+
+class DiscordMessages(VendorMessage):
+    """Messages of one webhook."""
+
+    @classmethod
+    async def who(cls, own: DiscordSettings) -> str:
+        """The webhook's name."""
+        said = await asked_who("Discord", _call(own, "GET", ""))
+        return f"webhook {said.get('name', '')}"
+
+    async def find(self, address: str, key: str, since: datetime) -> str | None:
+        """Nothing can be looked for."""
+        return None
+
+    async def send(self, address: str, key: str, text: str) -> str:
+        """Send it, and wait until it is stored."""
+        params = {"wait": "true"}
+        sent = await _call(self.own, "POST", "", params=params, json=_message(text))
+        return str(sent.json()["id"])
+
+    async def edit(self, address: str, ref: str, text: str) -> None:
+        """Replace its embed."""
+        await _call(self.own, "PATCH", f"/messages/{quote(ref, safe='')}", json=_message(text))
+
+
+def _message(text: str) -> dict[str, Any]:
+    parts = TextParts.of(text)
+    title = shown(parts.title)
+    embed = {
+        "title": title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 2].rstrip("\\") + "…",
+        "description": parts.markdown_within(MAX_DESCRIPTION),
+    }
+    url = safe_url(parts.page)
+    if url:
+        embed["url"] = url
+    return {"embeds": [embed], "allowed_mentions": {"parse": []}}
+
+
+async def _call(own: DiscordSettings, method: str, path: str, **more: Any) -> httpx.Response:
+    assert own.webhook_url is not None, "only configured targets are asked"
+    try:
+        url = own.webhook_url.get_secret_value().rstrip("/")
+        return await call(url, {}, method, path, **more)
+    except httpx.HTTPStatusError as error:
+        # The address is the secret, and stands in the error's text.
+        asked = httpx.Request(method, "https://discord.com/api/webhooks")
+        said = f"status {error.response.status_code}"
+        raise httpx.HTTPStatusError(said, request=asked, response=error.response) from None
