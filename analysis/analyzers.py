@@ -30,6 +30,7 @@ MODULES = (
     "analysis.training.run_states",
     "analysis.gpus.health",
     "analysis.states.findings",
+    "analysis.external",
 )
 """The module of each analyzer, in the order in which they run."""
 

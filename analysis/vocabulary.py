@@ -27,8 +27,18 @@ from analysis.kinds.finding_kinds import details_model
 from analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
 
 EvidenceKind = Literal[
-    "metrics", "logs", "spans", "changes", "topology", "monitors", "states", "traces", "alert"
+    "metrics",
+    "logs",
+    "spans",
+    "changes",
+    "topology",
+    "monitors",
+    "states",
+    "traces",
+    "alert",
+    "external",
 ]
+"""`external` is what a tool outside answered: read by people and models, weighed by nothing."""
 ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge"]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.wording.amounts import MILLISECONDS, SECONDS, SHARE, amount, times
+from analysis.wording.phrases import counted
 from connectors.database_server import Fact
 from connectors.lock_chains import DatabaseSession, lock_holders
 
@@ -66,6 +67,14 @@ def connection_facts(used: int, most: int, what: str = "max_connections") -> lis
         return []
     value = f"{used} of {most} ({amount(used / most, SHARE)} of {what})"
     return [Fact("pool_exhausted", value, field=what)]
+
+
+def deadlock_facts(before: float, after: float) -> list[Fact]:
+    """Deadlocks while we watched."""
+    count = round(after - before)
+    if count <= 0:
+        return []
+    return [Fact("database_deadlocks", counted(count, "deadlock") + " just now", field="deadlocks")]
 
 
 @dataclass(frozen=True)

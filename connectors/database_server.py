@@ -1,61 +1,23 @@
-"""What connectors of databases and brokers share: how a server is reached, whose it is, and its
-snapshot as rows of the table `states`."""
+"""What connectors of databases and brokers share: a server's snapshot as rows of the table
+`states`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field, SecretStr
+from typing import Any
 
 from analysis.vocabulary import Scope, Window
 from connectors.base import Item, Missing
 from connectors.collection_builder import CollectionBuilder, nanoseconds
 from connectors.evidence_rows import StateRow
-from connectors.limits import ConnectorSettings
 from connectors.vendor_text import short
 
 STALE = timedelta(minutes=15)
 """A snapshot tells of an incident that ended at most so long before it."""
 LONGEST_VALUE = 200
 LONGEST_S = 1e9
-Tls = Literal["verify", "require", "off"]
-
-
-class ServerIdentity(ConnectorSettings):
-    """The key that says whose a server is."""
-
-    service: str | None = Field(default=None, min_length=1, max_length=120)
-    """The service that this server is, by its name in the catalogue, such as `orders-db`. Unset:
-    the instance's `name`, else the host."""
-
-    def of_service(self, instance: str, host: str) -> str:
-        """Whom facts about this server are about."""
-        return self.service or instance or host
-
-
-class DatabaseSettings(ServerIdentity):
-    """The keys that say where a database is and as whom it is asked."""
-
-    host: str | None = Field(default=None, pattern=r"^[^\s@?#;,]{1,255}$")
-    """Its host name or address. Unset: it is not asked."""
-    username: str | None = Field(default=None, min_length=1, max_length=128)
-    """The user, who should be able to read statistics and nothing else."""
-    password: SecretStr | None = None
-    """Secret. The user's password."""
-    tls: Tls = "verify"
-    """`verify` checks the server's certificate and its name, `require` only encrypts, `off` sends
-    everything in the clear."""
-    ca_file: Path | None = None
-    """Certificates (PEM) of the authority that signed the server's. Unset: those of the system."""
-
-    @property
-    def given_password(self) -> str | None:
-        """The password, where there is one."""
-        return self.password.get_secret_value() if self.password is not None else None
 
 
 @dataclass(frozen=True)

@@ -57,11 +57,14 @@ BUILT_IN = (
     "connectors.kubernetes:CONNECTOR",
     "connectors.slurm:CONNECTOR",
     "connectors.postgresql:CONNECTOR",
+    "connectors.mysql:CONNECTOR",
     "connectors.redis:CONNECTOR",
     "connectors.ray:CONNECTOR",
+    "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
     "connectors.http_source:CONNECTOR",
+    "connectors.mcp_servers:CONNECTOR",
     "connectors.traces:CONNECTOR",
 )
 

@@ -46,6 +46,14 @@ Paths = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+Steps = Annotated[
+    str,
+    typer.Option(
+        "--steps",
+        metavar="NAME",
+        help="The ranges that are steps, where the profiler marked none: train_step, 'iter *'.",
+    ),
+]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Ranks read at once. Default: one per core.")
 ]
@@ -79,14 +87,7 @@ def report(
     step: Annotated[
         int | None, typer.Option("--step", min=0, help="Analyses of this step only.")
     ] = None,
-    steps: Annotated[
-        str,
-        typer.Option(
-            "--steps",
-            metavar="NAME",
-            help="The ranges that are steps, where the profiler marked none: train_step, 'iter *'.",
-        ),
-    ] = "",
+    steps: Steps = "",
     analyses: Annotated[
         str | None,
         typer.Option(
@@ -153,6 +154,7 @@ def diff(
             help="BASE and NEW hold several runs, one folder each, to measure their noise.",
         ),
     ] = False,
+    steps: Steps = "",
     markdown: Annotated[
         Path | None,
         typer.Option("--markdown", metavar="FILE", help="Write the comparison as Markdown."),
@@ -169,6 +171,7 @@ def diff(
         new=new,
         fail_over=fail_over,
         repeats=repeats,
+        steps=steps,
         markdown=markdown,
         as_json=json_,
         jobs=jobs,

@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,8 @@ class DiffOptions:
     fail_over: str | None = None
     repeats: bool = False
     """Whether each side holds several runs of the job."""
+    steps: str = ""
+    """Name or pattern of the ranges that are steps; "" to find them."""
     markdown: Path | None = None
     as_json: bool = False
     jobs: int | None = None
@@ -99,6 +101,7 @@ class _SideTask:
     path: Path
     name: str
     order: int
+    steps: str
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,9 @@ def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
         _, names, files = trace_files(sources)
         tasks = []
         for order, file in enumerate(files):
-            tasks.append(trace_task(file, _SideTask(file.path, names[file.path], order)))
+            tasks.append(
+                trace_task(file, _SideTask(file.path, names[file.path], order, options.steps))
+            )
         problems = list(sources.problems)
         found: list[_RankSide] = []
         done = 0
@@ -188,7 +193,8 @@ def _read(task: _SideTask, say: Say) -> list[_RankSide]:
     say("reading")
     traces = traces_in(task.path, order=task.order)
     say("counting")
-    return [_side(trace, task.name) for trace in traces]
+    named = [replace(trace, step_name=task.steps or trace.step_name) for trace in traces]
+    return [_side(trace, task.name) for trace in named]
 
 
 def _side(trace: TraceColumns, name: str) -> _RankSide:

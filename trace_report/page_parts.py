@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.wording.amounts import BYTES, amount
+
 MAX_TABLE_ROWS = 300
 MAX_NAME = 240
 """Characters of a kernel's name that are shown; templates' names reach thousands."""
@@ -149,12 +151,12 @@ def stacked(
     bars = []
     for label, row in rows.items():
         x, segments = 0.0, []
-        for part, amount in enumerate(row):
-            width = 100 * amount / longest
+        for part, length in enumerate(row):
+            width = 100 * length / longest
             if width > 0:
                 segments.append(
                     Segment(
-                        part, x, width, f"{names[part]}: {100 * amount / max(sum(row), 1e-9):.1f} %"
+                        part, x, width, f"{names[part]}: {100 * length / max(sum(row), 1e-9):.1f} %"
                     )
                 )
             x += max(width, 0)
@@ -177,6 +179,11 @@ def number_cell(value: float | int | None, digits: int = 1, unit: str = "") -> T
 def count_cell(value: int | None) -> TableCell:
     """A whole number."""
     return TableCell("–") if value is None else TableCell(f"{value:,}", float(value))
+
+
+def size_cell(size: int | None) -> TableCell:
+    """Bytes as people say them: 2 KB, 1.5 GB. A dash where they are not known, or none."""
+    return TableCell(amount(size, BYTES), float(size)) if size else TableCell("–")
 
 
 def ms_cell(ns: float | None) -> TableCell:

@@ -52,6 +52,7 @@ SHOWN_BY: Mapping[str, str] = {
     "monitors": "monitor",
     "states": "state",
     "alert": "alert",
+    "external": "answer",
 }
 """What a link to evidence of each kind is called."""
 NO_STEP: Mapping[Verdict, str] = {

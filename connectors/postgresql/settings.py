@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from connectors.database_server import DatabaseSettings
+from connectors.database_settings import DatabaseSettings
 
 
 class PostgresqlSettings(DatabaseSettings):

@@ -14,9 +14,10 @@ from connectors.base import Check, Collected, Request
 from connectors.collection_builder import full_window
 from connectors.database_facts import StatementCounts, slower_facts, slowest_said
 from connectors.database_server import ServerSnapshot
+from connectors.database_settings import DatabaseAddress
 from connectors.limits import Limits
 from connectors.redis import facts
-from connectors.redis.session import RedisServer, RedisSession, RefusedCommand, Reply, opened
+from connectors.redis.session import RedisSession, RefusedCommand, Reply, opened
 from connectors.redis.settings import RedisSettings
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
@@ -31,7 +32,7 @@ def build(own: RedisSettings, settings: SharedSettings) -> RedisConnector | None
     """The configured connector, or None without a host."""
     if own.host is None:
         return None
-    server = RedisServer(own.host, own.port, own.username, own.given_password, own.tls, own.ca_file)
+    server = own.address(own.host, own.port)
     service = own.of_service(settings.instance_of("redis"), own.host)
     return RedisConnector(server, service, sample_s=own.sample_s, limits=own.limits(LIMITS))
 
@@ -43,7 +44,12 @@ class RedisConnector:
     kinds: tuple[EvidenceKind, ...] = ("states",)
 
     def __init__(
-        self, server: RedisServer, service: str, *, sample_s: float = 5.0, limits: Limits = LIMITS
+        self,
+        server: DatabaseAddress,
+        service: str,
+        *,
+        sample_s: float = 5.0,
+        limits: Limits = LIMITS,
     ) -> None:
         self._server = server
         self._service = service

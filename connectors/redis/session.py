@@ -7,16 +7,13 @@ command that writes.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 from analysis.errors import BudgetExceeded, ConnectorError
 from connectors.budgets import ByteBudget, Deadline
-from connectors.database_server import Tls
+from connectors.database_settings import DatabaseAddress
 from connectors.limits import Limits
 from connectors.rate_limiter import rate_limiter_of
 from connectors.vendor_text import short
@@ -30,33 +27,6 @@ LONGEST_CLOSE_S = 1.0
 Reply: TypeAlias = "str | int | list[Reply] | None"
 
 
-@dataclass(frozen=True)
-class RedisServer:
-    """Where a server is, and as whom it is asked."""
-
-    host: str
-    port: int
-    username: str | None
-    password: str | None
-    tls: Tls
-    ca_file: Path | None = None
-
-    @property
-    def address(self) -> str:
-        """For humans."""
-        return f"{self.host}:{self.port}"
-
-    def context(self) -> ssl.SSLContext | None:
-        """How it is encrypted. Raises OSError for a file that cannot be read."""
-        if self.tls == "off":
-            return None
-        context = ssl.create_default_context(cafile=self.ca_file)
-        if self.tls == "require":
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
-
-
 class RefusedCommand(ConnectorError):
     """The server answered with an error."""
 
@@ -64,7 +34,7 @@ class RefusedCommand(ConnectorError):
 class RedisSession:
     """One collection's commands, one after the other."""
 
-    def __init__(self, server: RedisServer, limits: Limits, deadline: Deadline) -> None:
+    def __init__(self, server: DatabaseAddress, limits: Limits, deadline: Deadline) -> None:
         self.server = server
         self.deadline = deadline
         self._limiter = rate_limiter_of(VENDOR, server.address, limits)
@@ -165,7 +135,7 @@ def _fields(reply: Reply) -> Iterator[tuple[str, str]]:
 
 
 @asynccontextmanager
-async def opened(server: RedisServer, limits: Limits) -> AsyncIterator[RedisSession]:
+async def opened(server: DatabaseAddress, limits: Limits) -> AsyncIterator[RedisSession]:
     """A session that is logged in. Raises ConnectorError, BudgetExceeded."""
     session = RedisSession(server, limits, Deadline.within(limits))
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from connectors.database_server import DatabaseSettings
+from connectors.database_settings import DatabaseSettings
 
 
 class RedisSettings(DatabaseSettings):

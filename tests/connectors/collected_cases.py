@@ -64,6 +64,7 @@ def diagnosed_request(folder: Path, request: Request, *connectors: Connector) ->
                 link=i.link,
                 services=i.services,
                 signals=i.signals,
+                details=i.details,
             )
             for n, (name, i) in enumerate(items)
         ],

@@ -3,7 +3,6 @@ are used up, a replica that is behind, one that does not replicate, and one that
 
 from __future__ import annotations
 
-import getpass
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -12,6 +11,7 @@ import pytest
 
 from connectors.base import Collected
 from tests.connectors.conftest import free_port
+from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.real_servers import (
     Programs,
     Scraped,
@@ -38,6 +38,12 @@ CREATE TABLE mysql.gtid_slave_pos (
 """
 """Where replication keeps how far it is; the rest of the tables that an installation makes is not
 needed."""
+OPEN = (
+    "--skip-grant-tables",
+    f"--max-connections={MOST}",
+    # A client that has not logged in has a connection for so long.
+    "--connect-timeout=600",
+)
 LONG_AGO = f"SET TIMESTAMP = UNIX_TIMESTAMP() - {BEHIND_S};"
 """What follows is a change of that time."""
 FOLLOW = """
@@ -62,11 +68,11 @@ def scraped(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> I
     with ExitStack() as stack:
         running = stack.enter_context(programs(tmp_path_factory.mktemp("databases")))
         gone = free_port()
-        users = _start_mariadb(running, "users", LONG_AGO + PLACES)
+        users = start_mariadb(running, "users", LONG_AGO + PLACES, *OPEN)
         for _ in range(MOST - 2):
             stack.enter_context(socket.create_connection(("127.0.0.1", users)))
-        copy = _start_mariadb(running, "copy", PLACES + FOLLOW.format(port=users))
-        stuck = _start_mariadb(running, "stuck", PLACES + FOLLOW.format(port=gone))
+        copy = start_mariadb(running, "copy", PLACES + FOLLOW.format(port=users), *OPEN)
+        stuck = start_mariadb(running, "stuck", PLACES + FOLLOW.format(port=gone), *OPEN)
         _use_up(postgres_server, stack)
         yield running.scraping(
             _exporter_of_mariadb(running, "users-db", users),
@@ -75,47 +81,6 @@ def scraped(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> I
             _exporter_of_mariadb(running, "orders-db", gone),
             _exporter_of_postgres(running, "carts-db", postgres_server),
         )
-
-
-def _start_mariadb(running: Programs, name: str, statements: str) -> int:
-    """The port of one that has carried out these statements."""
-    root = debian_root("mariadb-server-core", "libaio1", "libnuma1", "liburing2")
-    [libraries] = root.glob("usr/lib/*-linux-gnu*")
-    port = free_port()
-    data = running.folder / name
-    data.mkdir()
-    first = running.folder / f"{name}.sql"
-    # One statement a line.
-    lines = statements.replace("\n", " ").split(";")
-    first.write_text("".join(f"{line.strip()};\n" for line in lines if line.strip()))
-    running.start(
-        root / "usr/sbin/mariadbd",
-        "--no-defaults",
-        f"--user={getpass.getuser()}",
-        f"--datadir={data}",
-        f"--socket={data}/socket",
-        f"--lc-messages-dir={root}/usr/share/mysql",
-        f"--character-sets-dir={root}/usr/share/mysql/charsets",
-        "--bind-address=127.0.0.1",
-        f"--port={port}",
-        f"--server-id={port}",
-        "--log-bin=changes",
-        f"--init-file={first}",
-        "--skip-grant-tables",
-        f"--max-connections={MOST}",
-        # A client that has not logged in has a connection for so long.
-        "--connect-timeout=600",
-        "--innodb-flush-log-at-trx-commit=0",
-        env={"LD_LIBRARY_PATH": str(libraries)},
-    )
-    running.until(lambda: _greets(port), f"MariaDB {name}")
-    return port
-
-
-def _greets(port: int) -> bool:
-    """A server of MySQL's protocol speaks first."""
-    with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-        return bool(connection.recv(1))
 
 
 def _use_up(server: str, stack: ExitStack) -> None:

@@ -192,6 +192,7 @@ def test_a_session_gets_nothing_by_path(server: LocalServer) -> None:
 def test_a_session_offers_no_other_way_to_send() -> None:
     assert {name for name in dir(GraphQLSession) if not name.startswith("_")} <= {
         "ask",
+        "body",
         "get",
         "deadline",
         "text",

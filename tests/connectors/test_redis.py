@@ -15,8 +15,9 @@ import pytest
 
 from analysis.errors import ConnectorError
 from connectors.base import Connector
+from connectors.database_settings import DatabaseAddress
 from connectors.redis.connector import LIMITS
-from connectors.redis.session import RedisServer, opened
+from connectors.redis.session import opened
 from proving_ground.shop.tools import find_redis
 from tests.connectors.conftest import free_port
 from tests.connectors.live_requests import configured, diagnosed_now, facts_of, snapshot
@@ -150,7 +151,7 @@ def test_a_wrong_password_is_a_gap_that_does_not_show_it(running: Programs, tmp_
 
 @pytest.mark.parametrize("words", [("SET", "a", "b"), ("CONFIG", "SET"), ("SLOWLOG", "RESET")])
 def test_no_command_that_writes_is_sent(running: Programs, words: tuple[str, ...]) -> None:
-    server = RedisServer("127.0.0.1", start(running), None, None, "off")
+    server = DatabaseAddress("127.0.0.1", start(running), None, None, "off")
 
     async def tried() -> None:
         async with opened(server, LIMITS) as session:

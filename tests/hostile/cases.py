@@ -48,6 +48,8 @@ FIELDS = (
     "evidence.query",
     "evidence.details",
     "evidence.link",
+    "external.call",
+    "external.result",
     "thread.author",
     "thread.message",
     "earlier.title",
@@ -126,6 +128,13 @@ def _evidence(text_of: Text) -> list[dict[str, Any]]:
             "source": "slack",
             "query": "conversations.replies",
             "details": said,
+        },
+        {
+            "id": "E10",
+            "kind": "external",
+            "source": "mcp_servers",
+            "query": f"tickets {text_of('external.call')}",
+            "details": {"result": text_of("external.result")},
         },
         {"id": "G1", **asked, "reason": text_of("gaps.reason")},
     ]

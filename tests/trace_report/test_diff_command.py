@@ -53,6 +53,12 @@ def test_json_says_whether_it_fails_and_why(base: Path, slower: Path) -> None:
     assert {"measures", "names"} <= set(found)
 
 
+def test_the_ranges_that_are_steps_can_be_named(base: Path, slower: Path) -> None:
+    asked = ("diff", base, slower, "--json", "--steps")
+    assert json.loads(trace(*asked, "ProfilerStep#*").stdout)["base"]["samples"] == 32
+    assert json.loads(trace(*asked, "epoch *").stdout)["base"]["samples"] == 4, "whole traces"
+
+
 def test_a_job_without_traces_is_one_line_and_exit_code_2(base: Path, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "readme.txt").write_text("nothing here")

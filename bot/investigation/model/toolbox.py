@@ -30,6 +30,7 @@ from bot.investigation.model.tools.bounded_query import query_tool
 from bot.investigation.model.tools.calculator import CALCULATE
 from bot.investigation.model.tools.changes import CHANGES
 from bot.investigation.model.tools.compare import COMPARE
+from bot.investigation.model.tools.external import EXTERNAL
 from bot.investigation.model.tools.findings import FINDING
 from bot.investigation.model.tools.found import Arguments, Found, NotFound, Row, Tool, askable
 from bot.investigation.model.tools.logs import LOGS
@@ -256,6 +257,7 @@ ALL = (
     CHANGES,
     TOPOLOGY,
     EVENTS,
+    EXTERNAL,
     COMPARE,
     CALCULATE,
     TRAINING,

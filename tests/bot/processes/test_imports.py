@@ -43,6 +43,11 @@ components = worker_components(settings, open_store(settings))
 print(json.dumps([sorted(sys.modules)]))
 os._exit(0 if sys.stdout.flush() is None else 1)
 """
+SETTINGS = """
+import json, sys
+import bot.settings
+print(json.dumps([sorted(sys.modules)]))
+"""
 VENDORS = {"botocore", "datadog_api_client", "openai", "pdpyras", "opentelemetry.sdk"}
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:alarms"
 SLACK = {"FAULTLINE_SLACK__BOT_TOKEN": "xoxb-1", "FAULTLINE_SLACK__SIGNING_SECRETS": "secret"}
@@ -54,6 +59,14 @@ def loaded(program: str, directory: Path, **environ: str) -> list[set[str]]:
     command = [sys.executable, "-c", program, json.dumps(known)]
     ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path.cwd())
     return [set(each) for each in json.loads(ended.stdout)]
+
+
+def test_settings_load_nothing_of_the_connectors_but_their_keys(tmp_path: Path) -> None:
+    (settings,) = loaded(SETTINGS, tmp_path)
+    heavy = {"polars", "numpy", "httpx", "sqlalchemy", "psycopg", "redis", "jmespath", *VENDORS}
+    assert not heavy & settings
+    own = {name for name in settings if name.startswith("connectors.")}
+    assert not [name for name in own if name.endswith(".connector")]
 
 
 def test_a_web_process_loads_pages_and_vendors_only_when_they_are_needed(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def refused(tmp_path: Path, text: str, environ: dict[str, str] | None = None) ->
         ("[services.cart]\ndepend_on = ['db']", "services.cart.depend_on: no such setting. Did you "
          "mean depends_on?"),
         ("[[loki]]\nname = 'eu'\nurll = 'x'", "loki.eu.urll: no such setting. Did you mean url?"),
-        ("port = 80", "port: no such section of the settings. Did you mean server.port?"),
+        ("drain_s = 80", "drain_s: no such section of the settings. Did you mean server.drain_s?"),
     ],
 )  # fmt: skip
 def test_a_key_that_is_close_to_a_known_one_names_it(tmp_path: Path, text: str, said: str) -> None:

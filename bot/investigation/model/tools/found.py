@@ -18,6 +18,7 @@ What such a finding carries, for whoever checks a sentence that cites it:
   moment happened (a line, a change, a span, an event), ISO 8601 in UTC.
 - `details.about`: "series", "comparison", "calculation", "query_row", "log_template", "log_line",
   "operation", "span", "change", "diff_line", "call", "state", "event", "monitor", "alert_text",
+  "external",
   "data" or "training_row" (whose numbers have the names of the analysis).
 - `details.direction`: "rose", "fell" or "unaffected", and `details.departed`: whether it left its
   usual variation. What rose without departing is `rose` with `departed` false.
