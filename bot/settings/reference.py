@@ -98,7 +98,11 @@ ROWS
   [several accounts](connectors/pagerduty.md#several-accounts).
 - **Links** of Loki and Tempo go to the Grafana of the same name, or else to the only one that may cover the same place.
 
-Sections that can be given several times: REPEATED.
+Sections that can be given several times:
+
+```text
+REPEATED
+```
 """  # noqa: E501
 
 
@@ -143,7 +147,7 @@ def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
 
 def _several() -> str:
     """How a section is given several times, and which can be."""
-    repeated = ", ".join(f"`{name}`" for name in sections_that_repeat(Settings))
+    repeated = textwrap.fill(", ".join(sections_that_repeat(Settings)), 100)
     return SEVERAL.replace("ROWS", _rows("name", InstanceTable)).replace("REPEATED", repeated)
 
 
