@@ -36,6 +36,7 @@ BUILT_IN = (
     "connectors.aws:CONNECTOR",
     "connectors.pagerduty:CONNECTOR",
     "connectors.wandb:CONNECTOR",
+    "connectors.mlflow:CONNECTOR",
     "connectors.sentry:CONNECTOR",
     "connectors.azure:CONNECTOR",
     "connectors.google_cloud:CONNECTOR",

@@ -27,7 +27,6 @@ from bot.settings import (
 )
 from connectors.instance_settings import InstanceTable
 from connectors.limits import ConnectorSettings
-from connectors.registry import CONNECTORS
 from connectors.self_hosted import SelfHostedSettings
 
 # Keys that many sections inherit are explained once. `url` and `token` differ in what they lead to.
@@ -99,7 +98,11 @@ ROWS
   [several accounts](connectors/pagerduty.md#several-accounts).
 - **Links** of Loki and Tempo go to the Grafana of the same name, or else to the only one that may cover the same place.
 
-Sections that can be given several times: REPEATED.
+Sections that can be given several times:
+
+```text
+REPEATED
+```
 """  # noqa: E501
 
 
@@ -144,10 +147,7 @@ def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
 
 def _several() -> str:
     """How a section is given several times, and which can be."""
-    several = list(sections_that_repeat(Settings))
-    vendors = ", ".join(f"`{name}`" for name in several if name in CONNECTORS)
-    others = ", ".join(f"`{name}`" for name in several if name not in CONNECTORS)
-    repeated = f"{vendors}. Besides: {others}"
+    repeated = textwrap.fill(", ".join(sections_that_repeat(Settings)), 100)
     return SEVERAL.replace("ROWS", _rows("name", InstanceTable)).replace("REPEATED", repeated)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.database_server import ServerIdentity
+from connectors.database_settings import ServerIdentity
 from connectors.self_hosted import SelfHostedSettings
 from connectors.settings_types import Url
 

@@ -150,6 +150,11 @@ def history_keys(run: WandbRun) -> list[str]:
     keys = run.historyKeys.get("keys") if isinstance(run.historyKeys, dict) else None
     if not isinstance(keys, dict):
         return []
+    return known_keys(keys)
+
+
+def known_keys(keys: Iterable[str]) -> list[str]:
+    """Those that are known to mean something, the plainest name of each measure first."""
     named = sorted(str(key) for key in keys)
     known = [key for key in KEYS if key in named]
     rates = [key for key in named if key not in known and LEARNING_RATE.search(key)]
@@ -375,7 +380,9 @@ def _shown(key: str, value: str | None) -> str | None:
     return HIDDEN if masked(searched) != searched else short(value, MOST_VALUE)
 
 
-def changes_table(before: WandbRun, after: WandbRun, job: str, link: str) -> pl.DataFrame:
+def changes_table(
+    before: WandbRun, after: WandbRun, job: str, link: str, vendor: str = "wandb"
+) -> pl.DataFrame:
     """What this run does otherwise than the one before it, as changes at its beginning:
     configuration, and code."""
     at = after.created
@@ -387,7 +394,7 @@ def changes_table(before: WandbRun, after: WandbRun, job: str, link: str) -> pl.
         if len(changed.values) > MOST_NAMED:
             named += ", …"
         title = f"run {after.label} started with other settings than {before.label}: {named}"
-        identity = f"wandb:{after.name}"
+        identity = f"{vendor}:{after.name}"
         rows.append(ChangeRow(at, job, "config", identity, title, link=link, diff=changed.diff))
     if before.commit and after.commit and before.commit != after.commit:
         title = f"run {after.label} started from other code than {before.label}"

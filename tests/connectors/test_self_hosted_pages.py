@@ -16,6 +16,7 @@ from connectors.grafana import connector as grafana
 from connectors.jaeger import connector as jaeger
 from connectors.limits import Limits
 from connectors.loki import connector as loki
+from connectors.mlflow import connector as mlflow
 from connectors.ray import connector as ray
 from connectors.self_hosted import SelfHostedSettings
 from connectors.slurm import connector as slurm
@@ -34,6 +35,7 @@ LIMITS = {
     "grafana": grafana.LIMITS,
     "jaeger": jaeger.LIMITS,
     "loki": loki.LIMITS,
+    "mlflow": mlflow.LIMITS,
     "ray": ray.LIMITS,
     "slurm": slurm.LIMITS,
     "tempo": tempo.LIMITS,
@@ -89,6 +91,10 @@ def test_documented_numbers_are_the_real_ones() -> None:
     places = (name for names in elasticsearch_fields.PLACES.values() for name in names)
     for name in (*usual.times, *usual.services, *usual.levels, *usual.messages, *places):
         assert f"`{name}`" in said, name
+    said = page("mlflow")
+    read = f"At most {mlflow.MOST_KEYS} metrics and {mlflow.MOST_SYSTEM_KEYS} system metrics"
+    assert f"{read} are read, of each the first {mlflow.PAGE * mlflow.MOST_PAGES:,} values" in said
+    assert all(f"`{label}`" in said for label in mlflow.RUN_LABELS)
     said = page("victorialogs")
     own = victorialogs.VictoriaLogsSettings()
     assert all(f"`{name}`" in said for name in (*own.service_fields, *own.level_fields))

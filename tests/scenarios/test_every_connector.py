@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(600)
 ASKED = [name for name in OVER_HTTP if name not in ("recorded", "pagerduty", "slack")]
 """The recorded case takes the place of live sources; PagerDuty is asked about its own incidents
 only, and Slack is where the bot of these stories answers."""
-OF_JOBS = {"traces", "wandb", "slurm", "ray"}
+OF_JOBS = {"traces", "wandb", "mlflow", "slurm", "ray"}
 """Asked only where an alert names a training job."""
 JOB = "llm-1"
 ALERTS_CHANNEL = "C0ALERTS"

@@ -64,7 +64,7 @@ QUOTE_LIMIT = 300
 BARS = "▁▂▃▄▅▆▇█"
 SPARK = 32
 """Bars of a sparkline."""
-NOT_ASKED = frozenset({"recorded", "traces", "wandb"})
+NOT_ASKED = frozenset({"recorded", "traces", "wandb", "mlflow"})
 """A recorded case holds nothing beyond itself; files of training jobs are collected once."""
 
 
