@@ -14,7 +14,7 @@ CONNECTOR = ConnectorType(
         login="user and password",
         places="one server each",
         permissions="`PROCESS`, to read replication, `SELECT` on `performance_schema`",
-        tested_against="a real MariaDB; MySQL's reference manual",
+        tested_against="a real MariaDB 10.11; MySQL itself is untested",
         also="locks, statements",
     ),
 )

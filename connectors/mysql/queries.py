@@ -1,8 +1,9 @@
 """Everything that is asked of MySQL and MariaDB: constants, of which none takes a parameter.
 
-Tables and columns: MySQL 8.4 Reference Manual ("The INFORMATION_SCHEMA INNODB_TRX Table", "The
-processlist Table", "The data_lock_waits Table", "Statement Summary Tables", "SHOW REPLICA STATUS")
-and MariaDB's documentation of the same tables and of INNODB_LOCK_WAITS.
+Tables and columns are those of a real MariaDB 10.11 and of MariaDB's documentation. Those that MySQL
+alone has are named after its Reference Manual 8.4, and no MySQL was at hand: "The INFORMATION_SCHEMA
+INNODB_TRX Table", "The processlist Table", "The data_lock_waits Table", "Statement Summary Tables",
+"SHOW REPLICA STATUS".
 """
 
 from __future__ import annotations
