@@ -1,9 +1,8 @@
 """Everything that is asked of MySQL and MariaDB: constants, of which none takes a parameter.
 
-Tables and columns are those of a real MariaDB 10.11 and of MariaDB's documentation. Those that MySQL
-alone has are named after its Reference Manual 8.4, and no MySQL was at hand: "The INFORMATION_SCHEMA
-INNODB_TRX Table", "The processlist Table", "The data_lock_waits Table", "Statement Summary Tables",
-"SHOW REPLICA STATUS".
+Tables and columns are those of a real MariaDB 10.11 and of MariaDB's documentation. Those of MySQL
+alone are as its Reference Manual 8.4 has them, and no MySQL was at hand: INNODB_TRX, processlist,
+data_lock_waits, the statement summary tables, SHOW REPLICA STATUS.
 """
 
 from __future__ import annotations
