@@ -64,7 +64,9 @@ from bot.settings.teams import TeamSettings, claimed_twice
 from bot.settings.telemetry import TelemetrySettings
 from bot.settings.tickets import (
     GitHubIssuesSettings,
+    GitHubRevertsSettings,
     GitLabIssuesSettings,
+    GitLabRevertsSettings,
     JiraIssuesSettings,
     LinearIssuesSettings,
 )
@@ -240,6 +242,8 @@ class Settings(ConnectorSections):
     linear_issues: LinearIssuesSettings = LinearIssuesSettings()
     github_issues: GitHubIssuesSettings = GitHubIssuesSettings()
     gitlab_issues: GitLabIssuesSettings = GitLabIssuesSettings()
+    github_reverts: GitHubRevertsSettings = GitHubRevertsSettings()
+    gitlab_reverts: GitLabRevertsSettings = GitLabRevertsSettings()
     msteams: MsTeamsSettings = MsTeamsSettings()
     mattermost: MattermostSettings = MattermostSettings()
     discord: DiscordSettings = DiscordSettings()
