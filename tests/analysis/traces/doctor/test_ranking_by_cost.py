@@ -1,5 +1,5 @@
-"""Critical findings come first. Within a severity those whose cost is known are ranked by it, and the
-others keep their place."""
+"""Critical findings come first. Within a severity those whose cost is known are ranked by it, and
+the others keep their place."""
 
 from __future__ import annotations
 
