@@ -95,7 +95,7 @@ RULES: tuple[DoctorRule, ...] = (
 between the capture's and the outlier's."""
 
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
-"""In the order in which findings are told, whatever each costs."""
+"""In the order in which findings are given, whatever each costs."""
 
 
 def diagnose(job: TrainingJob) -> list[JobDiagnosis]:

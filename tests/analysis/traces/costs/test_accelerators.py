@@ -1,5 +1,5 @@
-"""Peaks of accelerators: every figure has a published source, and agrees with what others publish of
-the same device."""
+"""Peaks of accelerators: every figure has a published source, and agrees with what others publish
+of the same device."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LIGHTNING = {
     "Tesla V100-SXM2-32GB": {"fp16": 125, "fp32": 15.7, "fp64": 7.8},
     "Tesla V100-PCIE-16GB": {"fp16": 112, "fp32": 14, "fp64": 7},
 }
-"""lightning.fabric.utilities.throughput, TFLOP/s. Left out is what it has of 16-bit products on cards
-whose tensor cores it does not count."""
+"""lightning.fabric.utilities.throughput, TFLOP/s. Left out is what it has of 16-bit products on
+cards whose tensor cores it does not count."""
 PYTORCH = {
     "AMD Instinct MI350X": {"bf16": 2309.6, "fp8": 4614, "fp32": 144.2, "fp64": 72.1},
     "AMD Instinct MI300A": {"bf16": 980.6, "fp8": 1961.2, "tf32": 490.3, "fp32": 122.6},
