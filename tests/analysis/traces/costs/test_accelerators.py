@@ -12,7 +12,7 @@ from analysis.traces.costs import accelerators
 from analysis.traces.costs.accelerators import accelerator_named
 
 TABLE = Path(accelerators.__file__).with_name("accelerators.toml")
-LIGHTNING = {
+LIGHTNING: dict[str, dict[str, float]] = {
     "NVIDIA H100 80GB HBM3": {"bf16": 989.4, "int8": 1978.9, "tf32": 494.7, "fp32": 66.9},
     "NVIDIA H100 PCIe": {"bf16": 756, "int8": 1513, "tf32": 378, "fp32": 51.2},
     "NVIDIA GeForce RTX 4090": {"int8": 660.6, "tf32": 82.6, "fp32": 82.6},
@@ -29,7 +29,7 @@ LIGHTNING = {
 }
 """lightning.fabric.utilities.throughput, TFLOP/s. Left out is what it has of 16-bit products on
 cards whose tensor cores it does not count."""
-PYTORCH = {
+PYTORCH: dict[str, dict[str, float]] = {
     "AMD Instinct MI350X": {"bf16": 2309.6, "fp8": 4614, "fp32": 144.2, "fp64": 72.1},
     "AMD Instinct MI300A": {"bf16": 980.6, "fp8": 1961.2, "tf32": 490.3, "fp32": 122.6},
     "AMD Instinct MI300X": {"bf16": 1307.4, "fp8": 2614.9, "tf32": 653.7, "fp32": 163.4},
