@@ -62,7 +62,6 @@ BUILT_IN = (
     "connectors.ray:CONNECTOR",
     "connectors.rabbitmq:CONNECTOR",
     "connectors.nats:CONNECTOR",
-    "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
     "connectors.http_source:CONNECTOR",
