@@ -62,6 +62,7 @@ BUILT_IN = (
     "connectors.ray:CONNECTOR",
     "connectors.rabbitmq:CONNECTOR",
     "connectors.nats:CONNECTOR",
+    "connectors.kafka:CONNECTOR",
     "connectors.slurm:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
