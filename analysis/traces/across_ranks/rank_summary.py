@@ -209,7 +209,7 @@ def summarise(trace: TraceColumns) -> RankSummary:
 
 
 def within_job(summary: RankSummary, ranks: int) -> RankSummary:
-    """The summary as it is kept beside those of so many ranks: with fewer collectives, where there
+    """The summary as it is kept beside those of `ranks` others: with fewer collectives, where there
     are very many."""
     limit = max(LEAST_COLLECTIVES, MAX_COLLECTIVES_OF_JOB // max(ranks, 1))
     if len(summary.collectives) <= limit:
