@@ -160,7 +160,19 @@ def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
         own[5] = calls.step[rows]
         own[6] = calls.start[rows]
         own[7] = rows
-    return _Calls(*table, tuple(groups.values()), tuple(operation_ids))
+    place_of, group, operation, size, sequence, step, start, row = table
+    return _Calls(
+        place=place_of,
+        group=group,
+        operation=operation,
+        size=size,
+        sequence=sequence,
+        step=step,
+        start=start,
+        row=row,
+        groups=tuple(groups.values()),
+        operations=tuple(operation_ids),
+    )
 
 
 def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_]) -> Int64:
