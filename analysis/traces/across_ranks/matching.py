@@ -160,10 +160,10 @@ def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
         own[5] = calls.step[rows]
         own[6] = calls.start[rows]
         own[7] = rows
-    place_of, group, operation, size, sequence, step, start, row = table
+    rank, joint, operation, size, sequence, step, start, row = table
     return _Calls(
-        place=place_of,
-        group=group,
+        place=rank,
+        group=joint,
         operation=operation,
         size=size,
         sequence=sequence,
