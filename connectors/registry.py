@@ -42,6 +42,7 @@ BUILT_IN = (
     "connectors.azure:CONNECTOR",
     "connectors.google_cloud:CONNECTOR",
     "connectors.new_relic:CONNECTOR",
+    "connectors.clickhouse:CONNECTOR",
     "connectors.honeycomb:CONNECTOR",
     "connectors.github:CONNECTOR",
     "connectors.gitlab:CONNECTOR",
