@@ -13,7 +13,7 @@ CONNECTOR = ConnectorType(
         title="Google Cloud",
         login="service account, workload identity or federation",
         places="projects, regions and clusters",
-        permissions="a role of seven permissions that read",
+        permissions="a role of eight permissions that read",
         tested_against="stand-ins after the API references",
         also="errors",
     ),

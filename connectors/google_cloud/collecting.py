@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from urllib.parse import quote, urlencode
@@ -14,9 +14,10 @@ from analysis.vocabulary import Window
 from connectors.base import Item, Missing, Request
 from connectors.collection_builder import CollectionBuilder, full_window, sampled_windows, split
 from connectors.counted_lines import CountGrid
-from connectors.google_cloud import errors, logs, metrics, operations, traces
-from connectors.google_cloud.logs import EntriesAnswer
-from connectors.google_cloud.metrics import COUNTS, METRICS, GoogleMetric, SeriesAnswer
+from connectors.google_cloud import errors, logs, metrics, operations, revisions, traces
+from connectors.google_cloud.logs import EntriesAnswer, LogEntry
+from connectors.google_cloud.metrics import COUNTS, METRICS, RUN, GoogleMetric, SeriesAnswer
+from connectors.google_cloud.revisions import RunPlace
 from connectors.google_cloud.session import ApiDisabledError, GoogleSession
 from connectors.log_windows import LinePage, Row, lines_of_window, log_windows
 from connectors.service_names import ServiceNames
@@ -73,6 +74,11 @@ class ProjectCollection:
     request: Request
     services: Sequence[str]
     collection: CollectionBuilder = field(default_factory=CollectionBuilder)
+    run_places: dict[RunPlace, None] = field(default_factory=dict)
+    """Where Cloud Run runs the services, as far as anything named it."""
+    _audited: tuple[Item, list[Row], frozenset[str]] | None = None
+    """What the audit logs tell of, and the ids of what is about Cloud Run."""
+    _revised: list[Row] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.names, self.console = self.project.names, self.project.console
@@ -94,6 +100,8 @@ class ProjectCollection:
         answer = await self._series(session, params)
         if answer is not None:
             rows = metrics.metric_rows(metric, answer.timeSeries, self.names)
+            for one in answer.timeSeries:
+                self._runs(one.resource.type, one.resource.labels)
             self._keep_series(params, rows, answer)
 
     async def line_counts(self, session: GoogleSession) -> None:
@@ -149,6 +157,8 @@ class ProjectCollection:
             if answer is None:
                 return None
             entries = answer.entries
+            for one in entries:
+                self._runs(one.resource.type, one.resource.labels)
             return await asyncio.to_thread(logs.line_page, entries, self.services, self.names)
 
         found = await lines_of_window(page, window, limit)
@@ -189,7 +199,43 @@ class ProjectCollection:
         rows = logs.change_rows(answer.entries, self.services, self.names, link)
         is_cut = len(answer.entries) >= logs.MOST_CHANGES
         cut = f"the latest {logs.MOST_CHANGES}; there are more" if is_cut else None
-        self.keep(Item("changes", text, window, link, rows=len(rows), cut=cut), rows)
+        for one in answer.entries:
+            self._runs(one.resource.type, one.resource.labels)
+        item = Item("changes", text, window, link, rows=len(rows), cut=cut)
+        self._audited = item, rows, frozenset(_ids_of_run(answer.entries))
+
+    async def revisions(self, session: GoogleSession) -> None:
+        """Revisions of Cloud Run, once it is known where the services run."""
+        window = self._since()
+        for place in list(self.run_places)[: revisions.MOST_PLACES]:
+            name, region = place
+            path = revisions.revisions_path(self.project.id, place)
+            params = [("pageSize", str(revisions.MOST_REVISIONS))]
+            call = session.get(path, params, type=revisions.RevisionsAnswer)
+            answer = await self._if_enabled(path, call)
+            if answer is None:
+                continue
+            service = self.names.ours(name)
+            link = revisions.revisions_link(self.console, self.project.id, place)
+            more = bool(answer.nextPageToken)
+            found = answer.revisions
+            rows = revisions.revision_rows(found, service, region, window, link, not more)
+            cut = f"the latest {revisions.MOST_REVISIONS}; there are more" if more else None
+            item = Item("changes", f"GET {path}", window, link, rows=len(rows), cut=cut)
+            self._revised += rows
+            self.keep(item, rows)
+
+    def keep_audited(self) -> None:
+        """What the audit logs tell of, without the deploys that revisions tell of."""
+        if self._audited is not None:
+            item, rows, of_run = self._audited
+            kept = revisions.without_told_twice(rows, of_run, self._revised)
+            self.keep(replace(item, rows=len(kept)), kept)
+
+    def _runs(self, type: str, labels: Mapping[str, str]) -> None:
+        name, region = labels.get(RUN.named_by, ""), labels.get("location", "")
+        if type == RUN.type and name in self.theirs and region:
+            self.run_places.setdefault((name, region))
 
     async def cluster_operations(self, session: GoogleSession) -> None:
         """What GKE did to clusters and nodes."""
@@ -289,3 +335,7 @@ class ProjectCollection:
 
     def _since(self) -> Window:
         return Window(start=self.request.scope.incident.start - LOOKBACK, end=self.window.end)
+
+
+def _ids_of_run(entries: Sequence[LogEntry]) -> list[str]:
+    return [logs.change_id(one) for one in entries if one.resource.type == RUN.type]

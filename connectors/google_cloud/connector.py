@@ -16,7 +16,7 @@ from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Check, Collected, Missing, Request
 from connectors.budgets import ByteBudget, Deadline
-from connectors.google_cloud import errors, logs, operations, traces
+from connectors.google_cloud import errors, logs, operations, revisions, traces
 from connectors.google_cloud.collecting import GoogleProject, ProjectCollection
 from connectors.google_cloud.logs import EntriesAnswer
 from connectors.google_cloud.metrics import METRICS, SeriesAnswer
@@ -37,6 +37,7 @@ NEEDS = {
     "clouderrorreporting": "errorreporting.groups.list",
     "container": "container.operations.list",
     "sqladmin": "cloudsql.instances.get",
+    "run": "run.revisions.list",
 }
 """The permission for each API."""
 KINDS: Mapping[str, EvidenceKind] = {
@@ -46,7 +47,10 @@ KINDS: Mapping[str, EvidenceKind] = {
     "clouderrorreporting": "logs",
     "container": "changes",
     "sqladmin": "changes",
+    "run": "changes",
 }
+ANYWHERE = ("-", "us-central1")
+"""Any service of one region: enough to learn whether revisions can be listed."""
 
 
 def build(own: GoogleCloudSettings, settings: SharedSettings) -> GoogleCloudConnector | None:
@@ -108,6 +112,10 @@ class GoogleCloudConnector:
                 missing.append(Missing(KINDS[name], name, str(error)))
 
         await asyncio.gather(*(of_api(name) for name in parts))
+        if asking.run_places:
+            parts["run"] = [asking.revisions]
+            await of_api("run")
+        asking.keep_audited()
         asking.name_the_unknown()
         return asking.collection.collected()
 
@@ -145,6 +153,7 @@ class GoogleCloudConnector:
         body = self._project.entries_body(logs.within("severity>=ERROR", hour), 1)
         groups = errors.group_params("none", errors.PERIODS[0])
         paths = self._project.paths
+        anywhere = revisions.revisions_path(self._project.id, ANYWHERE)
         return {
             "monitoring": lambda s: s.get(paths["monitoring"], metric, type=SeriesAnswer),
             "logging": lambda s: s.entries(body, type=EntriesAnswer),
@@ -156,6 +165,7 @@ class GoogleCloudConnector:
             "sqladmin": lambda s: s.get(
                 paths["sqladmin"], [("maxResults", "1")], type=operations.DatabaseOperations
             ),
+            "run": lambda s: s.get(anywhere, [("pageSize", "1")], type=revisions.RevisionsAnswer),
         }
 
     def _allowance(self) -> tuple[Deadline, ByteBudget]:

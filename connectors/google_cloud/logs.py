@@ -200,7 +200,7 @@ def change_rows(
                 at,
                 service_in(parts, services, names),
                 kind_of(method),
-                short(entry.insertId, 100) or f"{method} {entry.timestamp}"[:100],
+                change_id(entry),
                 short(title, 300),
                 short(author, 120) or None,
                 link,
@@ -209,6 +209,12 @@ def change_rows(
             )
         )
     return rows
+
+
+def change_id(entry: LogEntry) -> str:
+    """What an entry is called as a change."""
+    method = _string(entry.protoPayload or {}, "methodName")
+    return short(entry.insertId, 100) or f"{method} {entry.timestamp}"[:100]
 
 
 def service_in(parts: Sequence[str], services: Sequence[str], names: ServiceNames) -> str | None:

@@ -17,7 +17,7 @@ import pytest
 
 from analysis.case.tables import conform
 from analysis.errors import ConnectorError
-from analysis.vocabulary import Window
+from analysis.vocabulary import Alert, Window
 from bot.settings import Settings
 from connectors.budgets import ByteBudget, Deadline
 from connectors.google_cloud import CONNECTOR, errors, logs, metrics, traces
@@ -100,22 +100,68 @@ def test_changes_are_deploys_of_the_audit_log_and_operations(
 ) -> None:
     table = conform(collected(tmp_path, connector(server)).tables["changes"], "changes", "changes")
     rows = {row["id"]: row for row in table.iter_rows(named=True)}
-    deploy = rows["9k2x1"]
+    deploy = rows["checkout-00042-abc europe-west1"]
     assert deploy["kind"] == "deploy"
     assert deploy["service"] == "checkout"
     assert deploy["author"] == "ada@example.com"
-    said = f"Services.ReplaceService on checkout: image {stand_in.IMAGE}"
-    assert deploy["title"] == said
+    said = "image checkout:v41 -> checkout:v42, env PSP_TOKEN changed"
+    assert deploy["title"] == f"Cloud Run revision checkout-00042-abc in europe-west1: {said}"
+    assert "9k2x1" not in rows, "the audit log tells of the same deploy"
+    assert "hunter" not in str(rows)
     assert rows["8f3d"]["title"] == "Cloud SQL failover of checkout"
     assert rows["operation-1"]["title"] == "GKE auto upgrade nodes of main"
     assert rows["operation-1"]["service"] is None
     assert "8f3e" not in rows, "a backup is no change"
 
 
+def test_of_a_deploy_without_a_revision_the_audit_log_tells(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    built = connector(server)
+    for answer in (Reply({}), refusal(403, "SERVICE_DISABLED")):
+        server.on(stand_in.REVISIONS, answer)
+        found = collected(tmp_path, built)
+        assert found.missing == ()
+        table = conform(found.tables["changes"], "changes", "changes")
+        (deploy,) = table.filter(id="9k2x1").iter_rows(named=True)
+        said = f"Services.ReplaceService on checkout: image {stand_in.IMAGE}"
+        assert (deploy["author"], deploy["title"]) == ("ada@example.com", said)
+
+
+def test_a_revision_says_what_differs_and_why_it_is_not_ready(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    built = connector(server)
+    failed = [{"type": "Ready", "state": "CONDITION_FAILED", "message": "did not listen on 8080"}]
+    new, old = stand_in.revisions()
+    new |= {"timeout": "10s", "conditions": failed, "scaling": None}
+    new["containers"] = [{**old["containers"][0], "resources": {"limits": {"memory": "128Mi"}}}]
+    server.on(stand_in.REVISIONS, Reply({"revisions": [new, old], "nextPageToken": "x"}))
+    found = collected(tmp_path, built)
+    (row,) = (
+        one
+        for one in found.tables["changes"].iter_rows(named=True)
+        if one["id"].startswith("checkout-00042")
+    )
+    assert "memory 512Mi -> 128Mi" in row["title"]
+    assert "timeout 300s -> 10s" in row["title"]
+    assert row["title"].endswith("; not ready: did not listen on 8080")
+    assert "-maxInstances: 20" in row["diff"]
+    assert "the latest 50; there are more" in {one.cut for one in found.items}
+
+
+def test_without_a_series_or_line_of_cloud_run_no_revisions_are_asked_for(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    alert = Alert(source="test", title="x", started_at=ALERT_AT, service="payments")
+    collected(tmp_path, connector(server), services=("payments",), alert=alert)
+    assert not any(path.endswith("/revisions") for path in server.paths())
+
+
 def test_the_deploy_is_found_near_the_onset(server: LocalServer, tmp_path: Path) -> None:
     findings = diagnosed(tmp_path, connector(server)).findings
     near = [one for one in findings if one.kind == "change_near"]
-    assert any("9k2x1" in str(one.series) and one.subject == "checkout" for one in near)
+    assert any("checkout-00042" in str(one.series) and one.subject == "checkout" for one in near)
 
 
 def test_every_item_links_to_the_console_at_its_query(server: LocalServer, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ TRACES = f"/v1/projects/{PROJECT}/traces"
 GROUPS = f"/v1beta1/projects/{PROJECT}/groupStats"
 CLUSTERS = f"/v1/projects/{PROJECT}/locations/-/operations"
 DATABASES = f"/v1/projects/{PROJECT}/operations"
+RUN = f"/v2/projects/{PROJECT}/locations/{{}}/services/{{}}/revisions"
+REVISIONS = RUN.format("europe-west1", "checkout")
 READING_POSTS = frozenset({ENTRIES})
 DEPLOYED = ONSET - timedelta(minutes=2)
 IMAGE = "europe-docker.pkg.dev/shop-prod/apps/checkout:v42"
@@ -68,7 +70,45 @@ def serve(server: LocalServer) -> None:
         "status": "DONE",
     }
     backup = failover | {"name": "8f3e", "operationType": "BACKUP"}
+    server.on(REVISIONS, Reply({"revisions": revisions()}))
+    server.on(RUN.format("us-central1", "-"), Reply({}))
     server.on(DATABASES, Reply({"kind": "sql#operationsList", "items": [failover, backup]}))
+
+
+def revisions() -> list[dict[str, Any]]:
+    """The newest first: of the deploy, and of one three days ago."""
+    made = DEPLOYED + timedelta(seconds=4)
+    return [
+        revision("checkout-00042-abc", made, IMAGE, "hunter2"),
+        revision("checkout-00041-xyz", made - timedelta(days=3), f"{IMAGE[:-3]}v41", "hunter1"),
+    ]
+
+
+def revision(name: str, made: datetime, image: str, token: str, **own: Any) -> dict[str, Any]:
+    """One revision as the API has it."""
+    variables = [{"name": "PSP_TOKEN", "value": token}, {"name": "REGION", "value": "eu"}]
+    container = {
+        "name": "app",
+        "image": image,
+        "env": variables,
+        "resources": {"limits": {"cpu": "1", "memory": "512Mi"}, "cpuIdle": True},
+        "startupProbe": {"timeoutSeconds": 240, "tcpSocket": {"port": 8080}},
+    }
+    return {
+        "name": f"projects/{PROJECT}/locations/europe-west1/services/checkout/revisions/{name}",
+        "uid": "0f",
+        "generation": "1",
+        "createTime": zulu(made),
+        "creator": "ada@example.com",
+        "service": "checkout",
+        "scaling": {"maxInstanceCount": 20},
+        "maxInstanceRequestConcurrency": 80,
+        "timeout": "300s",
+        "serviceAccount": "checkout@shop-prod.iam.gserviceaccount.com",
+        "containers": [container],
+        "conditions": [{"type": "Ready", "state": "CONDITION_SUCCEEDED"}],
+        **own,
+    }
 
 
 def zulu(at: datetime) -> str:
