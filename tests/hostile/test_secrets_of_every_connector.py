@@ -37,7 +37,7 @@ ALERT = Alert(source="pagerduty", id=INCIDENT, title="t", started_at=ALERT_AT)
 
 
 class PlantingServer(LocalServer):
-    """Answers as it is told to, with the secret behind every text."""
+    """Gives its usual answers, with the secret behind every text."""
 
     more_keys: Set[str] = frozenset()
 
