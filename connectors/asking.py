@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from analysis.errors import FaultlineError
+from analysis.secrets.redaction import masked
 from connectors.base import Check, Connector
 from connectors.registry import build_connectors
 from connectors.shared_settings import SharedSettings
@@ -29,13 +31,15 @@ async def all_of(connectors: Sequence[Connector]) -> Sequence[Check]:
 async def bounded(
     name: str, check: Callable[[], Awaitable[Check]], within_s: float = CHECK_WITHIN_S
 ) -> Check:
-    """What a check says, within a limit in seconds; one that fails says why."""
+    """What a check says, within a limit in seconds; one that fails says why. Vendors have a hand
+    in the words, so the secrets in them are masked."""
     try:
         async with asyncio.timeout(within_s):
-            return await check()
+            said = await check()
+        return replace(said, line=masked(said.line), unread=tuple(map(masked, said.unread)))
     except TimeoutError:
         return Check(name, False, f"no answer within {within_s:g} s")
     except FaultlineError as error:
-        return Check(name, False, str(error))
+        return Check(name, False, masked(str(error)))
     except Exception as error:  # noqa: BLE001  the edge of a check: the others still run
         return Check(name, False, f"unexpected {type(error).__name__}")

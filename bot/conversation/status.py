@@ -7,12 +7,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from analysis.errors import FaultlineError
 from analysis.wording.phrases import counted, plain
 from bot.answer.lines import at
 from bot.answer.view import VERDICT_LABELS
 from bot.intake.questions.slack_question import AnswerLine, AnswerText
 from bot.store.store import StoredInvestigation
+from connectors.asking import bounded
 from connectors.base import Check, Connector
 
 CHECK_WITHIN_S = 5.0
@@ -35,7 +35,8 @@ class Health:
         """One per connector, side by side."""
         async with self._asking:
             if time.monotonic() - self._at > CHECKED_FOR_S:
-                self._known = list(await asyncio.gather(*(_bounded(c) for c in self._connectors)))
+                asked = [bounded(c.name, c.check, CHECK_WITHIN_S) for c in self._connectors]
+                self._known = list(await asyncio.gather(*asked))
                 self._at = time.monotonic()
             return self._known
 
@@ -86,16 +87,3 @@ def _answered(one: StoredInvestigation) -> AnswerLine:
     return AnswerLine(
         text=f"{title} - {headline}" if headline else title, bold=f"{verdict} {one.id}"
     )
-
-
-async def _bounded(connector: Connector) -> Check:
-    try:
-        async with asyncio.timeout(CHECK_WITHIN_S):
-            return await connector.check()
-    except TimeoutError:
-        return Check(connector.name, False, f"no answer within {CHECK_WITHIN_S:g} s")
-    except FaultlineError as error:
-        return Check(connector.name, False, str(error))
-    # The edge of a connector, as in `collect_one`: said instead.
-    except Exception as error:  # noqa: BLE001
-        return Check(connector.name, False, f"unexpected {type(error).__name__}")

@@ -20,6 +20,7 @@ from analysis.case.alert_place import place_of
 from analysis.case.calls import CALLS_FILE, CATALOGUE, NOT_RECORDED, CallList
 from analysis.case.tables import TOPOLOGY
 from analysis.errors import FaultlineError
+from analysis.secrets.redaction import masked
 from analysis.vocabulary import Alert, Scope
 from analysis.wording.phrases import plain
 from bot.investigation.collecting import store_part
@@ -120,7 +121,7 @@ async def callees_now(
 
 async def _callees_of(connector: KnowsCalls, alert: Alert, scope: Scope) -> tuple[str, ...]:
     try:
-        return await connector.callees_of(alert, scope)
+        return tuple(map(masked, await connector.callees_of(alert, scope)))
     except FaultlineError:
         # It is asked again while the evidence is collected, and then the gap says why.
         return ()

@@ -10,6 +10,7 @@ from datetime import timedelta
 from itertools import chain
 
 from analysis.errors import FaultlineError
+from analysis.secrets.redaction import masked
 from analysis.vocabulary import Alert, Window
 from bot.policy.named_service import service_in
 from connectors.abilities import KnowsServices
@@ -45,7 +46,7 @@ async def _services_of(
 ) -> Sequence[str]:
     try:
         async with asyncio.timeout(deadline_s):
-            return await connector.services_in(around)
+            return [masked(name) for name in await connector.services_in(around)]
     except (FaultlineError, TimeoutError) as error:
         log.warning("%s lists no services: %s", connector.name, type(error).__name__)
         return ()

@@ -25,6 +25,7 @@ from analysis.case.folder import json_bytes, read_case, read_diagnosis, read_rep
 from analysis.case.runbooks import RUNBOOKS_FILE
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.kinds.watched_signals import AlertQuery
+from analysis.secrets.redaction import masked
 from analysis.traces.job.trace_versions import TRACES
 from analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope
 from bot.answer.exports.answered import ANSWERED_FILE, answer_times
@@ -52,6 +53,7 @@ from bot.investigation.scoping import with_objective, with_related
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.young_systems import with_known_history
 from bot.policy.service_catalogue import catalogue_name
+from bot.policy.values import masked_alert
 from bot.runtime.threads import in_store, in_thread
 from bot.store.captures import CaptureLog
 from bot.store.case_store import PARTS
@@ -181,7 +183,7 @@ class InvestigationSteps:
             await self._target(target).announce(await self._investigation(investigation_id))
         except ConnectorError as error:
             await self._say(investigation_id, f"announce {target}", str(error))
-            return str(error)
+            return masked(str(error))
         return "announced"
 
     async def collect(self, investigation_id: str, connector: str, opened: Opened) -> str:
@@ -296,7 +298,7 @@ class InvestigationSteps:
             await self._target(target).preview(outcome)
         except ConnectorError as error:
             await self._say(investigation_id, f"preview {target}", str(error))
-            return str(error)
+            return masked(str(error))
         return "shown"
 
     async def ask_model(
@@ -428,7 +430,7 @@ class InvestigationSteps:
             await self._target(target).answer(outcome)
         except ConnectorError as error:
             await self._say(investigation_id, f"reply {target}: {error.problem}", str(error))
-            return {"again": error.retryable, "why": str(error)}
+            return {"again": error.retryable, "why": masked(str(error))}
         await self._say(investigation_id, f"reply {target}", f"answered in {target}")
         posted: Posted = {"again": False, "why": "posted"}
         pointing = self._target(target)
@@ -445,7 +447,7 @@ class InvestigationSteps:
                 Outcome(await self._investigation(investigation_id), None)
             )
         except ConnectorError as error:
-            return {"again": error.retryable, "why": str(error)}
+            return {"again": error.retryable, "why": masked(str(error))}
         return {"again": False, "why": "posted"}
 
     async def _outcome(self, investigation_id: str) -> Outcome:
@@ -467,7 +469,8 @@ class InvestigationSteps:
         alert = with_query(await self._enriched(alert))
         if alert.query is None:
             alert = alert.model_copy(update={"query": await self._rule_of(alert)})
-        return with_watched_signal(alert, self.context.settings.services)
+        # What the vendor added has not been through the edge that the webhook went through.
+        return with_watched_signal(masked_alert(alert), self.context.settings.services)
 
     async def _with_service(self, investigation: StoredInvestigation) -> Alert:
         alert, context = investigation.alert, self.context

@@ -16,6 +16,7 @@ from typing import Literal
 from sqlalchemy import Engine, select, text
 from sqlalchemy.orm import Session
 
+from analysis.secrets.redaction import masked
 from bot.store.models import CaptureRow
 
 CaptureStatus = Literal["asked", "recorded", "partial", "failed", "refused"]
@@ -87,7 +88,7 @@ class CaptureLog:
                     job=job,
                     asked_by=asked_by,
                     asked_at=now,
-                    wanted=wanted,
+                    wanted=masked(wanted),
                     hosts=hosts,
                     counts=refusal is None,
                     status="asked" if refusal is None else "refused",
@@ -102,7 +103,7 @@ class CaptureLog:
         with Session(self._engine) as session, session.begin():
             row = session.get_one(CaptureRow, capture_id)
             row.status = status
-            row.result = result
+            row.result = masked(result)
             row.counts = counts
             row.finished_at = datetime.now(UTC)
 

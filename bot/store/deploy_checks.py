@@ -15,6 +15,7 @@ from sqlalchemy import Engine, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from analysis.secrets.redaction import masked_value
 from bot.store.deploy_tables import DeployCheckRow
 
 LEASE = timedelta(minutes=5)
@@ -50,7 +51,7 @@ class DeployChecks:
                 session.add(
                     DeployCheckRow(
                         id=check.id,
-                        asked=dict(check.asked),
+                        asked=masked_value(dict(check.asked)),
                         team=check.team,
                         asked_by=check.asked_by,
                         asked_at=check.asked_at,
@@ -101,7 +102,7 @@ class DeployChecks:
                 .where(row.id == check_id, row.looks_done < looks_done)
                 .values(
                     looks_done=looks_done,
-                    verdict=None if verdict is None else dict(verdict),
+                    verdict=None if verdict is None else masked_value(dict(verdict)),
                     due_at=due_at,
                     leased_until=None,
                 )

@@ -16,6 +16,7 @@ from sqlalchemy import Engine, delete, func, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
+from analysis.secrets.redaction import masked
 from analysis.vocabulary import Alert
 from bot.policy.admission import Policy
 from bot.policy.values import (
@@ -232,7 +233,7 @@ class Store:
             row.status = status
             row.verdict = verdict
             row.confidence = confidence
-            row.headline = headline
+            row.headline = masked(headline)
             row.culprit = culprit
             row.explained = explained
             # The answer says what joined so far.
@@ -256,7 +257,7 @@ class Store:
                         key=full_key,
                         at=datetime.now(UTC),
                         stage=stage,
-                        text=text,
+                        text=masked(text),
                     )
                 )
 

@@ -265,6 +265,11 @@ class Bot:
         """The JSON of the answer."""
         return self._answered(path, body, headers).json()
 
+    def said(self, path: str, body: bytes, headers: dict[str, str]) -> str:
+        """The text of the answer, whatever it is."""
+        self.taken.clear()
+        return self._answered(path, body, headers).text
+
     def _answered(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
         async def send() -> httpx.Response:
             return await self._client.post(path, content=body, headers=headers)

@@ -1,0 +1,144 @@
+"""An incident with a secret in every field is answered at every reply target: none of them gets
+one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from analysis.vocabulary import Alert
+from bot.answer.outcome import Answer, Outcome
+from bot.answer.replay import replay
+from bot.answer.targets.target_type import ReplyTargets
+from bot.policy.values import ReplyTo
+from bot.settings import Settings
+from bot.settings.reply_targets import BUILT_IN
+from bot.store.store import Store, StoredInvestigation
+from bot.store.tickets import AskedTickets
+from loopback.pagerduty import LoopbackPagerDuty
+from loopback.server import serve_in_thread
+from loopback.slack import LoopbackSlack
+from tests.bot.answer.targets.answers import a_store
+from tests.bot.answer.targets.answers import settings as settings_with
+from tests.bot.answer.targets.fake_chats import FakeChats
+from tests.bot.answer.targets.fake_trackers import FakeTrackers
+from tests.bot.answer.targets.test_answer_webhook import SECRET as SIGNING_KEY
+from tests.bot.answer.targets.test_answer_webhook import Receiver
+from tests.hostile.test_secrets_in_every_field import folder, leaked, planted
+
+__all__ = ["folder"]
+
+CHANNEL, INCIDENT = "C0INCIDENTS", "PABC123"
+
+
+@dataclass
+class Everywhere:
+    """All places at once, on loopback."""
+
+    slack: LoopbackSlack
+    pagerduty: LoopbackPagerDuty
+    chats: FakeChats
+    trackers: dict[str, FakeTrackers]
+    receiver: Receiver
+    settings: Settings
+
+    def got(self, name: str) -> str:
+        """Everything that a target was sent."""
+        if name == "slack":
+            messages = [[m.versions, m.metadata] for m in self.slack.messages]
+            return json.dumps(messages, default=str)
+        if name == "pagerduty":
+            return repr(self.pagerduty.incidents[INCIDENT].notes)
+        if name == "answer_webhook":
+            return json.dumps(list(self.receiver.kept.values()))
+        places = {"msteams": "/teams", "mattermost": "/mm", "discord": "/hooks"}
+        if name in places:
+            given = [one for one in self.chats.requests if one[1].startswith(places[name])]
+            return json.dumps(given, default=str)
+        return json.dumps(self.trackers[name].requests, default=str)
+
+
+@pytest.fixture
+def everywhere() -> Iterator[Everywhere]:
+    slack = LoopbackSlack(token="xoxb-1", channels={CHANNEL: "incidents"})
+    pagerduty = LoopbackPagerDuty(token="key")
+    pagerduty.open_incident(INCIDENT, "web is slow", "web")
+    chats, receiver = FakeChats(), Receiver()
+    trackers = {name: FakeTrackers() for name in BUILT_IN if name.endswith("_issues")}
+    with ExitStack() as stack:
+
+        def served(app: Starlette) -> str:
+            url, stop = serve_in_thread(app)
+            stack.callback(stop)
+            return url
+
+        route = Route("/in", receiver.take, methods=["POST"])
+        receiver.url = f"{served(Starlette(routes=[route]))}/in"
+        slack_url, pagerduty_url = served(slack.app), served(pagerduty.app)
+        chats.url = served(chats.app)
+        sections: dict[str, Any] = {
+            "slack": {"bot_token": "xoxb-1", "channel": CHANNEL, "api_url": f"{slack_url}/api"},
+            "pagerduty": {"api_token": "key", "from_email": "f@example.com"}
+            | {"api_url": pagerduty_url},
+            "answer_webhook": {"url": receiver.url, "secret": SIGNING_KEY},
+        }
+        for name, tracker in trackers.items():
+            tracker.url = served(tracker.app)
+            sections[name] = tracker.sections()[name]
+        given = settings_with(**sections, **chats.sections())
+        yield Everywhere(slack, pagerduty, chats, trackers, receiver, given)
+
+
+def answered(store: Store, alert: Alert) -> StoredInvestigation:
+    """As the store keeps it, with a ticket wished for in every tracker."""
+    accepted = store.accept(alert, reply_to=ReplyTo(pagerduty_incident=INCIDENT))
+    name = accepted.investigation_id or ""
+    store.start(name)
+    headline = f"api broke it {planted('logs.message')}"
+    store.finish(name, "done", verdict="cause_found", confidence=0.9, headline=headline)
+    for target in BUILT_IN:
+        if target.endswith("_issues"):
+            AskedTickets(store.engine).ask(name, target)
+    found = store.get(name)
+    assert found is not None
+    return found
+
+
+def test_no_reply_target_gets_one(everywhere: Everywhere, folder: Path, tmp_path: Path) -> None:
+    replayed = replay(folder)
+    case = replayed.case
+    store = a_store(tmp_path)
+    alert = Alert(
+        source="pagerduty",
+        title=f"web latency above 1 s {planted('alert.title')}",
+        started_at=case.alert.started_at,
+        service="web",
+        severity="critical",
+        summary=planted("alert.summary"),
+        labels={"note": planted("alert.labels")},
+    )
+    investigation = answered(store, alert)
+    targets = ReplyTargets(everywhere.settings, store, owner="w")
+    assert {one.name for one in targets} == set(BUILT_IN)
+    answer = Answer(replayed.diagnosis, replayed.report, case.evidence, case.gaps, None)
+
+    async def story() -> None:
+        for target in targets:
+            await target.announce(investigation)
+            await target.preview(Outcome(investigation, answer))
+            await target.answer(Outcome(investigation, answer))
+
+    asyncio.run(story())
+    for name in BUILT_IN:
+        got = everywhere.got(name)
+        assert leaked(got) == [], name
+        assert "SECRET" in got, f"{name} got the alert's title, which held one"
