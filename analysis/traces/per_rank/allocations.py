@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import on_runtime
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
@@ -163,26 +163,19 @@ def _growth(trace: TraceColumns, window: StepWindow) -> MemoryGrowth | None:
     return max(found, key=lambda g: (g.slope_bytes, g.last_bytes - g.first_bytes), default=None)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("device_type:int device:int step:int lowest_bytes:int")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Lowest allocated total of each step and device, as JSON rows."""
     window = window_of(trace)
     memory = trace.memory
-    devices = (
-        set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
-        if len(memory)
-        else set()
-    )
-    out = []
-    for device_type, device in sorted(devices)[:64]:
-        for number, floor in zip(
-            *(c.tolist() for c in step_floors(trace, window, device_type, device)), strict=True
-        ):
-            out.append(
-                {
-                    "device_type": device_type,
-                    "device": device,
-                    "step": number,
-                    "lowest_bytes": floor,
-                }
-            )
-    return out
+    devices: set[tuple[int, int]] = set()
+    if len(memory):
+        devices = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
+    found: Rows = []
+    for device in sorted(devices)[:64]:
+        numbers, floors = step_floors(trace, window, *device)
+        pairs = zip(numbers.tolist(), floors.tolist(), strict=True)
+        found += TABLE.of((*device, number, floor) for number, floor in pairs)
+    return found

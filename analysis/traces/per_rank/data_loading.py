@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.disjoint_intervals import covered, difference, length
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.columns.intervals import union
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
@@ -86,25 +86,21 @@ def loader_rows(trace: TraceColumns, window: StepWindow) -> Int64:
     return np.asarray(rows[keep & ~trace.in_category("gpu_user_annotation")[rows]], dtype=np.int64)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("step:int loader_ns:int step_ns:int loader_percent:float")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Time in the data loader by step, as JSON rows."""
     window = window_of(trace)
     found = loader_rows(trace, window)
     spans = union(trace.ts[found], trace.end[found])
-    out: list[dict[str, Any]] = []
     steps = window.steps
     begins = steps.start.tolist() if len(steps) else [window.begin]
     ends = steps.end.tolist() if len(steps) else [window.end]
     numbers: list[int | None] = list(steps.number.tolist()) if len(steps) else [None]
+    rows = []
     for number, begin, end in zip(numbers, begins, ends, strict=True):
         one = StepWindow(begin, end, steps)
         spent = one.time_in(*spans)
-        out.append(
-            {
-                "step": number,
-                "loader_ns": spent,
-                "step_ns": end - begin,
-                "loader_percent": 100 * spent / one.ns,
-            }
-        )
-    return out
+        rows.append((number, spent, end - begin, 100 * spent / one.ns))
+    return TABLE.of(rows)

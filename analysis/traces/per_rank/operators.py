@@ -8,12 +8,12 @@ The table by time is what users of a profiler know as `key_averages()`. The tabl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import RUNTIME_CATEGORIES, Kind, kinds
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import nearest
 
@@ -131,25 +131,23 @@ def _launched(
     return kernels[order], launches[order], owner[order]
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+LISTED = RowTable(
+    "name:text category:text calls:int host_self_ns:int host_total_ns:int device_self_ns:int "
+    "device_total_ns:int kernels:int"
+)
+TABLE = RowTable(LISTED.columns + " launch_delay_ns:0 runtime_delay_ns:0")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The table by time as JSON values, with the mean delays of the operators that launch kernels
     themselves."""
     stacks = call_stacks(trace)
     table, delays = operator_table(trace, stacks=stacks), _mean_delays(trace, stacks)
-    return [
-        {
-            "name": o.name,
-            "category": o.category,
-            "calls": o.calls,
-            "host_self_ns": o.host_self_ns,
-            "host_total_ns": o.host_total_ns,
-            "device_self_ns": o.device_self_ns,
-            "device_total_ns": o.device_total_ns,
-            "kernels": o.kernels,
-            **(delays.get(o.name, {}) if o.category.lower() in OPERATOR_CATEGORIES else {}),
-        }
-        for o in table
-    ]
+    found = LISTED.rows(table)
+    for row in found:
+        if row["category"].lower() in OPERATOR_CATEGORIES:
+            row.update(delays.get(row["name"], {}))
+    return found
 
 
 def _mean_delays(trace: TraceColumns, stacks: CallStacks) -> dict[str, dict[str, int]]:
@@ -163,7 +161,7 @@ def _mean_delays(trace: TraceColumns, stacks: CallStacks) -> dict[str, dict[str,
     np.add.at(runtime, group, trace.ts[kernels[starts]] - trace.ts[first])
     means = zip(used.tolist(), (launch / calls).tolist(), (runtime / calls).tolist(), strict=True)
     return {
-        trace.names[name]: {"launch_delay_ns": round(before), "runtime_delay_ns": round(after)}
+        trace.names[name]: TABLE.row(launch_delay_ns=before, runtime_delay_ns=after)
         for name, before, after in means
     }
 

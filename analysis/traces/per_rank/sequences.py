@@ -7,11 +7,11 @@ docs/trace-engine/differences.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import outermost
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
@@ -69,20 +69,18 @@ def kernel_sequences(
     return _grouped(trace, kernels, root, begin[long], end[long])
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "operator:text kernels:texts kernels_per_call:int calls:int kernel_ns:int host_ns:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The sequences of all operators as JSON values, those with most kernel time first."""
     found = sorted(kernel_sequences(trace), key=lambda s: (-s.kernel_ns, s.operator))
-    return [
-        {
-            "operator": s.operator,
-            "kernels": list(s.kernels[:MAX_NAMES]),
-            "kernels_per_call": len(s.kernels),
-            "calls": s.calls,
-            "kernel_ns": s.kernel_ns,
-            "host_ns": s.host_ns,
-        }
+    return TABLE.of(
+        (s.operator, s.kernels[:MAX_NAMES], len(s.kernels), s.calls, s.kernel_ns, s.host_ns)
         for s in found
-    ]
+    )
 
 
 def _wanted(trace: TraceColumns, stacks: CallStacks, operator: str | None) -> Bool:
