@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.traces.columns.device import RUNTIME_CATEGORIES, Kind, kinds
+from analysis.traces.columns.distinct_sequences import distinct_sequences
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
@@ -177,28 +178,24 @@ def _delays(
     trace: TraceColumns, kernels: Int64, launches: Int32, owner: Int32
 ) -> list[OperatorDelay]:
     starts = _starts(owner)
-    ends = np.concatenate((starts[1:], [len(owner)])).tolist() if len(owner) else []
+    ends = np.append(starts[1:], len(owner))[: len(starts)]
     first_launch, operator = launches[starts], owner[starts]
-    before = (trace.ts[first_launch] - trace.ts[operator]).tolist()
-    after = (trace.ts[kernels[starts]] - trace.ts[first_launch]).tolist()
     names = trace.name[kernels].astype(np.int32)
-    found: dict[tuple[int, bytes], list[int]] = {}
-    of = trace.name[operator].tolist()
-    for place, (begin, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
-        entry = found.setdefault((of[place], names[begin:end].tobytes()), [0, 0, 0])
-        entry[0] += 1
-        entry[1] += before[place]
-        entry[2] += after[place]
-    table = [
-        OperatorDelay(
-            trace.names[name],
-            tuple(trace.names[i] for i in np.frombuffer(sequence, dtype=np.int32).tolist()),
-            calls,
-            launch / calls,
-            runtime / calls,
+    first, kind = distinct_sequences(names, starts, ends, trace.name[operator])
+    calls = np.bincount(kind, minlength=len(first))
+    before = _sum_by(kind, trace.ts[first_launch] - trace.ts[operator], len(first)) / calls
+    after = _sum_by(kind, trace.ts[kernels[starts]] - trace.ts[first_launch], len(first)) / calls
+    table = []
+    for number, place in enumerate(first.tolist()):
+        own = names[starts[place] : ends[place]].tolist()
+        delay = OperatorDelay(
+            trace.name_of(int(operator[place])),
+            tuple(trace.names[i] for i in own),
+            int(calls[number]),
+            float(before[number]),
+            float(after[number]),
         )
-        for (name, sequence), (calls, launch, runtime) in found.items()
-    ]
+        table.append(delay)
     return sorted(table, key=lambda d: (-d.calls, d.name, d.kernels))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.traces.columns.distinct_sequences import distinct_sequences
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
@@ -97,21 +98,19 @@ def _grouped(
     names = trace.name[kernels].astype(np.int32)
     length = np.concatenate(([0], np.cumsum(trace.dur[kernels])))
     calls = root[begin]
-    groups: dict[tuple[int, bytes], list[int]] = {}
-    of = trace.name[calls].tolist()
-    for place, (first, last) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-        groups.setdefault((of[place], names[first:last].tobytes()), []).append(place)
+    first, kind = distinct_sequences(names, begin, end, trace.name[calls])
+    places = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
     found = []
-    for (operator, sequence), members in groups.items():
-        places = np.asarray(members, dtype=np.int64)
+    for one, own in zip(first.tolist(), places, strict=True) if len(first) else ():
+        sequence = names[begin[one] : end[one]].tolist()
         found.append(
             KernelSequence(
-                trace.names[operator],
-                tuple(trace.names[i] for i in np.frombuffer(sequence, dtype=np.int32).tolist()),
-                len(members),
-                int((length[end[places]] - length[begin[places]]).sum()),
-                int(trace.dur[calls[places]].sum()),
-                calls[places].astype(np.int32),
+                trace.name_of(int(calls[one])),
+                tuple(trace.names[i] for i in sequence),
+                len(own),
+                int((length[end[own]] - length[begin[own]]).sum()),
+                int(trace.dur[calls[own]].sum()),
+                calls[own].astype(np.int32),
             )
         )
     return sorted(found, key=lambda s: (-s.calls, s.name))
