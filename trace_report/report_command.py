@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.errors import EvidenceError, SettingsError
-from analysis.traces.native.library import NoLibraryError, load
 from trace_report.analysis_run import Wanted, run_job
 from trace_report.job_report import JobReport, answer, report_of
 from trace_report.page_parts import visible
-from trace_report.progress import progress
+from trace_report.progress import progress, say_what_is_slow
 from trace_report.registry import chosen
 from trace_report.sources import opened
 
@@ -46,7 +45,7 @@ class Options:
 
 def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
-    _say_what_is_slow()
+    say_what_is_slow()
     shown = options.as_json or options.html is not None or options.tables is not None
     names = chosen(options.analyses)
     wanted = Wanted(
@@ -68,13 +67,6 @@ def run_report(options: Options) -> int:
             report = without_long_tables(report)
         _show(report, options)
     return _exit_code(report, options.fail_on)
-
-
-def _say_what_is_slow() -> None:
-    try:
-        load()
-    except NoLibraryError as error:
-        sys.stderr.write(f"faultline: traces are read in Python, many times slower: {error}\n")
 
 
 def _check(report: JobReport, options: Options) -> None:
