@@ -166,10 +166,14 @@ class TraceColumns:
         """The event's category, as the trace writes it."""
         return self.categories[int(self.category[row])]
 
+    def names_of(self, rows: Int64) -> Int64:
+        """The ids of the names of these rows, in order."""
+        return np.flatnonzero(np.bincount(self.name[rows], minlength=1))
+
     def by_name(self, rows: Int64) -> Iterator[tuple[str, Int64]]:
         """The rows of each name among these."""
         names = self.name[rows]
-        for name in np.unique(names).tolist():
+        for name in self.names_of(rows).tolist():
             yield self.names[name], rows[names == name]
 
     def select(self, keep: Bool) -> TraceColumns:

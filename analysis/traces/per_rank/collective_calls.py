@@ -225,7 +225,7 @@ def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[st
     by_text = [operation_named(t) for t in texts.texts]
     by_name = {
         i: operation_named(trace.names[i])
-        for i in np.unique(trace.name[np.append(rows, lent[lent >= 0])]).tolist()
+        for i in trace.names_of(np.append(rows, lent[lent >= 0])).tolist()
     }
     told = []
     for text, name, note in zip(

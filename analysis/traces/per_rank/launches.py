@@ -118,8 +118,8 @@ def launches_without_work(trace: TraceColumns, with_work: Int64 | None = None) -
     have, where known."""
     runtime = np.flatnonzero(on_runtime(trace))
     if with_work is None:
-        with_work = np.unique(device_launches(trace))
-        with_work = with_work[with_work >= 0]
+        launches = device_launches(trace)
+        with_work = np.flatnonzero(np.bincount(launches[launches >= 0], minlength=1))
     counts = (
         np.bincount(trace.name[runtime], minlength=1)
         if len(runtime)

@@ -99,7 +99,7 @@ def self_times(trace: TraceColumns, rows: Int64) -> Int64:
 
 
 def _frames(trace: TraceColumns, rows: Int64) -> Bool:
-    used = np.unique(trace.name[rows])
+    used = trace.names_of(rows)
     frames = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     frames[used] = [_is_frame(trace.names[i]) for i in used.tolist()]
     return np.asarray(frames[trace.name[rows]], dtype=np.bool_)

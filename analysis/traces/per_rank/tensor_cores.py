@@ -112,7 +112,7 @@ def _outermost(trace: TraceColumns, rows: Int64) -> Int64:
 def _split(trace: TraceColumns, kernels: Int64) -> tuple[Int64, Int64]:
     used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     matrix = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-    for i in np.unique(trace.name[kernels]).tolist():
+    for i in trace.names_of(kernels).tolist():
         name = trace.names[i]
         used[i] = TENSOR_CORE_KERNEL.search(name) is not None
         matrix[i] = (
