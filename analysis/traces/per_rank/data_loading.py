@@ -18,10 +18,9 @@ from analysis.traces.columns.intervals import union
 from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.judgement.waiting import WARN_SHARE
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
-STALLED_SHARE = 0.10
-"""Of a step (TraceML's INPUT_BOUND)."""
 IN_PROCESS = "_SingleProcessDataLoaderIter"
 
 
@@ -44,7 +43,7 @@ class DataLoading:
     usual_share: float = 0.0
     """Of the step, in the median step."""
     stalled_steps: int = 1
-    """Steps of which a `STALLED_SHARE` or more is exposed; 1 without steps."""
+    """Steps of which a `WARN_SHARE` or more is exposed; 1 without steps."""
 
 
 def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataLoading:
@@ -64,11 +63,11 @@ def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataL
         exposed_ns=exposed,
         share=window.share(exposed),
         calls=len(rows),
-        in_process=any(IN_PROCESS in trace.names[i] for i in np.unique(trace.name[rows]).tolist()),
+        in_process=any(IN_PROCESS in trace.names[i] for i in trace.names_of(rows).tolist()),
         longest=longest(trace, rows, window.steps),
         usual_ns=round(median(part for part, _ in by_step)),
         usual_share=median(part / max(whole, 1) for part, whole in by_step),
-        stalled_steps=sum(part >= STALLED_SHARE * whole for part, whole in by_step),
+        stalled_steps=sum(part >= WARN_SHARE * whole for part, whole in by_step),
     )
 
 
