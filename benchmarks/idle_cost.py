@@ -7,7 +7,7 @@ and `faultline worker` on PostgreSQL), with default settings but for Slack and P
 loopback. Prints for each engine:
 
 - start CPU s: processor seconds of all processes until the bot is settled, less what it would have
-  cost idle in that time;
+  cost idle in that time, beside a bare Python that imports the same libraries and does nothing;
 - PSS: proportional set size of each process, in MB, at rest, and again after `--answers` answers;
 - idle CPU: share of one core over `--seconds`, and voluntary context switches a second (wakeups),
   of each process, beside two references in the same window: DBOS alone (one queue, its default
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -69,6 +70,8 @@ DBOS.register_queue("one")
 while True:
     time.sleep(3600)
 """
+LIBRARIES = "import alembic.command, dbos, httpx, polars, pydantic, starlette.routing, uvicorn"
+"""What a bot loads in any case, whoever wrote it."""
 BARE_STARLETTE = """
 import sys, uvicorn
 from starlette.applications import Starlette
@@ -293,11 +296,23 @@ def measure(engine: str, seconds: float, answers: int) -> None:
         time.sleep(10.0)
         idle = watch(roots, beside, address, seconds)
         start = settled - sum(one.cpu for one in idle.values()) * SETTLE_S
-        print(f"  start CPU s: {start:.2f} (target {TARGET_START_S:g})")
+        alone = libraries_cpu_s()
+        print(
+            f"  start CPU s: {start:.2f} (target {TARGET_START_S:g}), "
+            f"{start / alone:.1f} x its libraries alone ({alone:.2f})"
+        )
         if answers:
             work(running, answers)
             print(f"{engine}: PSS at rest, after {answers} answers")
             print_pss(roots)
+
+
+def libraries_cpu_s() -> float:
+    """Processor seconds of a process that only imports them."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", LIBRARIES], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def watch(
