@@ -16,13 +16,14 @@ from analysis.errors import EvidenceError, FaultlineError
 from analysis.traces.across_ranks.rank_summary import RankSummary, summarise, within_job
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.row_table import Rows
 from analysis.traces.columns.steps import steps_of
 from analysis.traces.job.trace_readers import traces_in
 from analysis.traces.reading.file_kinds import TRACES
 from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, without_doubles
 from trace_report.progress import Say as Progress
 from trace_report.rank_choice import Capture, by_number, one_per_rank
-from trace_report.registry import BESIDE, Rows, all_rows_of, cut
+from trace_report.registry import BESIDE, all_rows_of, cut
 from trace_report.sources import Sources
 from trace_report.workers import Say, Task, run_tasks
 

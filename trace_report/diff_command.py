@@ -36,6 +36,7 @@ from trace_report.job_comparison import MAX_NAMES, JobComparison
 from trace_report.page_parts import visible
 from trace_report.progress import Say as Progress
 from trace_report.progress import progress as shown_progress
+from trace_report.progress import say_what_is_slow
 from trace_report.registry import cut
 from trace_report.report_command import MAX_PROBLEM
 from trace_report.sources import opened
@@ -68,6 +69,7 @@ class DiffOptions:
 def run_diff(options: DiffOptions) -> int:
     """Run the command; the exit code. Raises EvidenceError when one of the jobs cannot be read."""
     limit = percent(options.fail_over)
+    say_what_is_slow()
     with shown_progress(options.progress) as say:
         diff = compared(*(read_side(path, options, say) for path in (options.base, options.new)))
     allowed = FAIL_OVER_PERCENT if limit is None else limit

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from analysis.traces.across_ranks.comparison import RankComparison
-from analysis.traces.across_ranks.kernel_speed import kernel_distribution
-from analysis.traces.across_ranks.wait_transfer import rows_of
-from trace_report.registry import Rows
+from analysis.traces.across_ranks.kernel_speed import DURATIONS, kernel_distribution
+from analysis.traces.across_ranks.step_breakdown import PARTS
+from analysis.traces.columns.row_table import Rows, RowTable
+from analysis.traces.per_rank.collective_bandwidth import OF_ALL_RANKS
 
 ACROSS_RANKS: dict[str, str] = {
     "steps_by_rank": "where each step of each rank goes, communication told apart into waiting "
@@ -20,15 +21,38 @@ ACROSS_RANKS: dict[str, str] = {
 }
 
 
+TABLES: dict[str, RowTable] = {
+    "steps_by_rank": RowTable(
+        "rank:int step:int step_ns:int "
+        + " ".join(f"{part.replace(' ', '_')}_ns:int" for part in PARTS)
+    ),
+    "blame": RowTable(
+        "rank:int blame_ns:int blame_percent:3 last_arrivals:int steps_held_up:int steps:int"
+    ),
+    "collectives": RowTable(OF_ALL_RANKS.columns + " split_by:text"),
+    "exposed_collectives": RowTable(
+        "rank:int operation:text count:int per_step_ns:0 exposed_per_step_ns:0 "
+        "hidden_percent:2 of_step_percent:2"
+    ),
+    "slow_steps": RowTable("step:int median_ns:0 usual_ns:0 ratio:3"),
+    "idle_together": RowTable(
+        "start_ns:int length_ns:int step:int host_call:text=host ranks_doing_that:int=hosts_alike"
+    ),
+    "kernels_by_rank": DURATIONS,
+    "kernel_speed": RowTable("rank:int kernels:int ratio:4 slower_percent:2"),
+}
+
+
 def job_analyses(compared: RankComparison) -> dict[str, Rows]:
     """All of ACROSS_RANKS, with all their rows."""
+    longest = sorted(compared.idle.intervals, key=lambda i: -i.length_ns)
     return {
         "steps_by_rank": _steps(compared),
         "blame": _blame(compared),
-        "collectives": rows_of(compared.collectives),
+        "collectives": _collectives(compared),
         "exposed_collectives": _exposed(compared),
-        "slow_steps": _slow_steps(compared),
-        "idle_together": _idle(compared),
+        "slow_steps": TABLES["slow_steps"].rows(compared.outlier_steps),
+        "idle_together": TABLES["idle_together"].rows(longest),
         "kernels_by_rank": kernel_distribution(compared.job.ranks),
         "kernel_speed": _speeds(compared),
     }
@@ -37,80 +61,36 @@ def job_analyses(compared: RankComparison) -> dict[str, Rows]:
 def _steps(compared: RankComparison) -> Rows:
     rows = []
     for steps in compared.steps:
-        lengths, numbers = steps.length.tolist(), steps.number.tolist()
-        columns = {
-            f"{part.replace(' ', '_')}_ns": values.tolist() for part, values in steps.parts.items()
-        }
-        for i, (number, length) in enumerate(zip(numbers, lengths, strict=True)):
-            own = {name: values[i] for name, values in columns.items()}
-            rows.append({"rank": steps.rank, "step": number, "step_ns": length, **own})
-    return rows
+        parts = [steps.parts[part].tolist() for part in PARTS]
+        columns = (steps.number.tolist(), steps.length.tolist(), *parts)
+        rows += [(steps.rank, *values) for values in zip(*columns, strict=True)]
+    return TABLES["steps_by_rank"].of(rows)
 
 
 def _blame(compared: RankComparison) -> Rows:
     if compared.why_not is not None:
         return []
-    return [
-        {
-            "rank": b.rank,
-            "blame_ns": b.blame_ns,
-            "blame_percent": round(100 * b.share, 3),
-            "last_arrivals": b.last_arrivals,
-            "steps_held_up": b.steps_blamed,
-            "steps": compared.blame.step_count,
-        }
+    whole = compared.blame.step_count
+    return TABLES["blame"].of(
+        (b.rank, b.blame_ns, 100 * b.share, b.last_arrivals, b.steps_blamed, whole)
         for b in compared.blame.ranks
-    ]
+    )
+
+
+def _collectives(compared: RankComparison) -> Rows:
+    table = compared.collectives
+    return [row | {"split_by": table.by} for row in OF_ALL_RANKS.rows(table.rows)]
 
 
 def _exposed(compared: RankComparison) -> Rows:
-    return [
-        {
-            "rank": e.rank,
-            "operation": e.operation,
-            "count": e.count,
-            "per_step_ns": round(e.total),
-            "exposed_per_step_ns": round(e.exposed),
-            "hidden_percent": round(e.hidden_percent, 2),
-            "of_step_percent": round(100 * e.step_share, 2),
-        }
+    return TABLES["exposed_collectives"].of(
+        (e.rank, e.operation, e.count, e.total, e.exposed, e.hidden_percent, 100 * e.step_share)
         for own in compared.exposures
         for e in own
-    ]
-
-
-def _slow_steps(compared: RankComparison) -> Rows:
-    return [
-        {
-            "step": s.step,
-            "median_ns": round(s.median_ns),
-            "usual_ns": round(s.usual_ns),
-            "ratio": round(s.ratio, 3),
-        }
-        for s in compared.outlier_steps
-    ]
-
-
-def _idle(compared: RankComparison) -> Rows:
-    return [
-        {
-            "start_ns": i.start_ns,
-            "length_ns": i.length_ns,
-            "step": i.step,
-            "host_call": i.host,
-            "ranks_doing_that": i.hosts_alike,
-        }
-        for i in sorted(compared.idle.intervals, key=lambda i: -i.length_ns)
-    ]
+    )
 
 
 def _speeds(compared: RankComparison) -> Rows:
-    return [
-        {
-            "rank": s.rank,
-            "kernels": s.kernels,
-            "ratio": round(s.ratio, 4),
-            "slower_percent": round(100 * s.slower_share, 2),
-        }
-        for s in compared.speeds
-    ]
+    return TABLES["kernel_speed"].of(
+        (s.rank, s.kernels, s.ratio, 100 * s.slower_share) for s in compared.speeds
+    )

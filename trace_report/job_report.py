@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -12,7 +12,7 @@ from analysis.traces.across_ranks.comparison import RankComparison
 from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from analysis.traces.columns.events import PROFILER
-from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob, job_of
 from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplained_idle
 from analysis.traces.doctor.rules import diagnose
@@ -200,7 +200,7 @@ def diagnosis_json(diagnosis: JobDiagnosis) -> dict[str, Any]:
         "ranks": list(diagnosis.ranks),
         "steps": list(diagnosis.steps),
         "numbers": dict(diagnosis.numbers),
-        "events": [_event_json(event) for event in diagnosis.events],
+        "events": [asdict(event) for event in diagnosis.events],
         "details": dict(diagnosis.details),
     }
     return {
@@ -212,18 +212,6 @@ def diagnosis_json(diagnosis: JobDiagnosis) -> dict[str, Any]:
         "evidence": evidence,
         "fix": diagnosis.fix,
         "source": diagnosis.source,
-    }
-
-
-def _event_json(event: EventReference) -> dict[str, Any]:
-    return {
-        "rank": event.rank,
-        "file": event.file,
-        "event": event.event,
-        "name": event.name,
-        "start_ns": event.start_ns,
-        "duration_ns": event.duration_ns,
-        "step": event.step,
     }
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from analysis.errors import SettingsError
+from analysis.traces.columns.row_table import Rows
 from trace_report.job_analyses import job_analyses
 from trace_report.job_report import JobReport, answer
 from trace_report.json_output import one_line
-from trace_report.registry import Rows
 
 STANDARD_OUTPUT = "-"
 WriteLines = Callable[[bytes], None]

@@ -1,16 +1,26 @@
-"""How far a long run is: one line on standard error, on a terminal only."""
+"""How far a long run is: one line on standard error, on a terminal only. Why it is slow: one line
+anywhere."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from analysis.traces.native.library import why_slow
 
 AFTER_S = 0.7
 """What is done sooner shows no progress."""
 
 Say = Callable[[str, int, int], None]
 """What is being done, files done, files in all."""
+
+
+def say_what_is_slow() -> None:
+    """Name a missing compiled library; nothing where it is there."""
+    if slow := why_slow():
+        sys.stderr.write(f"faultline: {slow}\n")
 
 
 @contextmanager

@@ -1,18 +1,18 @@
 """The analyses of one rank that a user can ask for by name, and where they are.
 
-Each is a module with `rows(trace)`: all its rows, of JSON values. Modules are imported when they
-are asked for. Documents hold what `cut` leaves of the rows.
+Each is a module with `rows(trace)`, all its rows of JSON values, and their `TABLE`. Modules are
+imported when they are asked for. Documents hold what `cut` leaves of the rows.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from analysis.errors import SettingsError
 from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 
-Rows = list[dict[str, Any]]
 MAX_ROWS = 1_000
 """Of one analysis of one rank, in a document."""
 
@@ -59,7 +59,10 @@ BESIDE: dict[str, str] = {
 }
 """Analyses of other files than traces: made where there are such files."""
 
-_MODULES = {"critical_path": "critical_path_breakdown"}
+_MODULES = {
+    "critical_path": "critical_path_breakdown",
+    "memory_by_category": "memory_categories",
+}
 """Where an analysis is not in the module of its name."""
 
 
@@ -79,9 +82,18 @@ def chosen(names: str | None) -> tuple[str, ...]:
 
 def all_rows_of(name: str, trace: TraceColumns) -> Rows:
     """The rows of an analysis of one rank."""
-    module = import_module(f"analysis.traces.per_rank.{_MODULES.get(name, name)}")
-    rows: Rows = module.rows(trace)
+    rows: Rows = _module(name).rows(trace)
     return rows
+
+
+def table_of(name: str) -> RowTable:
+    """The columns of an analysis of ANALYSES or BESIDE."""
+    table: RowTable = _module(name).TABLE
+    return table
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"analysis.traces.per_rank.{_MODULES.get(name, name)}")
 
 
 def cut(rows: Rows) -> Rows:

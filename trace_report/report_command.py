@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.errors import EvidenceError, SettingsError
-from analysis.traces.native.library import NoLibraryError, load
 from trace_report.analysis_run import Wanted, run_job
 from trace_report.job_report import JobReport, answer, report_of
 from trace_report.json_lines import STANDARD_OUTPUT, line_writer, rest_of
 from trace_report.page_parts import visible
-from trace_report.progress import progress
+from trace_report.progress import progress, say_what_is_slow
 from trace_report.registry import chosen
 from trace_report.sources import opened
 
@@ -50,7 +49,7 @@ class Options:
 
 def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
-    _say_what_is_slow()
+    say_what_is_slow()
     if options.as_json and options.lines == STANDARD_OUTPUT:
         raise SettingsError("--jsonl", "--json is on standard output already: name a file")
     whole = options.as_json or options.html is not None or options.tables is not None
@@ -84,13 +83,6 @@ def run_report(options: Options) -> int:
             report = without_long_tables(report)
         _show(report, options)
     return _exit_code(report, options.fail_on)
-
-
-def _say_what_is_slow() -> None:
-    try:
-        load()
-    except NoLibraryError as error:
-        sys.stderr.write(f"faultline: traces are read in Python, many times slower: {error}\n")
 
 
 def _check(report: JobReport, options: Options) -> None:

@@ -16,6 +16,8 @@ ROOT = HERE.parents[1]
 HTA = "traceinsight==0.6.1"
 FLOOR = "pysimdjson==7.0.2"
 COMMAND = "import sys; from bot.cli.main import main; sys.exit(main())"
+NOT_COMPILED = "PYTHONDONTWRITEBYTECODE"
+"""Where this is set, each process would compile our source again, but no package's."""
 Figures = dict[str, float | str]
 """CPU seconds or MB under their names; words where there is no figure."""
 
@@ -67,6 +69,7 @@ class Sides:
             stdout=subprocess.DEVNULL if part == "command" else subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
+            env={name: value for name, value in os.environ.items() if name != NOT_COMPILED},
             text=True,
         ) as child:
             peak = _Peak(child.pid)

@@ -12,10 +12,12 @@ every table is a Polars frame.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.traces.doctor.diagnosis import JobDiagnosis as Diagnosis
+from analysis.traces.native.library import why_slow
 from faultline.traces.job import Job
 from faultline.traces.ranks import KEEP_BYTES, JobRanks
 from trace_report.registry import ANALYSES, chosen
@@ -39,8 +41,11 @@ def open(
     the profiler marked none, as "iter *". Traces that are unpacked longer than `keep_bytes` in all
     are read again for each question, in separate processes.
 
-    Raises EvidenceError when there is nothing to read, SettingsError for an unknown analysis.
+    Warns where the compiled library is missing. Raises EvidenceError when there is nothing to read,
+    SettingsError for an unknown analysis.
     """
+    if slow := why_slow():
+        warnings.warn(slow, RuntimeWarning, stacklevel=2)
     names = None if analyses is None else chosen(",".join(analyses))
     given = tuple(str(path) for path in paths)
     return Job(JobRanks(given, steps, processes, keep_bytes), names)

@@ -9,7 +9,7 @@ import polars as pl
 from analysis.traces.comparison.trace_diff import Side, compared, diff_rows, joined, side_of
 from analysis.traces.comparison.trace_regressions import FAIL_OVER_PERCENT, regression_rows
 from faultline.traces.ranks import JobRanks
-from trace_report.frames import frame_of
+from trace_report.frames import DIAGNOSES, frame_of
 
 if TYPE_CHECKING:
     from faultline.traces.job import Job
@@ -26,13 +26,7 @@ class AcrossRanks:
         Columns: severity (critical, warning, info), rule, subject, statement, fix, ranks, steps,
         cost_ns (null where it is not known), source (of the threshold).
         """
-        found = []
-        for one in self._ranks.report.diagnoses:
-            row = {name: getattr(one, name) for name in ("severity", "rule", "subject")}
-            row |= {"statement": one.statement, "fix": one.fix, "source": one.source}
-            row["cost_ns"] = one.cost_ns
-            found.append(row | {"ranks": list(one.ranks), "steps": list(one.steps)})
-        return frame_of("diagnoses", found)
+        return frame_of("diagnoses", DIAGNOSES.rows(self._ranks.report.diagnoses))
 
     def steps_by_rank(self) -> pl.DataFrame:
         """Where each step of each rank goes. The parts add up to the step.

@@ -18,6 +18,7 @@ import polars as pl
 from analysis.errors import EvidenceError, SettingsError
 from analysis.traces.across_ranks.rank_summary import summarise
 from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.row_table import Rows
 from analysis.traces.job.trace_readers import traces_in
 from trace_report.analysis_run import (
     JobResult,
@@ -35,7 +36,7 @@ from trace_report.frames import frame_of
 from trace_report.job_analyses import ACROSS_RANKS, job_analyses
 from trace_report.job_report import JobReport, report_of
 from trace_report.rank_choice import Capture, one_per_rank
-from trace_report.registry import ANALYSES, BESIDE, Rows, all_rows_of, cut
+from trace_report.registry import ANALYSES, BESIDE, all_rows_of, cut
 from trace_report.sources import opened
 from trace_report.workers import Say, free_memory, run_in_threads, unpacked_bytes
 

@@ -35,20 +35,12 @@ from analysis.traces.columns.disjoint_intervals import (
 from analysis.traces.columns.events import Int64
 from analysis.traces.columns.intervals import clip, union
 from analysis.traces.columns.steps import StepColumns
+from analysis.traces.judgement.waiting import CRITICAL_SHARE, PERSISTENT
 from analysis.traces.per_rank.collective_names import POINT_TO_POINT
 
-BLAME_SHARE = 0.20
-"""Share of wall time charged to one rank from which it may be a straggler (TraceML's critical
-straggler score)."""
-STEP_SHARE = 0.20
-"""Share of one step's time from which the step counts as delayed by the rank (same source)."""
-PERSISTENCE = 0.50
-"""It is a straggler and no outlier when it delays more than this share of the steps:
-stragglers were seen at 5-8 of 8 steps, healthy jobs and single pauses at 0-4 of 8, on 34
-labelled recordings."""
 MIN_STEPS = 3
 """Fewer steps show no persistence."""
-EFFECT_FROM = BLAME_SHARE / 4
+EFFECT_FROM = CRITICAL_SHARE / 4
 """Of smaller blame it is not computed what it cost the others."""
 MIN_TOGETHER = 5
 """In a group of fewer ranks two late ones are as many as the others, and nobody is late."""
@@ -133,8 +125,8 @@ class Blame:
     def _persistent(self, charged: Sequence[RankBlame]) -> tuple[RankBlame, ...]:
         if self.step_count < MIN_STEPS:
             return ()
-        least_steps = PERSISTENCE * self.step_count
-        found = [b for b in charged if b.share >= BLAME_SHARE and b.steps_blamed > least_steps]
+        least_steps = PERSISTENT * self.step_count
+        found = [b for b in charged if b.share >= CRITICAL_SHARE and b.steps_blamed > least_steps]
         found.sort(key=lambda blamed: -blamed.share)
         return tuple(found)
 
@@ -174,8 +166,8 @@ def blame(
     several = []
     for place, own in _beyond_median(matched).items():
         late = union_of(*((charge.starts, charge.ends) for charge in own))
-        if length(late) >= BLAME_SHARE * whole:
-            several.append(charged(place, own, BLAME_SHARE))
+        if length(late) >= CRITICAL_SHARE * whole:
+            several.append(charged(place, own, CRITICAL_SHARE))
     return replace(alone, beyond_median=tuple(several))
 
 
@@ -315,7 +307,7 @@ def _rank_blame(
     summary: RankSummary, late: Spans, steps: StepColumns, wall_ns: int, charges: Sequence[_Charge]
 ) -> RankBlame:
     charged = _per_step(late, steps)
-    held = (charged > 0) & (charged >= STEP_SHARE * (steps.end - steps.start))
+    held = (charged > 0) & (charged >= CRITICAL_SHARE * (steps.end - steps.start))
     whole = length(late)
     return RankBlame(
         rank=summary.rank,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
+from analysis.traces.columns.row_table import Rows, RowTable
 
 SLOWER = 1.1
 """Median duration over the median of the other ranks from which a kernel is slower
@@ -105,7 +105,13 @@ def _compared(
     return tuple(found)
 
 
-def kernel_distribution(ranks: Sequence[RankSummary], most: int = 20) -> list[dict[str, Any]]:
+DURATIONS = RowTable(
+    "kernel:text rank:int count:int total_ns:int shortest_ns:int median_ns:int p95_ns:int "
+    "longest_ns:int"
+)
+
+
+def kernel_distribution(ranks: Sequence[RankSummary], most: int = 20) -> Rows:
     """Durations per kernel and rank, of the kernels with the most time over all ranks; JSON
     values."""
     total: dict[str, int] = defaultdict(int)
@@ -113,20 +119,15 @@ def kernel_distribution(ranks: Sequence[RankSummary], most: int = 20) -> list[di
         for name, ns in zip(summary.kernels.names, summary.kernels.total.tolist(), strict=True):
             total[name] += ns
     top = sorted(total, key=lambda name: -total[name])[:most]
-    rows: list[dict[str, Any]] = []
     places = [{name: i for i, name in enumerate(s.kernels.names)} for s in ranks]
+    rows = []
     for name in top:
         for summary, place in zip(ranks, places, strict=True):
             if name in place:
-                rows.append(_row(summary, name, place[name]))
-    return rows
-
-
-def _row(summary: RankSummary, name: str, at: int) -> dict[str, Any]:
-    kernels = summary.kernels
-    columns = ("count", "total", "shortest", "median", "p95", "longest")
-    values = {c if c == "count" else f"{c}_ns": int(getattr(kernels, c)[at]) for c in columns}
-    return {"kernel": name, "rank": summary.rank} | values
+                own = summary.kernels
+                times = (own.count, own.total, own.shortest, own.median, own.p95, own.longest)
+                rows.append((name, summary.rank, *(column[place[name]] for column in times)))
+    return DURATIONS.of(rows)
 
 
 def _tables(ranks: Sequence[RankSummary]) -> _Tables:

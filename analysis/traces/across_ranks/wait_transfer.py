@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -166,11 +165,6 @@ def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:
     if total == int((calls.end - calls.start)[rows].sum()):
         return total, int(calls.exposed[rows].sum())
     return total, length(difference(spans, summary.hidden.spans))
-
-
-def rows_of(table: CollectiveTable) -> list[dict[str, Any]]:
-    """The table as JSON values."""
-    return [row.as_json() | {"split_by": table.by} for row in table.rows]
 
 
 def _table(rows: Sequence[CollectiveRow], by: str) -> CollectiveTable:

@@ -8,7 +8,7 @@ stride of zero: it costs no memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -165,6 +165,16 @@ class TraceColumns:
     def category_of(self, row: int) -> str:
         """The event's category, as the trace writes it."""
         return self.categories[int(self.category[row])]
+
+    def names_of(self, rows: Int64) -> Int64:
+        """The ids of the names of these rows, in order."""
+        return np.flatnonzero(np.bincount(self.name[rows], minlength=1))
+
+    def by_name(self, rows: Int64) -> Iterator[tuple[str, Int64]]:
+        """The rows of each name among these."""
+        names = self.name[rows]
+        for name in self.names_of(rows).tolist():
+            yield self.names[name], rows[names == name]
 
     def select(self, keep: Bool) -> TraceColumns:
         """Only the rows of the mask; names, categories and lanes keep their ids."""

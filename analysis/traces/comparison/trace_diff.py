@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from analysis.errors import EvidenceError
 from analysis.traces.columns.device import device_work
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.steps import StepColumns, is_step, steps_of
 from analysis.traces.per_rank.call_stacks import call_stacks
 from analysis.traces.per_rank.temporal import TemporalBreakdown, breakdowns
@@ -204,19 +205,20 @@ def compared(control: Side, test: Side) -> TraceDiff:
     return TraceDiff(control, test)
 
 
-def diff_rows(diff: TraceDiff, devices: Devices = "all") -> list[dict[str, Any]]:
+DIFFERENCES = RowTable(
+    "name:text on_device:bool change:text growth_ns:0 "
+    + " ".join(
+        f"{side}_calls:int={side}.count {side}_calls_per_step:3={side}.count_per_step "
+        f"{side}_total_ns:int={side}.total_ns {side}_total_per_step_ns:0={side}.total_ns_per_step "
+        f"{side}_own_per_step_ns:0={side}.own_ns_median"
+        for side in ("control", "test")
+    )
+)
+
+
+def diff_rows(diff: TraceDiff, devices: Devices = "all") -> Rows:
     """The differences as JSON values, the most changed first."""
-    return [
-        {
-            "name": d.name,
-            "on_device": d.on_device,
-            "change": d.change,
-            "growth_ns": round(d.growth_ns),
-        }
-        | {f"control_{key}": value for key, value in _as_json(d.control).items()}
-        | {f"test_{key}": value for key, value in _as_json(d.test).items()}
-        for d in diff.of(devices)
-    ]
+    return DIFFERENCES.rows(diff.of(devices))
 
 
 def short_name(name: str) -> str:
@@ -248,16 +250,6 @@ def short_name(name: str) -> str:
             waiting[character] += 1
         kept.append(character)
     return "".join(kept).split(" ")[-1].replace("::::", "::") or name
-
-
-def _as_json(times: Times) -> dict[str, Any]:
-    return {
-        "calls": times.count,
-        "calls_per_step": round(times.count_per_step, 3),
-        "total_ns": times.total_ns,
-        "total_per_step_ns": round(times.total_ns_per_step),
-        "own_per_step_ns": round(times.own_ns_median),
-    }
 
 
 def _windows(trace: TraceColumns, steps: Collection[int] | None) -> StepColumns:

@@ -9,12 +9,9 @@ from analysis.traces.across_ranks.rank_summary import RankSummary
 from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, ms, percent, plural, said_ranks, subject_of
-from analysis.traces.per_rank.data_loading import STALLED_SHARE
+from analysis.traces.judgement.waiting import CRITICAL_SHARE, WARN_SHARE
 from analysis.traces.per_rank.step_times import DATA, PARTS
 
-WARN_SHARE, CRITICAL_SHARE = STALLED_SHARE, 0.20
-"""Share of the step in the data loader (TraceML's INPUT_BOUND; TensorBoard's plugin already advises
-from 5 %)."""
 PERSISTENT = 0.25
 """Share of the steps that stall (own: workers that read ahead make every second to fourth step of a
 recorded job stall; fewer are single slow steps, which other rules see)."""

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from analysis.traces.doctor.diagnosis import JobDiagnosis
 from analysis.traces.doctor.job import TrainingJob
 from analysis.traces.doctor.rule import DoctorRule, JobRule, percent, said_ranks, short, subject_of
+from analysis.traces.judgement.memory import PRESSURE_FIX, RESERVED_RATIO, pressure
 
 DRIVER_STEPS = 0.5
 """Share of the steady steps with a call to the driver's allocator from which it is no accident
 (own)."""
-RESERVED_RATIO, RESERVED_SHARE = 2.0, 0.30
-"""Reserved over allocated, with so much of the device's memory reserved (TraceML)."""
-CREEP_BYTES, CREEP_STEPS = 2**30, 50
-"""Growth of 1 GiB over 50 steps (TraceML): 21 MB per step. A short trace shows less, so the slope
-is judged."""
-SLOPE_BYTES = 2**16
-"""Least growth per step that counts in a short trace (own: a list of scalars that keep their
-graphs)."""
-RISING_SHARE = 0.8
-"""Share of the steps that must lie above the one before (own: healthy recorded jobs 0 to 20 %)."""
-MIN_STEPS = 5
-PRESSURE, HIGH_PRESSURE = 0.92, 0.97
-"""Reserved share of the device's memory (TraceML; TensorBoard's plugin advises from 90 %)."""
+RESERVED_SHARE = 0.30
+"""Of the device's memory, from which what is reserved and not allocated counts (TraceML)."""
 
 ALLOCATOR_CALLS = DoctorRule(
     name="allocator_calls",
@@ -59,7 +49,7 @@ MEMORY_PRESSURE = DoctorRule(
     "holds the same total throughout: a server's cache takes what there is (vLLM's "
     "gpu_memory_utilization)",
     source="TraceML (92 %, 97 %); TensorBoard's plugin advises from 90 %; the exception: own",
-    fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
+    fix=PRESSURE_FIX,
 )
 
 
@@ -97,55 +87,44 @@ def _calls_often(summary: RankSummary) -> bool:
 
 
 def _growth(job: TrainingJob) -> list[JobDiagnosis]:
-    ranks = [s for s in job.ranks if _grows(s)]
-    if not ranks:
+    growing = [(s.rank, g) for s in job.ranks if (g := s.facts.allocations.growth) is not None]
+    growing = [(rank, growth) for rank, growth in growing if growth.rise.grows()]
+    if not growing:
         return []
-    worst = max(ranks, key=_slope)
-    growth = worst.facts.allocations.growth
-    assert growth is not None
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    ranks = [rank for rank, _ in growing]
+    growth = max((own for _, own in growing), key=lambda own: own.rise.slope_bytes)
+    rise = growth.rise
+    who, numbers = said_ranks(ranks, job.count)
     numbers |= {
-        "mb_per_step": round(growth.slope_bytes / 1e6, 2),
-        "rising": float(growth.rising),
-        "changes": float(growth.steps - 1),
-        "grown_mb": round((growth.last_bytes - growth.first_bytes) / 1e6, 2),
+        "mb_per_step": round(rise.slope_bytes / 1e6, 2),
+        "rising": float(rise.rising),
+        "changes": float(rise.steps - 1),
+        "grown_mb": round(rise.grown_bytes / 1e6, 2),
     }
     where = "the host's memory" if growth.device_type == 0 else "the accelerator's memory"
     statement = (
         f"{where} on {who} grows by {numbers['mb_per_step']:g} MB per step: "
         f"{numbers['grown_mb']:g} MB more is held "
-        f"at the end of the trace, rising in {growth.rising} of {growth.steps - 1} steps"
+        f"at the end of the trace, rising in {rise.rising} of {rise.steps - 1} steps"
     )
-    critical = _slope(worst) >= CREEP_BYTES / CREEP_STEPS
     return [
         MEMORY_GROWTH.found(
-            "critical" if critical else "warning",
-            subject_of([s.rank for s in ranks], job.count),
+            rise.severity,
+            subject_of(ranks, job.count),
             statement,
             numbers,
-            ranks=[s.rank for s in ranks] if len(ranks) < job.count else (),
+            ranks=ranks if len(ranks) < job.count else (),
         )
     ]
 
 
-def _slope(summary: RankSummary) -> int:
-    growth = summary.facts.allocations.growth
-    return growth.slope_bytes if growth is not None else 0
-
-
-def _grows(summary: RankSummary) -> bool:
-    growth = summary.facts.allocations.growth
-    if growth is None or growth.steps < MIN_STEPS:
-        return False
-    return growth.slope_bytes >= SLOPE_BYTES and growth.rising >= RISING_SHARE * (growth.steps - 1)
-
-
 def _pressure(job: TrainingJob) -> list[JobDiagnosis]:
-    ranks = [s for s in job.ranks if _used(s) >= PRESSURE and not _serves_from_pool(s)]
-    if not ranks:
+    ranks = [s for s in job.ranks if not _serves_from_pool(s)]
+    worst = max(ranks, key=_used, default=None)
+    severity = pressure(_used(worst)) if worst is not None else None
+    if worst is None or severity is None:
         return []
-    worst = max(ranks, key=_used)
-    severity: Severity = "critical" if _used(worst) >= HIGH_PRESSURE else "warning"
+    ranks = [s for s in ranks if pressure(_used(s)) is not None]
     own = worst.facts.allocations
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {

@@ -14,7 +14,6 @@ from analysis.traces.job_logs.metrics import RankMetrics
 from analysis.traces.job_logs.rank_logs import JobLogs, LoggedException, LoggedFailure
 from analysis.traces.job_logs.signatures import XID, XIDS, Signature, match
 from analysis.traces.job_logs.training_health import (
-    INPUT_SHARE,
     LossSpike,
     first_not_a_number,
     full_memory,
@@ -22,6 +21,8 @@ from analysis.traces.job_logs.training_health import (
     loss_spikes,
     slowdown,
 )
+from analysis.traces.judgement.memory import PRESSURE_FIX, pressure
+from analysis.traces.judgement.waiting import INPUT_FIX, WARN_SHARE
 from analysis.traces.readable import readable
 
 SYMPTOMS = ("timeout", "network")
@@ -47,8 +48,6 @@ ACTION_WEIGHT = 0.5
 CLEAR_WEIGHT = 0.7
 """Another signature of a GPU, a host or the scheduler with at least this weight is reported as
 `known_failure` (an assumption)."""
-CRITICAL_MEMORY = 97.0
-"""Percent of the device's memory, reserved (TraceML)."""
 
 
 def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[JobDiagnosis]:
@@ -193,10 +192,8 @@ def _input(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
         statement=f"{numbers.say('percent', round(100 * share, 1))} % of the time is waiting for "
         f"the data loader, "
         f"as the job logged it {numbers.count('logged', steps, 'time')}",
-        fix="More DataLoader workers (num_workers), prefetch_factor, persistent_workers, "
-        "pin_memory; faster storage or "
-        "cheaper transforms.",
-        source=f"TraceML's INPUT_BOUND ({INPUT_SHARE:.0%}), on TorchTitan's "
+        fix=INPUT_FIX,
+        source=f"TraceML's INPUT_BOUND ({WARN_SHARE:.0%}), on TorchTitan's "
         f"time_metrics/data_loading(%)",
         numbers=numbers,
         details={"data_share": round(share, 4)},
@@ -219,10 +216,10 @@ def _full(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
         statement += f"; {numbers.count('ooms', worst.ooms, 'allocation')} failed"
     return JobDiagnosis(
         rule="memory_pressure",
-        severity="critical" if worst.ooms or worst.percent >= CRITICAL_MEMORY else "warning",
+        severity="critical" if worst.ooms else pressure(worst.percent / 100) or "warning",
         subject=subject_of(known),
         statement=statement,
-        fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller batch.",
+        fix=PRESSURE_FIX,
         source="TraceML (92 %, 97 %), on TorchTitan's memory/max_reserved(%), num_alloc_retries "
         "and num_ooms",
         numbers=numbers,

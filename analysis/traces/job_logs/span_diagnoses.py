@@ -12,14 +12,17 @@ from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.doctor.rule import percent, short
 from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from analysis.traces.job_logs.structured_log import STEP, OpenSpan, RankSpans, usual_step_ms
+from analysis.traces.judgement.waiting import (
+    INPUT_FIX,
+    LATE_INPUT_FIX,
+    PERSISTENT,
+    WARN_SHARE,
+    severity_of,
+)
 from analysis.traces.readable import readable
 
-WARN, CRITICAL, CRITICAL_STEPS, LEAST_STEPS = 0.10, 0.20, 20, 3
-"""Shares of the step, and steps (TraceML's straggler score and INPUT_BOUND; the least number of
-steps: own)."""
-PERSISTENT = 0.5
-"""Share of the steps in which a straggler must be late (our choice, as for the other
-stragglers)."""
+LEAST_STEPS = 3
+"""Of which shares are taken (own)."""
 STANDS_STILL_STEPS, STANDS_STILL_S = 10, 300.0
 """A job has stopped when nothing began or ended for this many usual steps, and for this long: logs
 that are copied to shared storage every few minutes look silent, too. The figures are
@@ -175,8 +178,8 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     late = []
     for own in ranks:
         over = [own.data_ms.get(step, 0.0) - usual[step] for step in steps]
-        late_steps = [ms for ms in over if ms >= WARN * length]
-        if median(over) >= WARN * length and len(late_steps) >= PERSISTENT * len(steps):
+        late_steps = [ms for ms in over if ms >= WARN_SHARE * length]
+        if median(over) >= WARN_SHARE * length and len(late_steps) >= PERSISTENT * len(steps):
             late.append((median(over), own))
     if not late or 2 * len(late) >= len(ranks) > 2:
         return None
@@ -200,7 +203,6 @@ def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
 
 def _straggler(late: _LateInput) -> JobDiagnosis:
     numbers = Numbers()
-    critical = late.share >= CRITICAL and late.steps >= CRITICAL_STEPS
     who, verb = numbers.ranks(late.ranks), "wait" if len(late.ranks) > 1 else "waits"
     own_ms = numbers.say("own_ms", short(late.own_ms))
     step_ms = numbers.say("step_ms", short(late.step_ms))
@@ -212,12 +214,10 @@ def _straggler(late: _LateInput) -> JobDiagnosis:
     )
     return JobDiagnosis(
         rule="straggler",
-        severity="critical" if critical else "warning",
+        severity=severity_of(late.share, late.steps),
         subject=subject_of(late.ranks),
         statement=statement,
-        fix="Look at what that rank reads and from where, the storage and CPUs of its host, and "
-        "whether its shard is "
-        "larger or its samples longer than the others'.",
+        fix=LATE_INPUT_FIX,
         source=SOURCE + "TraceML's thresholds (10 % warns, 20 % is critical from 20 steps on)",
         numbers=numbers,
         ranks=late.ranks,
@@ -240,7 +240,7 @@ def _input_bound(ranks: Sequence[RankSpans]) -> JobDiagnosis | None:
             if own.step_ms[step] > 0:
                 shares.append(own.data_ms.get(step, 0.0) / own.step_ms[step])
     share = median(shares) if shares else 0.0
-    if share < WARN:
+    if share < WARN_SHARE:
         return None
     numbers = Numbers()
     return JobDiagnosis(
@@ -251,9 +251,7 @@ def _input_bound(ranks: Sequence[RankSpans]) -> JobDiagnosis | None:
         f"next batch, in "
         f"{numbers.count('steps', len(steps), 'step')} of "
         f"{numbers.count('ranks', len(ranks), 'rank')}",
-        fix="More DataLoader workers (num_workers), prefetch_factor, persistent_workers, "
-        "pin_memory; faster storage or "
-        "cheaper transforms.",
+        fix=INPUT_FIX,
         source=SOURCE + "TraceML's INPUT_BOUND (10 %); on the host's clock, so that it only warns",
         numbers=numbers,
         details={"data_share": round(share, 4)},

@@ -11,6 +11,8 @@ from statistics import median
 import numpy as np
 
 from analysis.traces.job_logs.metrics import Measure, RankMetrics
+from analysis.traces.judgement.memory import pressure
+from analysis.traces.judgement.waiting import WARN_SHARE
 
 SPIKE_RATIO = 2.0
 """Times the median of the steps before (our choice: TorchTitan's and OLMo's reports call a doubling
@@ -25,11 +27,8 @@ runs)."""
 SLOWDOWN_DEVIATIONS = 3.0
 MIN_SIDE = 20
 """Steps on each side of a change of speed (our choice)."""
-INPUT_SHARE, MIN_SHARES = 0.10, 3
-"""Share of the time in the data loader that warns (TraceML's INPUT_BOUND), and logged steps it
-needs (our choice)."""
-PRESSURE = 0.92
-"""Reserved share of the device's memory (TraceML)."""
+MIN_SHARES = 3
+"""Logged steps that a share of the time in the data loader needs (our choice)."""
 PASSING_NORMS = 3
 """Infinite gradient norms in a row that loss scaling produces by itself; its own back-off takes one
 to three steps."""
@@ -224,7 +223,7 @@ def input_bound(ranks: Sequence[RankMetrics]) -> tuple[float, int] | None:
     if len(shares) < MIN_SHARES:
         return None
     usual = median(shares)
-    if usual < INPUT_SHARE:
+    if usual < WARN_SHARE:
         return None
     return usual, len(shares)
 
@@ -248,7 +247,7 @@ def full_memory(ranks: Sequence[RankMetrics]) -> list[FullMemory]:
         percent = max(logged, default=0.0)
         retries = _rise(own.series("alloc_retries"))
         ooms = _rise(own.series("ooms"))
-        if percent >= 100 * PRESSURE or ooms:
+        if pressure(percent / 100) or ooms:
             found.append(FullMemory(own.rank, percent, retries, ooms))
     found.sort(key=lambda rank: (-rank.ooms, -rank.percent))
     return found

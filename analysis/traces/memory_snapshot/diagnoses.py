@@ -10,12 +10,7 @@ from typing import Any
 
 from analysis.errors import EvidenceError
 from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.memory_rules import (
-    CREEP_BYTES,
-    CREEP_STEPS,
-    FRAGMENTATION,
-    MEMORY_GROWTH,
-)
+from analysis.traces.doctor.memory_rules import FRAGMENTATION, MEMORY_GROWTH
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
 from analysis.traces.memory_snapshot.history import LineHolder, holders_at
 from analysis.traces.memory_snapshot.judgement import (
@@ -149,7 +144,7 @@ def _why(own: JudgedSnapshot, failed: AllocationFailure, numbers: Numbers) -> st
             piece = f", the largest {_size(failed.largest_free, numbers, 'largest_free')}"
         return f"the allocator had {inside} more, but in pieces too small{piece}: fragmentation"
     if failed.cause == "growth" and own.growth is not None:
-        grew = _size(own.growth.slope, numbers, "per_step")
+        grew = _size(own.growth.rise.slope_bytes, numbers, "per_step")
         said = f"what is held grew by {grew} per step"
         if own.growth.site:
             said += f", kept from {_place(own.growth.site, numbers, 'growing_line')}"
@@ -177,24 +172,28 @@ def _growths(judged: Sequence[Found]) -> list[JobDiagnosis]:
 
 def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> JobDiagnosis:
     ranks = tuple(rank for rank, _ in group if rank is not None)
-    _, growth = max(group, key=lambda one: one[1].slope)
+    _, growth = max(group, key=lambda one: one[1].rise.slope_bytes)
     numbers = Numbers()
     who = f" on {numbers.ranks(ranks)}" if ranks else ""
     kept = ""
     if growth.site:
         stays = _size(growth.site_held, numbers, "kept")
         kept = f"; {stays} of it stay from {_place(growth.site, numbers, 'line')}"
-    per_step = _size(growth.slope, numbers, "per_step")
-    rising = numbers.say("rising", growth.rising)
-    changes = numbers.say("changes", growth.steps - 1)
+    per_step = _size(growth.rise.slope_bytes, numbers, "per_step")
+    rising = numbers.say("rising", growth.rise.rising)
+    changes = numbers.say("changes", growth.rise.steps - 1)
     return MEMORY_GROWTH.found(
-        "critical" if growth.slope >= CREEP_BYTES / CREEP_STEPS else "warning",
+        growth.rise.severity,
         subject_of(ranks) if ranks else "the GPU",
         f"the GPU's memory{who} grows by {per_step} per step, rising in {rising} of {changes} "
         f"steps{kept}",
         numbers,
         ranks=ranks if len(group) < count else (),
-        details={"line": growth.site, "grown_bytes": growth.grown, "source": "memory snapshot"},
+        details={
+            "line": growth.site,
+            "grown_bytes": growth.rise.grown_bytes,
+            "source": "memory snapshot",
+        },
     )
 
 

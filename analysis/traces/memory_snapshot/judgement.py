@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.doctor.memory_rules import MIN_STEPS, RISING_SHARE, SLOPE_BYTES
+from analysis.traces.judgement.memory import MIN_STEPS, RESERVED_RATIO, MemoryRise, rise_of
 from analysis.traces.memory_snapshot.history import (
     Ints,
     Levels,
@@ -24,9 +24,8 @@ LARGE_SHARE = 0.25
 (our choice)."""
 UNUSABLE_SHARE = 0.10
 """Share of the reserved memory that must lie free in pieces to call it fragmented (our choice)."""
-IDLE_RATIO, IDLE_BYTES = 2.0, 2**30
-"""Reserved over the most that was ever active (TraceML's ratio of reserved to allocated), and by
-how much (our choice)."""
+IDLE_BYTES = 2**30
+"""By how much more must be reserved than was ever active (our choice), beside RESERVED_RATIO."""
 MIN_VALLEYS = 8
 """Cycles that must be seen where no optimizer marks the steps (our choice)."""
 SETTLING = 2
@@ -48,11 +47,7 @@ class Peak:
 class Growth:
     """Memory that every step leaves behind."""
 
-    steps: int
-    rising: int
-    slope: int
-    """Bytes per step, median."""
-    grown: int
+    rise: MemoryRise
     site: str
     """The line that allocated what stays, in at least half of the steps; "" where none stands
     out."""
@@ -124,22 +119,14 @@ def _growth(snapshot: Snapshot, allocated: Ints, lows: list[int]) -> Growth | No
     """Lows that rise from step to step."""
     marked = any(e.in_optimizer for e in snapshot.events)
     lows = lows[SETTLING:]
-    if len(lows) < (MIN_STEPS if marked else MIN_VALLEYS):
-        return None
-    levels_ = allocated[lows]
-    change = np.diff(levels_)
-    rising = int(np.count_nonzero(change > 0))
-    slope = int(np.median(change))
-    if slope < SLOPE_BYTES or rising < RISING_SHARE * len(change):
+    rise = rise_of(allocated[lows])
+    if rise is None or not rise.grows(MIN_STEPS if marked else MIN_VALLEYS):
         return None
     held, events = newly_held(snapshot, lows[0])
     often = [h for h in held if h.site and _steps_of(events[h.site], lows) >= len(lows) / 2]
     top = often[0] if often else None
     return Growth(
-        steps=len(lows),
-        rising=rising,
-        slope=slope,
-        grown=int(levels_[-1] - levels_[0]),
+        rise=rise,
         site=top.site if top else "",
         site_held=top.held if top else 0,
     )
@@ -188,6 +175,6 @@ def _idle(snapshot: Snapshot, over_time: Levels, steps: int) -> int:
     idle = snapshot.reserved - most
     return (
         idle
-        if steps >= MIN_STEPS and idle >= IDLE_BYTES and snapshot.reserved >= IDLE_RATIO * most
+        if steps >= MIN_STEPS and idle >= IDLE_BYTES and snapshot.reserved >= RESERVED_RATIO * most
         else 0
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import platform
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,9 @@ FOLDER = "_faultline_native"
 """The folder beside the installed package that hatch_build.py puts the library into."""
 VERSION = 3
 """Of what the functions take and give; the library's own must be the same."""
+
+BUILT_FOR = ("x86_64", "amd64", "aarch64", "arm64")
+"""Machines with a compiler on PyPI (hatch_build.py)."""
 
 COUNTS = (
     "fl_version",
@@ -46,15 +50,26 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
+def why_slow() -> str:
+    """One line for the user where the compiled library is missing, "" where it is there."""
+    try:
+        load()
+    except NoLibraryError as error:
+        return f"traces are read in Python, many times slower: {error}"
+    return ""
+
+
 def load() -> ctypes.CDLL:
     """The compiled library. Raises NoLibraryError."""
     spec = importlib.util.find_spec(FOLDER)
     folders = [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
     files = [file for folder in folders for file in sorted(folder.glob("traces.*"))]
     if not files:
-        raise NoLibraryError(
-            f"no compiled library in {FOLDER}/: install the package again (uv sync)"
-        )
+        machine = platform.machine()
+        what_to_do = f"none is built for {machine}"
+        if machine.lower() in BUILT_FOR:
+            what_to_do = "install the package again (uv sync)"
+        raise NoLibraryError(f"no compiled library in {FOLDER}/: {what_to_do}")
     try:
         loaded = ctypes.CDLL(str(files[0]))
         for name in COUNTS:

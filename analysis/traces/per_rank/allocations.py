@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import on_runtime
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.judgement.memory import MemoryRise, rise_of
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 DRIVER_CALL = re.compile(
@@ -33,15 +34,7 @@ class MemoryGrowth:
 
     device_type: int
     device: int
-    steps: int
-    first_bytes: int
-    """Lowest total in the first step."""
-    last_bytes: int
-    """Lowest total in the last step."""
-    rising: int
-    """Steps after the first whose lowest total is above the step before."""
-    slope_bytes: int
-    """Per step: the median of the differences from step to step."""
+    rise: MemoryRise
 
 
 @dataclass(frozen=True)
@@ -145,44 +138,26 @@ def _growth(trace: TraceColumns, window: StepWindow) -> MemoryGrowth | None:
     )
     found = []
     for device_type, device in sorted(devices)[:64]:
-        numbers, floor = step_floors(trace, window, device_type, device)
-        if len(numbers) < 2:
-            continue
-        change = np.diff(floor)
-        found.append(
-            MemoryGrowth(
-                device_type=device_type,
-                device=device,
-                steps=len(numbers),
-                first_bytes=int(floor[0]),
-                last_bytes=int(floor[-1]),
-                rising=int((change > 0).sum()),
-                slope_bytes=int(np.median(change)),
-            )
-        )
-    return max(found, key=lambda g: (g.slope_bytes, g.last_bytes - g.first_bytes), default=None)
+        _, floor = step_floors(trace, window, device_type, device)
+        rise = rise_of(floor)
+        if rise is not None:
+            found.append(MemoryGrowth(device_type, device, rise))
+    return max(found, key=lambda g: (g.rise.slope_bytes, g.rise.grown_bytes), default=None)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("device_type:int device:int step:int lowest_bytes:int")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Lowest allocated total of each step and device, as JSON rows."""
     window = window_of(trace)
     memory = trace.memory
-    devices = (
-        set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
-        if len(memory)
-        else set()
-    )
-    out = []
-    for device_type, device in sorted(devices)[:64]:
-        for number, floor in zip(
-            *(c.tolist() for c in step_floors(trace, window, device_type, device)), strict=True
-        ):
-            out.append(
-                {
-                    "device_type": device_type,
-                    "device": device,
-                    "step": number,
-                    "lowest_bytes": floor,
-                }
-            )
-    return out
+    devices: set[tuple[int, int]] = set()
+    if len(memory):
+        devices = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
+    found: Rows = []
+    for device in sorted(devices)[:64]:
+        numbers, floors = step_floors(trace, window, *device)
+        pairs = zip(numbers.tolist(), floors.tolist(), strict=True)
+        found += TABLE.of((*device, number, floor) for number, floor in pairs)
+    return found

@@ -21,6 +21,7 @@ from analysis.traces.columns.device import device_launches, device_rows
 from analysis.traces.columns.distribution import Distribution, distribution, distributions
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.columns.intervals import innermost_at
+from analysis.traces.columns.row_table import Rows, RowTable
 
 Side = Literal["device", "host"]
 CATEGORY: dict[Side, tuple[str, ...]] = {
@@ -137,22 +138,28 @@ def kernels_by_annotation(
     return tuple(found)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "name:text kernels:int kernel_ns:int host_count:int host_total_ns:int host_mean_ns:1 "
+    "host_max_ns:int device_count:int device_total_ns:int device_mean_ns:1 device_max_ns:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per annotation: its own time on the host and on the device, and the kernels that
     belong to it."""
     by_name: dict[str, dict[str, Any]] = {}
-    for kernels in kernels_by_annotation(trace):
-        row = by_name.setdefault(kernels.name, {"name": kernels.name})
-        row["kernels"] = kernels.times.count
-        row["kernel_ns"] = int(kernels.times.total)
+    for own in kernels_by_annotation(trace):
+        by_name[own.name] = TABLE.row(
+            name=own.name, kernels=own.times.count, kernel_ns=own.times.total
+        )
     sides: tuple[Side, ...] = ("device", "host")
     for side in sides:
         for found in annotation_breakdown(trace, side):
             row = by_name.setdefault(found.name, {"name": found.name, "kernels": 0, "kernel_ns": 0})
-            row[f"{side}_count"] = found.times.count
-            row[f"{side}_total_ns"] = int(found.times.total)
-            row[f"{side}_mean_ns"] = round(found.times.mean, 1)
-            row[f"{side}_max_ns"] = int(found.times.max)
+            times = found.times
+            values = {"count": times.count, "total_ns": times.total}
+            values |= {"mean_ns": times.mean, "max_ns": times.max}
+            row |= TABLE.row(**{f"{side}_{name}": value for name, value in values.items()})
     return [row for row in by_name.values() if row["name"] or row["kernel_ns"]]
 
 

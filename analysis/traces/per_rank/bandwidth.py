@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from analysis.traces.columns.device import Kind, device_work
 from analysis.traces.columns.distribution import Distribution, distributions
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 
 BANDWIDTH, BYTES = "memory bandwidth (GB/s)", "bytes"
 MOST_GBPS = 1e6
@@ -178,20 +179,18 @@ def host_memory(name: str) -> Host:
     return "pageable" if "pageable" in lower else "pinned" if "pinned" in lower else ""
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "direction:text host_memory:text count:int bytes:int without_bytes:int total_ns:int gbps:3 "
+    "direction_max_gbps:3 direction_mean_gbps:3"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per direction and sort of host memory."""
     in_use = {summary.direction: summary for summary in bandwidth_summary(bandwidth_series(trace))}
-    return [
-        {
-            "direction": total.direction,
-            "host_memory": total.host,
-            "count": total.count,
-            "bytes": total.bytes,
-            "without_bytes": total.without_bytes,
-            "total_ns": total.duration_ns,
-            "gbps": round(total.gbps, 3),
-            "direction_max_gbps": round(in_use[total.direction].points.max, 3),
-            "direction_mean_gbps": round(in_use[total.direction].mean_in_use, 3),
-        }
-        for total in copy_totals(trace)
-    ]
+    rows = []
+    for total in copy_totals(trace):
+        used = in_use[total.direction]
+        copied = (total.count, total.bytes, total.without_bytes, total.duration_ns, total.gbps)
+        rows.append((total.direction, total.host, *copied, used.points.max, used.mean_in_use))
+    return TABLE.of(rows)

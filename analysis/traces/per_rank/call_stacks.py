@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from analysis.traces.columns.kept import kept
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.native.lane_order import lane_order
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.forest import (
@@ -206,14 +207,14 @@ def folded_stacks(
     ]
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("stack:texts=frames rows:int host_ns:int device_ns:int")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The stacks that took most of the device, or of the host where nothing ran on a device, as
     JSON values."""
     stacks = call_stacks(trace)
-    return [
-        {"stack": list(f.frames), "rows": f.rows, "host_ns": f.host_ns, "device_ns": f.device_ns}
-        for f in folded_stacks(stacks, "device" if trace.on_device.any() else "host")
-    ]
+    return TABLE.rows(folded_stacks(stacks, "device" if trace.on_device.any() else "host"))
 
 
 @kept

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.steps import steps_of
 from analysis.traces.costs.accelerators import Accelerator, accelerator_of
 from analysis.traces.per_rank.activity import activity_of
@@ -84,28 +84,17 @@ class CollectiveRow:
             return None
         return 100.0 * self.bus_bandwidth / self.link.peak_gb_per_s
 
-    def as_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "operation": self.operation,
-            "group": self.group,
-            "ranks": self.ranks,
-            "bytes": self.bytes,
-            "count": self.count,
-            "wait_ns": self.wait,
-            "worst_wait_ns": self.worst_wait,
-            "transfer_ns": self.transfer,
-            "median_transfer_ns": self.median_transfer,
-            "exposed_ns": self.exposed,
-            "hidden_ns": self.hidden,
-            "awaited_by_computation_ns": self.awaited,
-            "algorithm_gb_per_s": self.algorithm_bandwidth,
-            "bus_gb_per_s": self.bus_bandwidth,
-            "link": self.link.name,
-            "link_gb_per_s": self.link.peak_gb_per_s,
-            "link_percent": self.link_percent,
-            "at_least": self.at_least,
-        }
+
+_CALLS = "operation:text group:text ranks:int bytes:int count:int "
+_WAIT = "wait_ns:int=wait worst_wait_ns:int=worst_wait "
+_TRANSFER = (
+    "transfer_ns:int=transfer median_transfer_ns:int=median_transfer exposed_ns:int=exposed "
+    "hidden_ns:int=hidden awaited_by_computation_ns:int=awaited "
+    "algorithm_gb_per_s:float=algorithm_bandwidth bus_gb_per_s:float=bus_bandwidth "
+    "link:text=link.name link_gb_per_s:float=link.peak_gb_per_s link_percent:float at_least:bool"
+)
+TABLE = RowTable(_CALLS + _TRANSFER)
+OF_ALL_RANKS = RowTable(_CALLS + _WAIT + _TRANSFER)
 
 
 def bus_factor(operation: str, ranks: int) -> float:
@@ -219,7 +208,7 @@ def rows_of_one(
     return sorted(found, key=lambda r: -r.transfer)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+def rows(trace: TraceColumns) -> Rows:
     """One row for each operation, process group and size. The link is known where the host holds
     the whole world."""
     steps = steps_of(trace)
@@ -227,8 +216,4 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     devices, world = trace.header.get("deviceProperties"), trace.world_size
     alone = isinstance(devices, list) and world is not None and 1 < world <= len(devices)
     link = link_within(accelerator_of(trace.header), world or 1) if alone else UNKNOWN_LINK
-    found = rows_of_one(calls, world, link)
-    table = [row.as_json() for row in found]
-    for row in table:
-        del row["wait_ns"], row["worst_wait_ns"]
-    return table
+    return TABLE.rows(rows_of_one(calls, world, link))

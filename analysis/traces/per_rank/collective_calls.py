@@ -239,7 +239,7 @@ def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[st
     by_text = [operation_named(t) for t in texts.texts]
     by_name = {
         i: operation_named(trace.names[i])
-        for i in np.unique(trace.name[np.append(rows, lent[lent >= 0])]).tolist()
+        for i in trace.names_of(np.append(rows, lent[lent >= 0])).tolist()
     }
     told = []
     for text, name, note in zip(
@@ -322,11 +322,13 @@ def _elements(
 ) -> tuple[Int64, Int64]:
     """Elements of each input, and of the larger of input and output."""
     dims = trace.arguments.text("Input Dims")
-    counted = np.asarray([elements_of(t) for t in dims.texts] + [0], dtype=np.int64)
-    own, theirs = (
-        counted[dims.ids_at(rows)],
-        counted[np.where(lent >= 0, dims.ids_at(np.maximum(lent, 0)), -1)],
-    )
+    own_id = dims.ids_at(rows)
+    their_id = np.where(lent >= 0, dims.ids_at(np.maximum(lent, 0)), -1)
+    # Operators have many more shapes than collectives. The last place is that of no shape.
+    counted = np.zeros(len(dims.texts) + 1, dtype=np.int64)
+    used = np.unique(np.append(own_id, their_id))
+    counted[used] = [elements_of(dims.texts[i]) if i >= 0 else 0 for i in used.tolist()]
+    own, theirs = counted[own_id], counted[their_id]
     given = _whole(trace, "In msg nelems", rows, 0)
     elements = np.where(given > 0, given, np.where(own > 0, own, theirs))
     out = _whole(trace, "Out msg nelems", rows, 0)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
@@ -85,7 +85,10 @@ def _direction(trace: TraceColumns, rows: Int64, calls: Int64) -> DirectionCopie
     )
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("copy:text count:int bytes:int total_ns:int host_ns:int")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Copies by name, as JSON rows."""
     window = window_of(trace)
     here = np.flatnonzero(window.holds(trace) & trace.on_device)
@@ -94,16 +97,8 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     )
     here = here[named[trace.name[here]]]
     calls = launched_by(trace) if len(here) else here
-    out = []
-    for name in np.unique(trace.name[here]).tolist():
-        found = _direction(trace, here[trace.name[here] == name], calls)
-        out.append(
-            {
-                "copy": trace.names[name],
-                "count": found.count,
-                "bytes": found.bytes,
-                "total_ns": found.ns,
-                "host_ns": found.host_ns,
-            }
-        )
-    return out
+    rows = []
+    for name, own in trace.by_name(here):
+        found = _direction(trace, own, calls)
+        rows.append((name, found.count, found.bytes, found.ns, found.host_ns))
+    return TABLE.of(rows)

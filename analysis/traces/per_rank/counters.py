@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from analysis.traces.columns.arguments import COUNTER_CATEGORY
 from analysis.traces.columns.device import on_runtime
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import nearest, outermost
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
@@ -86,28 +87,33 @@ def kernel_counters(trace: TraceColumns, stacks: CallStacks | None = None) -> Ke
     )
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "kernel:text event:int operators:texts top_operator:text bottom_operator:text flops:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Ranges with their counters as JSON values, those with most floating point operations
     first."""
     found = kernel_counters(trace)
     flops = found.flops
     order = np.argsort(-flops, kind="stable") if flops is not None else np.arange(len(found))
-    return [_as_json(trace, found, flops, i) for i in order.tolist()]
+    return [_row(trace, found, flops, i) for i in order.tolist()]
 
 
-def _as_json(
+def _row(
     trace: TraceColumns, found: KernelCounters, flops: NDArray[np.float64] | None, place: int
 ) -> dict[str, Any]:
     operators = found.operators[place]
-    row: dict[str, Any] = {
-        "kernel": trace.name_of(int(found.rows[place])),
-        "event": int(trace.event[found.rows[place]]),
-        "operators": list(operators),
-        "top_operator": operators[0] if operators else None,
-        "bottom_operator": operators[-1] if operators else None,
-    }
+    row = TABLE.row(
+        kernel=trace.name_of(int(found.rows[place])),
+        event=trace.event[found.rows[place]],
+        operators=operators,
+        top_operator=operators[0] if operators else None,
+        bottom_operator=operators[-1] if operators else None,
+    )
     if flops is not None:
-        row["flops"] = int(flops[place])
+        row |= TABLE.row(flops=flops[place])
     row |= {
         name: float(values[place])
         for name, values in found.counters.items()

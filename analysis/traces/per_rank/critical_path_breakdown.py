@@ -4,13 +4,13 @@ edge."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import Kind, kinds
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.columns.intervals import clip, total, union
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from analysis.traces.per_rank.critical_path_device import ended_last
 from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before
@@ -179,71 +179,63 @@ def what_if(trace: TraceColumns, found: Breakdown, names: int = MAX_WHAT_IF) -> 
     return saved
 
 
-def longest_edges(
-    trace: TraceColumns, found: Breakdown, count: int = MAX_EDGES
-) -> list[dict[str, Any]]:
+def longest_edges(trace: TraceColumns, found: Breakdown, count: int = MAX_EDGES) -> Rows:
     """The longest single edges of the path, longest first, as HTA's breakdown table has them."""
     path, edges = found.path, found.path.edges
-    table: list[dict[str, Any]] = []
+    table = []
     for place in np.argsort(-edges.weight[path.path], kind="stable")[:count].tolist():
         edge = int(path.path[place])
         row = int(edges.row[edge])
         table.append(
-            {
-                "what": "edge",
-                "name": trace.name_of(row) if row >= 0 else "",
-                "category": trace.category_of(row) if row >= 0 else "",
-                "event": int(trace.event[row]) if row >= 0 else None,
-                "type": HTA_NAMES[EdgeKind(int(edges.kind[edge]))],
-                "start_ns": int(path.events.node_time[edges.source[edge]]),
-                "time_ns": int(edges.weight[edge]),
-                "bound_by": BOUNDS[int(found.bound[place])],
-            }
+            TABLE.row(
+                what="edge",
+                name=trace.name_of(row) if row >= 0 else "",
+                category=trace.category_of(row) if row >= 0 else "",
+                event=trace.event[row] if row >= 0 else None,
+                type=HTA_NAMES[EdgeKind(int(edges.kind[edge]))],
+                start_ns=path.events.node_time[edges.source[edge]],
+                time_ns=edges.weight[edge],
+                bound_by=BOUNDS[int(found.bound[place])],
+            )
         )
     return table
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "window:text what:text name:text bound_by:text time_ns:int of_path_percent:2 category:text "
+    "event:int type:text start_ns:int edges:int saved_if_removed_ns:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The path of the last complete step (of the whole trace where it has no steps): bounds,
     longest edges, names."""
     path = critical_path(trace, last_complete_step(trace))
     found = breakdown(trace, path)
     whole = max(path.length_ns, 1)
     saved = what_if(trace, found)
-    table: list[dict[str, Any]] = [
-        {
-            "window": path.window.label,
-            "what": "path",
-            "name": "",
-            "bound_by": "",
-            "time_ns": path.length_ns,
-        }
-    ]
-    table += [{"what": "missing", "name": reason} for reason in path.missing]
+    window = path.window.label
+    table = [TABLE.row(window=window, what="path", name="", bound_by="", time_ns=path.length_ns)]
+    table += [TABLE.row(what="missing", name=reason) for reason in path.missing]
     busy = device_share(path)
     if 2 * found.by_bound_ns.get("cpu_bound", 0) > whole and busy >= QUESTIONED:
         reason = f"the device is busy {100 * busy:.0f} % of the window: what stands as the host's "
-        table.append({"what": "missing", "name": reason + "time may be waiting for it"})
-    table += [
-        {
-            "what": "bound",
-            "name": "",
-            "bound_by": b,
-            "time_ns": t,
-            "of_path_percent": round(100 * t / whole, 2),
-        }
-        for b, t in found.by_bound_ns.items()
-    ]
+        table.append(TABLE.row(what="missing", name=reason + "time may be waiting for it"))
+    for bound, ns in found.by_bound_ns.items():
+        share = 100 * ns / whole
+        table.append(
+            TABLE.row(what="bound", name="", bound_by=bound, time_ns=ns, of_path_percent=share)
+        )
     table += longest_edges(trace, found)
     for entry in found.names:
-        line: dict[str, Any] = {
-            "what": "name",
-            "name": entry.name,
-            "bound_by": entry.bound,
-            "time_ns": entry.time_ns,
-            "edges": entry.edges,
-            "of_path_percent": round(100 * entry.time_ns / whole, 2),
-        }
+        line = TABLE.row(
+            what="name",
+            name=entry.name,
+            bound_by=entry.bound,
+            time_ns=entry.time_ns,
+            edges=entry.edges,
+            of_path_percent=100 * entry.time_ns / whole,
+        )
         if entry.name in saved and entry.bound != "waiting":
             line["saved_if_removed_ns"] = saved[entry.name]
         table.append(line)

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.disjoint_intervals import covered, difference, length
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.columns.intervals import union
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.steps import PHASES
 from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.judgement.waiting import WARN_SHARE
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
-STALLED_SHARE = 0.10
-"""Of a step (TraceML's INPUT_BOUND)."""
 IN_PROCESS = "_SingleProcessDataLoaderIter"
 
 
@@ -44,7 +43,7 @@ class DataLoading:
     usual_share: float = 0.0
     """Of the step, in the median step."""
     stalled_steps: int = 1
-    """Steps of which a `STALLED_SHARE` or more is exposed; 1 without steps."""
+    """Steps of which a `WARN_SHARE` or more is exposed; 1 without steps."""
 
 
 def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataLoading:
@@ -64,11 +63,11 @@ def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataL
         exposed_ns=exposed,
         share=window.share(exposed),
         calls=len(rows),
-        in_process=any(IN_PROCESS in trace.names[i] for i in np.unique(trace.name[rows]).tolist()),
+        in_process=any(IN_PROCESS in trace.names[i] for i in trace.names_of(rows).tolist()),
         longest=longest(trace, rows, window.steps),
         usual_ns=round(median(part for part, _ in by_step)),
         usual_share=median(part / max(whole, 1) for part, whole in by_step),
-        stalled_steps=sum(part >= STALLED_SHARE * whole for part, whole in by_step),
+        stalled_steps=sum(part >= WARN_SHARE * whole for part, whole in by_step),
     )
 
 
@@ -86,25 +85,21 @@ def loader_rows(trace: TraceColumns, window: StepWindow) -> Int64:
     return np.asarray(rows[keep & ~trace.in_category("gpu_user_annotation")[rows]], dtype=np.int64)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("step:int loader_ns:int step_ns:int loader_percent:float")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Time in the data loader by step, as JSON rows."""
     window = window_of(trace)
     found = loader_rows(trace, window)
     spans = union(trace.ts[found], trace.end[found])
-    out: list[dict[str, Any]] = []
     steps = window.steps
     begins = steps.start.tolist() if len(steps) else [window.begin]
     ends = steps.end.tolist() if len(steps) else [window.end]
     numbers: list[int | None] = list(steps.number.tolist()) if len(steps) else [None]
+    rows = []
     for number, begin, end in zip(numbers, begins, ends, strict=True):
         one = StepWindow(begin, end, steps)
         spent = one.time_in(*spans)
-        out.append(
-            {
-                "step": number,
-                "loader_ns": spent,
-                "step_ns": end - begin,
-                "loader_percent": 100 * spent / one.ns,
-            }
-        )
-    return out
+        rows.append((number, spent, end - begin, 100 * spent / one.ns))
+    return TABLE.of(rows)

@@ -4,12 +4,12 @@ queue was full."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.intervals import total
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.launch_queue import FULL_QUEUE, queue_length
 from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
@@ -92,18 +92,23 @@ def _queue(trace: TraceColumns) -> tuple[int, int]:
     return spent, int(queue.length.max(initial=0))
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "busy_ns:int busy_percent:2 long_gaps:int long_gaps_ns:int longest_gap_ns:int "
+    "in_longest_gap:text full_queue_ns:int most_outstanding_launches:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The accelerator's use over the steps, as one JSON row."""
     use = device_use(trace)
-    return [
-        {
-            "busy_ns": use.busy_ns,
-            "busy_percent": round(100 * use.busy_share, 2),
-            "long_gaps": use.long_gaps,
-            "long_gaps_ns": use.long_gap_ns,
-            "longest_gap_ns": use.longest_gap_ns,
-            "in_longest_gap": use.in_gap.name if use.in_gap else None,
-            "full_queue_ns": use.full_queue_ns,
-            "most_outstanding_launches": use.most_outstanding,
-        }
-    ]
+    row = TABLE.row(
+        busy_ns=use.busy_ns,
+        busy_percent=100 * use.busy_share,
+        long_gaps=use.long_gaps,
+        long_gaps_ns=use.long_gap_ns,
+        longest_gap_ns=use.longest_gap_ns,
+        in_longest_gap=use.in_gap.name if use.in_gap else None,
+        full_queue_ns=use.full_queue_ns,
+        most_outstanding_launches=use.most_outstanding,
+    )
+    return [row]

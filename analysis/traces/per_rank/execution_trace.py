@@ -18,6 +18,7 @@ import numpy as np
 
 from analysis.errors import EvidenceError
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 from analysis.traces.reading.trace_bytes import unpacked_blocks
 
@@ -169,21 +170,28 @@ def correlate(trace: TraceColumns, execution: ExecutionTrace) -> Correlation:
     return Correlation(none)
 
 
-def correlation_rows(trace: TraceColumns, execution: ExecutionTrace) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "event:int name:text start_ns:int duration_ns:int node:int op_schema:text input_shapes:text "
+    "input_types:text output_shapes:text output_types:text kernel_backend:text kernel_file:text"
+)
+
+
+def correlation_rows(trace: TraceColumns, execution: ExecutionTrace) -> Rows:
     """The rows that have a node, as JSON values."""
-    found = correlate(trace, execution)
-    rows = np.flatnonzero(found.node >= 0)
-    return [
-        {
-            "event": int(trace.event[row]),
-            "name": trace.name_of(row),
-            "start_ns": int(trace.ts[row]),
-            "duration_ns": int(trace.dur[row]),
-            "node": int(execution.id[found.node[row]]),
-            **{column: texts[int(found.node[row])] for column, texts in execution.columns.items()},
-        }
-        for row in rows.tolist()
-    ]
+    node = correlate(trace, execution).node
+    rows = np.flatnonzero(node >= 0)
+    texts = execution.columns.values()
+    return TABLE.of(
+        (event, name, start, duration, execution.id[place], *(text[place] for text in texts))
+        for event, name, start, duration, place in zip(
+            trace.event[rows].tolist(),
+            map(trace.name_of, rows.tolist()),
+            trace.ts[rows].tolist(),
+            trace.dur[rows].tolist(),
+            node[rows].tolist(),
+            strict=True,
+        )
+    )
 
 
 def _with_attributes(node: _Node) -> _Node:

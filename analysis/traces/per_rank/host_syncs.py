@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from analysis.traces.columns.device import on_runtime
 from analysis.traces.columns.disjoint_intervals import difference, length
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.columns.intervals import union
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.data_loading import loader_rows
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
@@ -147,18 +147,12 @@ def _operators(trace: TraceColumns, rows: Int64) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda pair: -pair[1]))
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("call:text count:int total_ns:int longest_ns:int")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Waits by name of the call, as JSON rows, the longest sum first."""
-    found = sync_rows(trace, window_of(trace))
-    out = []
-    for name in np.unique(trace.name[found]).tolist():
-        durations = trace.dur[found[trace.name[found] == name]]
-        out.append(
-            {
-                "call": trace.names[name],
-                "count": len(durations),
-                "total_ns": int(durations.sum()),
-                "longest_ns": int(durations.max()),
-            }
-        )
-    return sorted(out, key=lambda row: -int(str(row["total_ns"])))
+    found = trace.by_name(sync_rows(trace, window_of(trace)))
+    durations = ((name, trace.dur[own]) for name, own in found)
+    rows = TABLE.of((name, len(ns), ns.sum(), ns.max()) for name, ns in durations)
+    return sorted(rows, key=lambda row: -int(row["total_ns"]))

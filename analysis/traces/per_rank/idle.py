@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from analysis.traces.columns.device import (
 from analysis.traces.columns.distribution import Distribution, distributions
 from analysis.traces.columns.events import Int32, Int64, TraceColumns
 from analysis.traces.columns.intervals import running_end
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.native.device_work import gaps_of_streams
 
 CONSECUTIVE_KERNEL_DELAY_NS = 30_000
@@ -159,22 +159,19 @@ def gap_category(
     return np.where(late & (launch >= 0), 0, short).astype(np.int32)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "device:text stream:int category:text idle_ns:int idle_percent:2 gaps:int mean_ns:1 "
+    "p50_ns:1 max_ns:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per stream and category."""
-    found: list[dict[str, Any]] = []
     idle = {stream.stream: stream for stream in idle_breakdown(trace)}
+    rows = []
     for gap in gap_statistics(stream_gaps(trace)):
-        found.append(
-            {
-                "device": gap.stream.device,
-                "stream": gap.stream.stream,
-                "category": gap.category,
-                "idle_ns": int(gap.times.total),
-                "idle_percent": round(idle[gap.stream].percent(gap.category), 2),
-                "gaps": gap.times.count,
-                "mean_ns": round(gap.times.mean, 1),
-                "p50_ns": round(gap.times.p50, 1),
-                "max_ns": int(gap.times.max),
-            }
-        )
-    return found
+        times, percent = gap.times, idle[gap.stream].percent(gap.category)
+        spread = (times.count, times.mean, times.p50, times.max)
+        place = (gap.stream.device, gap.stream.stream, gap.category)
+        rows.append((*place, times.total, percent, *spread))
+    return TABLE.of(rows)

@@ -7,13 +7,13 @@ the hole, first of the thread that launched the work which ended it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import device_work, launches_of
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
 from analysis.traces.columns.intervals import clip, self_times, total, union
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.idle import CATEGORIES, CONSECUTIVE_KERNEL_DELAY_NS, gap_category
 
 NOT_ON_HOST = ("gpu_user_annotation", "cuda_sync", "cuda_event", "trace")
@@ -105,28 +105,36 @@ def longest_gaps(
     return tuple(found)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "begin_ns:int gap_ns:int category:text before:text after:text unrecorded_ns:int "
+    "host_call:text thread:text launching:bool self_ns:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per gap and call of the host."""
-    found: list[dict[str, Any]] = []
+    found: Rows = []
     for gap in longest_gaps(trace):
-        known = {
-            "begin_ns": gap.begin_ns,
-            "gap_ns": gap.duration_ns,
-            "category": gap.category,
-            "before": trace.name_of(gap.previous_row),
-            "after": trace.name_of(gap.next_row),
-            "unrecorded_ns": gap.unrecorded_ns,
-        }
-        calls = [
-            {
-                "host_call": c.name,
-                "thread": c.thread[1],
-                "launching": c.launching,
-                "self_ns": c.self_ns,
-            }
-            for c in gap.host
-        ]
-        found += [{**known, **call} for call in calls or [{}]]
+        known = TABLE.row(
+            begin_ns=gap.begin_ns,
+            gap_ns=gap.duration_ns,
+            category=gap.category,
+            before=trace.name_of(gap.previous_row),
+            after=trace.name_of(gap.next_row),
+            unrecorded_ns=gap.unrecorded_ns,
+        )
+        for call in gap.host:
+            found.append(
+                known
+                | TABLE.row(
+                    host_call=call.name,
+                    thread=call.thread[1],
+                    launching=call.launching,
+                    self_ns=call.self_ns,
+                )
+            )
+        if not gap.host:
+            found.append(known)
     return found
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import device_work
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.kernel_families import KernelFamily, family_of
+from analysis.traces.columns.row_table import Rows, RowTable
 
 MAX_NAME = 256
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "library:text work:text dtype:text tile:text kernels:int names:int total_ns:int "
+    "time_percent:2 top_kernel:text"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per family, the most time first. O(work + names)."""
     work = device_work(trace)
     if not len(work):
@@ -34,19 +40,9 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
         distinct[family] += 1
         longest[family] = max(longest.get(family, (0.0, "")), (float(totals[number]), name))
     whole = max(sum(times.values()), 1)
-    found = []
+    rows = []
     for family, total in times.most_common():
-        found.append(
-            {
-                "library": family.library,
-                "work": family.work,
-                "dtype": family.dtype,
-                "tile": family.tile,
-                "kernels": calls[family],
-                "names": distinct[family],
-                "total_ns": total,
-                "time_percent": round(100 * total / whole, 2),
-                "top_kernel": longest[family][1][:MAX_NAME],
-            }
-        )
-    return found
+        kind = (family.library, family.work, family.dtype, family.tile)
+        top = longest[family][1][:MAX_NAME]
+        rows.append((*kind, calls[family], distinct[family], total, 100 * total / whole, top))
+    return TABLE.of(rows)

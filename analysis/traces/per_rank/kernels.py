@@ -17,6 +17,7 @@ from analysis.traces.columns.device import DeviceWork, Kind, device_work
 from analysis.traces.columns.distribution import Distribution, distribution, distributions
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.intervals import union
+from analysis.traces.columns.row_table import Rows, RowTable
 
 KINDS = {
     Kind.COMPUTATION: "computation",
@@ -158,25 +159,16 @@ def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[Ke
     return tuple(sorted(found, key=lambda k: (-k.total_ns, k.name)))
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "name:text kind:text count:int=times.count total_ns:int=times.total time_percent:2=percent "
+    "mean_ns:1=times.mean std_ns:1=times.std min_ns:int=times.min p50_ns:1=times.p50 "
+    "p90_ns:1=times.p90 p99_ns:1=times.p99 max_ns:int=times.max"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per kernel, the longest in all first."""
-    return [
-        {
-            "name": kernel.name,
-            "kind": kernel.kind,
-            "count": kernel.times.count,
-            "total_ns": int(kernel.times.total),
-            "time_percent": round(kernel.percent, 2),
-            "mean_ns": round(kernel.times.mean, 1),
-            "std_ns": round(kernel.times.std, 1),
-            "min_ns": int(kernel.times.min),
-            "p50_ns": round(kernel.times.p50, 1),
-            "p90_ns": round(kernel.times.p90, 1),
-            "p99_ns": round(kernel.times.p99, 1),
-            "max_ns": int(kernel.times.max),
-        }
-        for kernel in kernel_breakdown(trace)
-    ]
+    return TABLE.rows(kernel_breakdown(trace))
 
 
 def _label(mask: int, kinds: Sequence[Kind]) -> str:

@@ -10,7 +10,6 @@ leaves them out).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from analysis.traces.columns.device import (
 )
 from analysis.traces.columns.distribution import KEY_SPACE, Distribution, distributions
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.launches import launches_without_work
 
 FULL_QUEUE = 1024
@@ -140,32 +140,38 @@ def time_blocked(
     )
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "device:text stream:int changes:int mean_length:2 p50_length:float p99_length:float "
+    "max_length:int blocked_ns:int blocked_percent:2 launches_without_work:int "
+    "work_without_launch:int work_before_launch:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per stream; what could not be matched is in the first."""
     queue = queue_length(trace)
     blocked = {found.stream: found for found in time_blocked(trace, queue)}
-    found: list[dict[str, Any]] = [
-        {
-            "stream": "all",
-            "launches_without_work": launches_without_work(trace),
-            "work_without_launch": queue.work_without_launch,
-            "work_before_launch": queue.early,
-        }
-    ]
+    unmatched = TABLE.row(
+        stream="all",
+        launches_without_work=launches_without_work(trace),
+        work_without_launch=queue.work_without_launch,
+        work_before_launch=queue.early,
+    )
+    found = [unmatched]
     for summary in queue_summary(queue):
-        full = blocked.get(summary.stream)
+        full, lengths = blocked.get(summary.stream), summary.lengths
         found.append(
-            {
-                "device": summary.stream.device,
-                "stream": summary.stream.stream,
-                "changes": summary.lengths.count,
-                "mean_length": round(summary.mean_length, 2),
-                "p50_length": summary.lengths.p50,
-                "p99_length": summary.lengths.p99,
-                "max_length": int(summary.lengths.max),
-                "blocked_ns": full.blocked_ns if full else 0,
-                "blocked_percent": round(full.percent, 2) if full else 0.0,
-            }
+            TABLE.row(
+                device=summary.stream.device,
+                stream=summary.stream.stream,
+                changes=lengths.count,
+                mean_length=summary.mean_length,
+                p50_length=lengths.p50,
+                p99_length=lengths.p99,
+                max_length=lengths.max,
+                blocked_ns=full.blocked_ns if full else 0,
+                blocked_percent=full.percent if full else 0.0,
+            )
         )
     return found
 

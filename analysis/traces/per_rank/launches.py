@@ -17,6 +17,7 @@ import numpy as np
 from analysis.traces.columns.device import device_launches, device_rows, on_runtime
 from analysis.traces.columns.distribution import Distribution, distribution, distributions
 from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 
 LONG_CALL_NS = 50_000
 """HTA's runtime_cutoff: a launching call that takes longer is an outlier."""
@@ -117,8 +118,8 @@ def launches_without_work(trace: TraceColumns, with_work: Int64 | None = None) -
     have, where known."""
     runtime = np.flatnonzero(on_runtime(trace))
     if with_work is None:
-        with_work = np.unique(device_launches(trace))
-        with_work = with_work[with_work >= 0]
+        launches = device_launches(trace)
+        with_work = np.flatnonzero(np.bincount(launches[launches >= 0], minlength=1))
     counts = (
         np.bincount(trace.name[runtime], minlength=1)
         if len(runtime)
@@ -173,43 +174,47 @@ def call_kind(name: str) -> CallKind:
     return next((kind for kind, pattern in CALLS.items() if pattern.search(name)), "other")
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "call:text kind:text count:int work:int short_work:int long_calls:int long_delays:int "
+    "launches_without_work:int work_without_launch:int call_p50_ns:1 call_p99_ns:1 "
+    "call_max_ns:int delay_p50_ns:1 delay_p99_ns:1 delay_max_ns:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per launching function, and one of all."""
     stats = launch_stats(trace)
-    found: list[dict[str, Any]] = [
-        {
-            "call": "all",
-            "count": len(stats),
-            "work": int(stats.work_count.sum()),
-            "short_work": int(stats.short_work.sum()),
-            "long_calls": int(stats.long_call.sum()),
-            "long_delays": int(stats.long_delay.sum()),
-            "launches_without_work": stats.without_work,
-            "work_without_launch": stats.work_without_launch,
-            **_times("call", distribution(stats.call_ns)),
-            **_times("delay", distribution(stats.delay_ns)),
-        }
-    ]
+    first = TABLE.row(
+        call="all",
+        count=len(stats),
+        work=stats.work_count.sum(),
+        short_work=stats.short_work.sum(),
+        long_calls=stats.long_call.sum(),
+        long_delays=stats.long_delay.sum(),
+        launches_without_work=stats.without_work,
+        work_without_launch=stats.work_without_launch,
+    )
+    found = [first | _times(distribution(stats.call_ns), distribution(stats.delay_ns))]
     for summary in launch_summary(trace):
-        found.append(
-            {
-                "call": summary.name,
-                "kind": summary.kind,
-                "count": summary.count,
-                "work": summary.works,
-                "short_work": summary.short_work,
-                "long_calls": summary.long_call,
-                "long_delays": summary.long_delay,
-                **_times("call", summary.call),
-                **_times("delay", summary.delay),
-            }
+        row = TABLE.row(
+            call=summary.name,
+            kind=summary.kind,
+            count=summary.count,
+            work=summary.works,
+            short_work=summary.short_work,
+            long_calls=summary.long_call,
+            long_delays=summary.long_delay,
         )
+        found.append(row | _times(summary.call, summary.delay))
     return found
 
 
-def _times(what: str, times: Distribution) -> dict[str, Any]:
-    return {
-        f"{what}_p50_ns": round(times.p50, 1),
-        f"{what}_p99_ns": round(times.p99, 1),
-        f"{what}_max_ns": int(times.max),
-    }
+def _times(call: Distribution, delay: Distribution) -> dict[str, Any]:
+    return TABLE.row(
+        call_p50_ns=call.p50,
+        call_p99_ns=call.p99,
+        call_max_ns=call.max,
+        delay_p50_ns=delay.p50,
+        delay_p99_ns=delay.p99,
+        delay_max_ns=delay.max,
+    )

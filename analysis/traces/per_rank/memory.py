@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from analysis.traces.columns.events import Int64, MemoryEvents, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.steps import StepColumns, steps_of
 from analysis.traces.native.nesting import nesting_parents
 from analysis.traces.per_rank.forest import containing
@@ -135,56 +136,55 @@ def thinned(timeline: MemoryTimeline, points: int = MAX_POINTS) -> Int64:
     return np.sort(by_level[last]).astype(np.int64)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "kind:text device:text has_totals:bool has_addresses:bool peak_ns:int "
+    "peak_allocated_bytes:int reserved_at_peak_bytes:int peak_reserved_bytes:int "
+    "allocations:int never_freed_bytes:int slope_bytes_per_step:int operator:text blocks:int "
+    "bytes:int steps:int ts_ns:int allocated_bytes:int reserved_bytes:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Peaks, holders, what was not freed, and points of the lines, as JSON values; each row says
     which `kind` it is."""
     found = memory_timelines(trace)
-    given: list[dict[str, Any]] = [_summary(trace, t) for t in found]
+    given = [_summary(trace, timeline) for timeline in found]
     for timeline in found:
         for kind, holders in (
             ("at_peak", holders_at_peak(trace, timeline)),
             ("never_freed", never_freed(trace, timeline)),
         ):
-            given += [
-                {
-                    "kind": kind,
-                    "device": timeline.name,
-                    "operator": h.operator,
-                    "blocks": h.blocks,
-                    "bytes": h.bytes,
-                }
-                | {"steps": h.steps}
-                for h in holders[:MAX_HOLDERS]
-            ]
+            for h in holders[:MAX_HOLDERS]:
+                held = TABLE.row(operator=h.operator, blocks=h.blocks, bytes=h.bytes, steps=h.steps)
+                given.append({"kind": kind, "device": timeline.name} | held)
     for timeline in found:
-        given += [
-            {
-                "kind": "point",
-                "device": timeline.name,
-                "ts_ns": int(timeline.ts[i]),
-                "allocated_bytes": int(timeline.allocated[i]),
-                "reserved_bytes": _known(timeline.reserved[i]),
-            }
-            for i in thinned(timeline).tolist()
-        ]
+        for i in thinned(timeline).tolist():
+            point = TABLE.row(
+                kind="point",
+                device=timeline.name,
+                ts_ns=timeline.ts[i],
+                allocated_bytes=timeline.allocated[i],
+                reserved_bytes=_known(timeline.reserved[i]),
+            )
+            given.append(point)
     return given
 
 
 def _summary(trace: TraceColumns, timeline: MemoryTimeline) -> dict[str, Any]:
     peak, lost = timeline.peak, never_freed(trace, timeline)
-    return {
-        "kind": "device",
-        "device": timeline.name,
-        "has_totals": timeline.has_totals,
-        "has_addresses": timeline.has_addresses,
-        "peak_ns": int(timeline.ts[peak]),
-        "peak_allocated_bytes": int(timeline.allocated[peak]),
-        "reserved_at_peak_bytes": _known(timeline.reserved[peak]),
-        "peak_reserved_bytes": _known(timeline.reserved.max()),
-        "allocations": len(timeline.blocks),
-        "never_freed_bytes": sum(h.bytes for h in lost) if timeline.has_addresses else None,
-        "slope_bytes_per_step": timeline.slope_bytes,
-    }
+    return TABLE.row(
+        kind="device",
+        device=timeline.name,
+        has_totals=timeline.has_totals,
+        has_addresses=timeline.has_addresses,
+        peak_ns=timeline.ts[peak],
+        peak_allocated_bytes=timeline.allocated[peak],
+        reserved_at_peak_bytes=_known(timeline.reserved[peak]),
+        peak_reserved_bytes=_known(timeline.reserved.max()),
+        allocations=len(timeline.blocks),
+        never_freed_bytes=sum(h.bytes for h in lost) if timeline.has_addresses else None,
+        slope_bytes_per_step=timeline.slope_bytes,
+    )
 
 
 def _known(size: np.int64) -> int | None:

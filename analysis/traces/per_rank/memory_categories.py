@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from analysis.errors import EvidenceError
 from analysis.traces.columns.events import Int64
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.reading.trace_bytes import unpacked_blocks
 
 CATEGORIES = (
@@ -80,20 +80,19 @@ def read_memory_timeline(path: Path) -> MemoryByCategory:
     )
 
 
-def category_rows(timeline: MemoryByCategory, limit: int = 1000) -> list[dict[str, Any]]:
+MOMENTS = RowTable(
+    "ts_ns:int " + " ".join(f"{name.lower().replace(' ', '_')}_bytes:int" for name in CATEGORIES)
+)
+TABLE = RowTable("file:text " + MOMENTS.columns)
+
+
+def category_rows(timeline: MemoryByCategory, limit: int = 1000) -> Rows:
     """The line as JSON values: at most `limit` moments, the fullest of each equal part, in
     order."""
     total = timeline.sizes.sum(axis=1)
     parts = np.array_split(np.arange(len(total)), min(len(total), limit))
     places = [int(part[np.argmax(total[part])]) for part in parts]
-    return [
-        {"ts_ns": int(timeline.ts[i])}
-        | {
-            f"{name.lower().replace(' ', '_')}_bytes": int(timeline.sizes[i, c])
-            for c, name in enumerate(CATEGORIES)
-        }
-        for i in places
-    ]
+    return MOMENTS.of((timeline.ts[i], *timeline.sizes[i]) for i in places)
 
 
 def _events(path: Path, dropped: Counter[str]) -> Int64:

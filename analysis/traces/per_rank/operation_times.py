@@ -146,7 +146,7 @@ def _longest_events(
 
 def _named(trace: TraceColumns, rows: Int64, chosen: Callable[[str], bool]) -> Bool:
     """Mask of the rows whose names are chosen."""
-    used = np.unique(trace.name[rows])
+    used = trace.names_of(rows)
     by_name = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     by_name[used] = [chosen(trace.names[i]) for i in used.tolist()]
     return np.asarray(by_name[trace.name[rows]], dtype=np.bool_)

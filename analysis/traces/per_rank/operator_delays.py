@@ -6,25 +6,23 @@ One row per operator and sequence of kernels, as HTA's `get_aten_op_kernels_and_
 
 from __future__ import annotations
 
-from typing import Any
-
 from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.operators import operator_delays
 
 MAX_KERNELS = 50
 """Kernels named of one sequence; a graph launches thousands."""
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "name:text kernels:texts kernels_per_call:int calls:int launch_delay_ns:0 runtime_delay_ns:0"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The table of delays as JSON values, most frequent first."""
-    return [
-        {
-            "name": d.name,
-            "kernels": list(d.kernels[:MAX_KERNELS]),
-            "kernels_per_call": len(d.kernels),
-            "calls": d.calls,
-            "launch_delay_ns": round(d.launch_delay_ns),
-            "runtime_delay_ns": round(d.runtime_delay_ns),
-        }
-        for d in operator_delays(trace)
-    ]
+    rows = []
+    for d in operator_delays(trace):
+        kernels = (d.kernels[:MAX_KERNELS], len(d.kernels))
+        rows.append((d.name, *kernels, d.calls, d.launch_delay_ns, d.runtime_delay_ns))
+    return TABLE.of(rows)

@@ -8,12 +8,13 @@ The table by time is what users of a profiler know as `key_averages()`. The tabl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import RUNTIME_CATEGORIES, Kind, kinds
+from analysis.traces.columns.distinct_sequences import distinct_sequences
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import nearest
 
@@ -131,25 +132,23 @@ def _launched(
     return kernels[order], launches[order], owner[order]
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+LISTED = RowTable(
+    "name:text category:text calls:int host_self_ns:int host_total_ns:int device_self_ns:int "
+    "device_total_ns:int kernels:int"
+)
+TABLE = RowTable(LISTED.columns + " launch_delay_ns:0 runtime_delay_ns:0")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The table by time as JSON values, with the mean delays of the operators that launch kernels
     themselves."""
     stacks = call_stacks(trace)
     table, delays = operator_table(trace, stacks=stacks), _mean_delays(trace, stacks)
-    return [
-        {
-            "name": o.name,
-            "category": o.category,
-            "calls": o.calls,
-            "host_self_ns": o.host_self_ns,
-            "host_total_ns": o.host_total_ns,
-            "device_self_ns": o.device_self_ns,
-            "device_total_ns": o.device_total_ns,
-            "kernels": o.kernels,
-            **(delays.get(o.name, {}) if o.category.lower() in OPERATOR_CATEGORIES else {}),
-        }
-        for o in table
-    ]
+    found = LISTED.rows(table)
+    for row in found:
+        if row["category"].lower() in OPERATOR_CATEGORIES:
+            row.update(delays.get(row["name"], {}))
+    return found
 
 
 def _mean_delays(trace: TraceColumns, stacks: CallStacks) -> dict[str, dict[str, int]]:
@@ -163,7 +162,7 @@ def _mean_delays(trace: TraceColumns, stacks: CallStacks) -> dict[str, dict[str,
     np.add.at(runtime, group, trace.ts[kernels[starts]] - trace.ts[first])
     means = zip(used.tolist(), (launch / calls).tolist(), (runtime / calls).tolist(), strict=True)
     return {
-        trace.names[name]: {"launch_delay_ns": round(before), "runtime_delay_ns": round(after)}
+        trace.names[name]: TABLE.row(launch_delay_ns=before, runtime_delay_ns=after)
         for name, before, after in means
     }
 
@@ -179,28 +178,24 @@ def _delays(
     trace: TraceColumns, kernels: Int64, launches: Int32, owner: Int32
 ) -> list[OperatorDelay]:
     starts = _starts(owner)
-    ends = np.concatenate((starts[1:], [len(owner)])).tolist() if len(owner) else []
+    ends = np.append(starts[1:], len(owner))[: len(starts)]
     first_launch, operator = launches[starts], owner[starts]
-    before = (trace.ts[first_launch] - trace.ts[operator]).tolist()
-    after = (trace.ts[kernels[starts]] - trace.ts[first_launch]).tolist()
     names = trace.name[kernels].astype(np.int32)
-    found: dict[tuple[int, bytes], list[int]] = {}
-    of = trace.name[operator].tolist()
-    for place, (begin, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
-        entry = found.setdefault((of[place], names[begin:end].tobytes()), [0, 0, 0])
-        entry[0] += 1
-        entry[1] += before[place]
-        entry[2] += after[place]
-    table = [
-        OperatorDelay(
-            trace.names[name],
-            tuple(trace.names[i] for i in np.frombuffer(sequence, dtype=np.int32).tolist()),
-            calls,
-            launch / calls,
-            runtime / calls,
+    first, kind = distinct_sequences(names, starts, ends, trace.name[operator])
+    calls = np.bincount(kind, minlength=len(first))
+    before = _sum_by(kind, trace.ts[first_launch] - trace.ts[operator], len(first)) / calls
+    after = _sum_by(kind, trace.ts[kernels[starts]] - trace.ts[first_launch], len(first)) / calls
+    table = []
+    for number, place in enumerate(first.tolist()):
+        own = names[starts[place] : ends[place]].tolist()
+        delay = OperatorDelay(
+            trace.name_of(int(operator[place])),
+            tuple(trace.names[i] for i in own),
+            int(calls[number]),
+            float(before[number]),
+            float(after[number]),
         )
-        for (name, sequence), (calls, launch, runtime) in found.items()
-    ]
+        table.append(delay)
     return sorted(table, key=lambda d: (-d.calls, d.name, d.kernels))
 
 

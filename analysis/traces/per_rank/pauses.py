@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 
@@ -69,16 +70,12 @@ def pause_kind(name: str) -> PauseKind | None:
     return next((kind for kind, pattern in KINDS.items() if pattern.search(name[:512])), None)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "kind:text name:text=event.name step:int=event.step start_ns:int=event.start_ns "
+    "duration_ns:int=event.duration_ns event:int=event.event"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The longest named pauses, as JSON rows."""
-    return [
-        {
-            "kind": p.kind,
-            "name": p.event.name,
-            "step": p.event.step,
-            "start_ns": p.event.start_ns,
-            "duration_ns": p.event.duration_ns,
-            "event": p.event.event,
-        }
-        for p in pauses(trace)
-    ]
+    return TABLE.rows(pauses(trace))

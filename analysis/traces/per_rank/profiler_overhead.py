@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.intervals import clip, union
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
@@ -80,19 +80,14 @@ def capture(trace: TraceColumns, window: StepWindow | None = None) -> CaptureCon
     )
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("overhead:text count:int in_steps_ns:int")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The profiler's own time by name, as JSON rows."""
     window = window_of(trace)
-    found = np.flatnonzero(trace.in_category("overhead"))
-    out = []
-    for name in np.unique(trace.name[found]).tolist():
-        own = found[trace.name[found] == name]
+    rows = []
+    for name, own in trace.by_name(np.flatnonzero(trace.in_category("overhead"))):
         begin, end = union(*clip(trace.ts[own], trace.end[own], window.begin, window.end))
-        out.append(
-            {
-                "overhead": trace.names[name],
-                "count": len(own),
-                "in_steps_ns": int((end - begin).sum()),
-            }
-        )
-    return out
+        rows.append((name, len(own), (end - begin).sum()))
+    return TABLE.of(rows)

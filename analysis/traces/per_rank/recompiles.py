@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
@@ -133,14 +133,9 @@ def _uncompiled(trace: TraceColumns, window: StepWindow, ran: Int64) -> int:
     return int((~np.isin(looked[looked >= 0], window.steps.of(trace.ts[ran]))).sum())
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("frame:int versions:int highest:int first_seen_in_step:ints=first_seen")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Compiled frames, as JSON rows."""
-    return [
-        {
-            "frame": f.frame,
-            "versions": f.versions,
-            "highest": f.highest,
-            "first_seen_in_step": list(f.first_seen),
-        }
-        for f in recompiles(trace).frames
-    ]
+    return TABLE.rows(recompiles(trace).frames)

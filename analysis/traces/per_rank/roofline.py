@@ -8,12 +8,12 @@ that its bytes take at its bandwidth.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import Kind, kinds
 from analysis.traces.columns.events import TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.costs.accelerators import accelerator_of
 from analysis.traces.costs.cost import Cost
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
@@ -102,35 +102,25 @@ def roofline(trace: TraceColumns, stacks: CallStacks | None = None) -> list[Cost
     return sorted(table, key=lambda o: (-(o.lost_ns or 0), -o.time_ns, o.name, o.shapes))
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "operator:text family:text shapes:text precision:text calls:int kernels:int kernel:text "
+    "time_ns:int time_percent:2 flops:int bytes:int flops_per_byte:3 tflops_per_s:4 tb_per_s:5 "
+    "bound:text roofline_percent:2 lost_ns:int gain_per_step_ns:0 gain_percent:3"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row for each operator and shape, what could be gained first."""
     window = window_of(trace)
     device = np.flatnonzero(window.holds(trace) & (kinds(trace) == Kind.COMPUTATION))
     compute_ns = int(trace.dur[device].sum())
-    found = []
+    rows = []
     for o in roofline(trace):
-        percent, lost = o.roofline_percent, o.lost_ns
-        found.append(
-            {
-                "operator": o.name,
-                "family": o.cost.family,
-                "shapes": o.shapes,
-                "precision": o.cost.precision,
-                "calls": o.calls,
-                "kernels": o.kernels,
-                "kernel": o.kernel,
-                "time_ns": o.time_ns,
-                "time_percent": round(100.0 * o.time_ns / compute_ns, 2) if compute_ns else 0.0,
-                "flops": o.cost.flops,
-                "bytes": o.cost.bytes,
-                "flops_per_byte": round(o.cost.intensity, 3),
-                "tflops_per_s": round(o.tflops_per_s, 4),
-                "tb_per_s": round(o.tb_per_s, 5),
-                "bound": o.bound,
-                "roofline_percent": None if percent is None else round(percent, 2),
-                "lost_ns": lost,
-                "gain_per_step_ns": None if lost is None else round(lost / window.count),
-                "gain_percent": None if lost is None else round(100.0 * lost / window.ns, 3),
-            }
-        )
-    return found
+        cost, lost = o.cost, o.lost_ns
+        facts = (o.name, cost.family, o.shapes, cost.precision, o.calls, o.kernels, o.kernel)
+        share = 100.0 * o.time_ns / compute_ns if compute_ns else 0.0
+        work = (o.time_ns, share, cost.flops, cost.bytes, cost.intensity)
+        reached = (o.tflops_per_s, o.tb_per_s, o.bound, o.roofline_percent)
+        gain = (None, None) if lost is None else (lost / window.count, 100.0 * lost / window.ns)
+        rows.append((*facts, *work, *reached, lost, *gain))
+    return TABLE.of(rows)

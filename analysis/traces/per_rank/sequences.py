@@ -7,11 +7,12 @@ docs/trace-engine/differences.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from analysis.traces.columns.distinct_sequences import distinct_sequences
 from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from analysis.traces.per_rank.forest import outermost
 from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
@@ -69,20 +70,18 @@ def kernel_sequences(
     return _grouped(trace, kernels, root, begin[long], end[long])
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "operator:text kernels:texts kernels_per_call:int calls:int kernel_ns:int host_ns:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The sequences of all operators as JSON values, those with most kernel time first."""
     found = sorted(kernel_sequences(trace), key=lambda s: (-s.kernel_ns, s.operator))
-    return [
-        {
-            "operator": s.operator,
-            "kernels": list(s.kernels[:MAX_NAMES]),
-            "kernels_per_call": len(s.kernels),
-            "calls": s.calls,
-            "kernel_ns": s.kernel_ns,
-            "host_ns": s.host_ns,
-        }
+    return TABLE.of(
+        (s.operator, s.kernels[:MAX_NAMES], len(s.kernels), s.calls, s.kernel_ns, s.host_ns)
         for s in found
-    ]
+    )
 
 
 def _wanted(trace: TraceColumns, stacks: CallStacks, operator: str | None) -> Bool:
@@ -99,21 +98,19 @@ def _grouped(
     names = trace.name[kernels].astype(np.int32)
     length = np.concatenate(([0], np.cumsum(trace.dur[kernels])))
     calls = root[begin]
-    groups: dict[tuple[int, bytes], list[int]] = {}
-    of = trace.name[calls].tolist()
-    for place, (first, last) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-        groups.setdefault((of[place], names[first:last].tobytes()), []).append(place)
+    first, kind = distinct_sequences(names, begin, end, trace.name[calls])
+    places = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
     found = []
-    for (operator, sequence), members in groups.items():
-        places = np.asarray(members, dtype=np.int64)
+    for one, own in zip(first.tolist(), places, strict=True) if len(first) else ():
+        sequence = names[begin[one] : end[one]].tolist()
         found.append(
             KernelSequence(
-                trace.names[operator],
-                tuple(trace.names[i] for i in np.frombuffer(sequence, dtype=np.int32).tolist()),
-                len(members),
-                int((length[end[places]] - length[begin[places]]).sum()),
-                int(trace.dur[calls[places]].sum()),
-                calls[places].astype(np.int32),
+                trace.name_of(int(calls[one])),
+                tuple(trace.names[i] for i in sequence),
+                len(own),
+                int((length[end[own]] - length[begin[own]]).sum()),
+                int(trace.dur[calls[own]].sum()),
+                calls[own].astype(np.int32),
             )
         )
     return sorted(found, key=lambda s: (-s.calls, s.name))

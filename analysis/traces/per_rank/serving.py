@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from analysis.traces.columns.device import Kind, device_launches, device_work
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.columns.intervals import innermost_at, total
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.serving import PHASES, ForwardPass, pass_of
 
 MAX_NAME = 256
@@ -56,7 +57,15 @@ def serving_passes(trace: TraceColumns) -> ServingPasses:
     return ServingPasses(device, _passes(trace, device), of_work)
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "server:text phase:text passes:int pass_total_ns:int pass_median_ns:0 pass_max_ns:int "
+    "device_ns:int communication_ns:int copy_ns:int kernels:int kernels_per_pass:1 "
+    "prefill_requests:int prefill_tokens:int decode_requests:int decode_tokens:int "
+    "device_ns_per_token:1 top_kernel:text top_kernel_ns:int"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """One row per server and phase; [] for other traces."""
     found = serving_passes(trace)
     if not len(found.row):
@@ -86,24 +95,24 @@ def _phase(trace: TraceColumns, found: ServingPasses, which: NDArray[np.bool_]) 
     ):
         names[trace.name_of(row)[:MAX_NAME]] += length
     top = names.most_common(1)
-    return {
-        "passes": len(passes),
-        "pass_total_ns": int(lengths.sum()),
-        "pass_median_ns": round(float(np.median(lengths))),
-        "pass_max_ns": int(lengths.max()),
-        "device_ns": on_device,
-        "communication_ns": total(*own.of(Kind.COMMUNICATION)),
-        "copy_ns": total(*own.of(Kind.MEMORY)),
-        "kernels": len(kernels),
-        "kernels_per_pass": round(len(kernels) / len(passes), 1),
-        "prefill_requests": _sum(passes, "prefill_requests"),
-        "prefill_tokens": prefilled,
-        "decode_requests": _sum(passes, "decode_requests"),
-        "decode_tokens": made,
-        "device_ns_per_token": round(on_device / tokens, 1) if tokens and on_device else None,
-        "top_kernel": top[0][0] if top else None,
-        "top_kernel_ns": top[0][1] if top else None,
-    }
+    return TABLE.row(
+        passes=len(passes),
+        pass_total_ns=lengths.sum(),
+        pass_median_ns=float(np.median(lengths)),
+        pass_max_ns=lengths.max(),
+        device_ns=on_device,
+        communication_ns=total(*own.of(Kind.COMMUNICATION)),
+        copy_ns=total(*own.of(Kind.MEMORY)),
+        kernels=len(kernels),
+        kernels_per_pass=len(kernels) / len(passes),
+        prefill_requests=_sum(passes, "prefill_requests"),
+        prefill_tokens=prefilled,
+        decode_requests=_sum(passes, "decode_requests"),
+        decode_tokens=made,
+        device_ns_per_token=on_device / tokens if tokens and on_device else None,
+        top_kernel=top[0][0] if top else None,
+        top_kernel_ns=top[0][1] if top else None,
+    )
 
 
 def _rows(trace: TraceColumns, wanted: NDArray[np.bool_]) -> Int64:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from analysis.traces.columns.device import DeviceWork, Kind, device_streams, dev
 from analysis.traces.columns.disjoint_intervals import covered
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.columns.intervals import union
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.steps import steps_of
 
 
@@ -67,6 +67,16 @@ class TemporalBreakdown:
     def non_compute_percent(self) -> float:
         """Share of exposed communication, copies and fills."""
         return self.percent(self.non_compute_ns)
+
+    @property
+    def communication_percent(self) -> float:
+        """Share of communication, hidden or not."""
+        return self.percent(self.communication_ns)
+
+    @property
+    def memory_percent(self) -> float:
+        """Share of copies and fills, hidden or not."""
+        return self.percent(self.memory_ns)
 
     @property
     def exposed_communication_percent(self) -> float:
@@ -164,37 +174,27 @@ def step_breakdowns(trace: TraceColumns) -> list[tuple[int, TemporalBreakdown]]:
     return list(zip(steps.number.tolist(), breakdowns(device_work(trace), windows), strict=True))
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+BREAKDOWN = RowTable(
+    "begin_ns:int kernel_ns:int idle_ns:int compute_ns:int communication_ns:int memory_ns:int "
+    "exposed_communication_ns:int exposed_memory_ns:int idle_percent:2 compute_percent:2 "
+    "non_compute_percent:2 communication_percent:2 memory_percent:2 "
+    "exposed_communication_percent:2 exposed_memory_percent:2"
+)
+TABLE = RowTable("part:text " + BREAKDOWN.columns)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The rank as a whole, then each accelerator where it has several, then each step."""
     work = device_work(trace)
-    found = [{"part": "all", **_row(breakdowns(work)[0])}]
+    found = [("all", breakdowns(work)[0])]
     index, streams = device_streams(trace)
     devices = sorted({stream.device for stream in streams})
     for device in devices if len(devices) > 1 else []:
         mine = np.asarray([stream.device == device for stream in streams])[index]
-        found.append({"part": f"device {device}", **_row(breakdowns(work.only(mine))[0])})
-    found += [{"part": f"step {number}", **_row(step)} for number, step in step_breakdowns(trace)]
-    return found
-
-
-def _row(found: TemporalBreakdown) -> dict[str, Any]:
-    return {
-        "begin_ns": found.begin_ns,
-        "kernel_ns": found.kernel_ns,
-        "idle_ns": found.idle_ns,
-        "compute_ns": found.compute_ns,
-        "communication_ns": found.communication_ns,
-        "memory_ns": found.memory_ns,
-        "exposed_communication_ns": found.exposed_communication_ns,
-        "exposed_memory_ns": found.exposed_memory_ns,
-        "idle_percent": round(found.idle_percent, 2),
-        "compute_percent": round(found.compute_percent, 2),
-        "non_compute_percent": round(found.non_compute_percent, 2),
-        "communication_percent": round(found.percent(found.communication_ns), 2),
-        "memory_percent": round(found.percent(found.memory_ns), 2),
-        "exposed_communication_percent": round(found.exposed_communication_percent, 2),
-        "exposed_memory_percent": round(found.exposed_memory_percent, 2),
-    }
+        found.append((f"device {device}", breakdowns(work.only(mine))[0]))
+    found += [(f"step {number}", step) for number, step in step_breakdowns(trace)]
+    parts = BREAKDOWN.rows(breakdown for _, breakdown in found)
+    return [{"part": part, **row} for (part, _), row in zip(found, parts, strict=True)]
 
 
 def _within(span: tuple[Int64, Int64], marks: Int64) -> Int64:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import Kind, kinds, launched_by
 from analysis.traces.columns.events import Int64, TraceColumns
 from analysis.traces.columns.intervals import running_end
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.native.lane_order import lane_order
 from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
@@ -112,7 +112,7 @@ def _outermost(trace: TraceColumns, rows: Int64) -> Int64:
 def _split(trace: TraceColumns, kernels: Int64) -> tuple[Int64, Int64]:
     used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     matrix = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-    for i in np.unique(trace.name[kernels]).tolist():
+    for i in trace.names_of(kernels).tolist():
         name = trace.names[i]
         used[i] = TENSOR_CORE_KERNEL.search(name) is not None
         matrix[i] = (
@@ -143,23 +143,18 @@ def compute_capability(trace: TraceColumns) -> float | None:
     return major + (minor if isinstance(minor, int) else 0) / 10
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("kernel:text uses_matrix_units:bool count:int launched:int total_ns:int")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Kernels of matrix products by name and whether they use matrix units, as JSON rows, the
     longest first."""
     window = window_of(trace)
     kernels = np.flatnonzero(window.holds(trace) & (kinds(trace) == Kind.COMPUTATION))
     launch = launched_by(trace) if len(kernels) else kernels
-    out: list[dict[str, Any]] = []
+    rows = []
     for group, uses in zip(_split(trace, kernels), (True, False), strict=True):
-        for name in np.unique(trace.name[group]).tolist():
-            own = group[trace.name[group] == name]
-            out.append(
-                {
-                    "kernel": trace.names[name],
-                    "uses_matrix_units": uses,
-                    "count": len(own),
-                    "launched": int((launch[own] >= 0).sum()),
-                    "total_ns": int(trace.dur[own].sum()),
-                }
-            )
-    return sorted(out, key=lambda row: -int(str(row["total_ns"])))
+        for name, own in trace.by_name(group):
+            launched = (launch[own] >= 0).sum()
+            rows.append((name, uses, len(own), launched, trace.dur[own].sum()))
+    return sorted(TABLE.of(rows), key=lambda row: -int(row["total_ns"]))

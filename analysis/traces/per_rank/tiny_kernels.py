@@ -8,12 +8,12 @@ pieces are shorter than that, the host sets the pace.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import Kind, kinds
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.doctor.diagnosis import EventReference
 from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 
@@ -105,7 +105,10 @@ def _pieces(trace: TraceColumns, rows: Int64, window: StepWindow) -> Pieces:
     )
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable("kernel:text count:int per_step:2 total_ns:int mean_ns:int")
+
+
+def rows(trace: TraceColumns) -> Rows:
     """Small kernels by name, as JSON rows, the most frequent first."""
     window = window_of(trace)
     small = np.flatnonzero(
@@ -116,13 +119,6 @@ def rows(trace: TraceColumns) -> list[dict[str, Any]]:
     counts = np.bincount(trace.name[small], minlength=len(trace.names))
     sums = np.bincount(trace.name[small], weights=trace.dur[small], minlength=len(trace.names))
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
-    return [
-        {
-            "kernel": trace.names[i],
-            "count": int(counts[i]),
-            "per_step": round(counts[i] / window.count, 2),
-            "total_ns": int(sums[i]),
-            "mean_ns": int(sums[i] / counts[i]),
-        }
-        for i in order.tolist()
-    ]
+    names = [trace.names[i] for i in order.tolist()]
+    count, total = counts[order], sums[order]
+    return TABLE.of(zip(names, count, count / window.count, total, total / count, strict=True))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from analysis.traces.columns.device import Kind, kinds
 from analysis.traces.columns.events import Int64, TraceColumns
+from analysis.traces.columns.row_table import Rows, RowTable
 from analysis.traces.columns.steps import steps_of
 from analysis.traces.costs.accelerators import Accelerator, accelerator_of
 from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
@@ -83,24 +83,15 @@ def utilization(trace: TraceColumns, stacks: CallStacks | None = None) -> list[U
     return [_utilization(found, device, computing, asked, *part) for part in parts]
 
 
-def rows(trace: TraceColumns) -> list[dict[str, Any]]:
+TABLE = RowTable(
+    "part:text length_ns:int flops:int matrix_flops:int tflops_per_s:4 mfu_percent:2 "
+    "without_cost:int costed_percent:2"
+)
+
+
+def rows(trace: TraceColumns) -> Rows:
     """The rank's steps together, then each."""
-    found = []
-    for u in utilization(trace):
-        mfu = u.mfu_percent
-        found.append(
-            {
-                "part": u.part,
-                "length_ns": u.length_ns,
-                "flops": u.flops,
-                "matrix_flops": u.matrix_flops,
-                "tflops_per_s": round(u.tflops_per_s, 4),
-                "mfu_percent": None if mfu is None else round(mfu, 2),
-                "without_cost": u.without_cost,
-                "costed_percent": round(u.costed_percent, 2),
-            }
-        )
-    return found
+    return TABLE.rows(utilization(trace))
 
 
 def _utilization(

@@ -10,17 +10,14 @@ from analysis.errors import EvidenceError
 from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from analysis.traces.doctor.rule import percent, short
 from analysis.traces.flight_recorder.wording import Numbers, subject_of
+from analysis.traces.judgement.memory import PRESSURE_FIX, pressure
+from analysis.traces.judgement.waiting import INPUT_FIX, LATE_INPUT_FIX, WARN_SHARE, severity_of
 from analysis.traces.readable import readable
 from analysis.traces.reading.job_files import JobFile
 from analysis.traces.traceml.judgement import (
-    CRITICAL,
-    CRITICAL_STEPS,
-    HIGH_PRESSURE,
-    PRESSURE,
-    WARN,
     Straggler,
     creep,
-    pressure,
+    reserved_share,
     shares,
     straggler,
 )
@@ -39,9 +36,7 @@ CAUSES = {
     "{victim} {other} ms",
 }
 FIXES = {
-    "input": "Look at what that rank reads and from where, the storage and CPUs of its host, and "
-    "whether its shard is "
-    "larger or its samples longer than the others'.",
+    "input": LATE_INPUT_FIX,
     "residual": "Look at what its loop does between the phases: logging, metrics, saves, Python "
     "code, host waits.",
     "": "Compare its host and device with another rank's; a profile of both shows what takes "
@@ -122,10 +117,6 @@ def _with_verdict(
     )
 
 
-def _severity(share: float, steps: int) -> Severity:
-    return "critical" if share >= CRITICAL and steps >= CRITICAL_STEPS else "warning"
-
-
 def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
     numbers = Numbers()
     statement = (
@@ -143,7 +134,7 @@ def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
         )
     else:
         statement += "; which part of its step is late was not measured"
-    severity: Severity = "warning" if late.sharded else _severity(late.score, session.steps)
+    severity: Severity = "warning" if late.sharded else severity_of(late.score, session.steps)
     return JobDiagnosis(
         rule="straggler",
         severity=severity,
@@ -164,20 +155,18 @@ def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
 def _shares(session: TraceMLSession, late: Straggler | None) -> list[JobDiagnosis]:
     found = shares(session)
     told = []
-    if found.get("input", 0.0) >= WARN and not (late and late.cause == "input"):
+    if found.get("input", 0.0) >= WARN_SHARE and not (late and late.cause == "input"):
         told.append(
             _share(
                 session,
                 "dataloader_stall",
                 found["input"],
                 "of the step is waiting for input",
-                "More DataLoader workers (num_workers), prefetch_factor, persistent_workers, "
-                "pin_memory; faster "
-                "storage or cheaper transforms.",
+                INPUT_FIX,
                 {"data_share": round(found["input"], 4)},
             )
         )
-    if found.get("h2d", 0.0) >= WARN:
+    if found.get("h2d", 0.0) >= WARN_SHARE:
         fix = (
             "pin_memory=True with .to(device, non_blocking=True), and copies that overlap with "
             "computation."
@@ -192,7 +181,7 @@ def _shares(session: TraceMLSession, late: Straggler | None) -> list[JobDiagnosi
                 {},
             )
         )
-    if found.get("residual", 0.0) >= WARN and not (late and late.cause == "residual"):
+    if found.get("residual", 0.0) >= WARN_SHARE and not (late and late.cause == "residual"):
         fix = FIXES["residual"].replace("its loop", "the loop")
         what = "of the step lies outside input, forward, backward and optimizer"
         told.append(_share(session, "time_outside_phases", found["residual"], what, fix, {}))
@@ -208,7 +197,7 @@ def _share(
     details: dict[str, float | str],
 ) -> JobDiagnosis:
     numbers = Numbers()
-    severity = "warning" if rule == "time_outside_phases" else _severity(share, session.steps)
+    severity = "warning" if rule == "time_outside_phases" else severity_of(share, session.steps)
     return JobDiagnosis(
         rule=rule,
         severity=severity,
@@ -224,20 +213,22 @@ def _share(
 
 
 def _pressure(memory: Sequence[RankMemory]) -> list[JobDiagnosis]:
-    full = sorted((m for m in memory if pressure(m) >= PRESSURE), key=lambda m: -pressure(m))
-    if not full:
+    full = sorted(
+        (m for m in memory if pressure(reserved_share(m))), key=lambda m: -reserved_share(m)
+    )
+    severity = pressure(reserved_share(full[0])) if full else None
+    if severity is None:
         return []
     numbers, ranks = Numbers(), sorted(m.rank for m in full)
     return [
         JobDiagnosis(
             rule="memory_pressure",
-            severity="critical" if pressure(full[0]) >= HIGH_PRESSURE else "warning",
+            severity=severity,
             subject=subject_of(ranks),
             statement=f"{numbers.ranks(ranks)}: up to "
-            f"{numbers.say('percent', percent(pressure(full[0])))} % of the "
+            f"{numbers.say('percent', percent(reserved_share(full[0])))} % of the "
             "device's memory is reserved",
-            fix="Activation checkpointing, mixed precision, sharded states (FSDP), or a smaller "
-            "batch.",
+            fix=PRESSURE_FIX,
             source="TraceML (92 %, 97 %)",
             numbers=numbers,
             details={"source": "TraceML"},

@@ -12,21 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.traces.judgement.memory import CREEP_BYTES, CREEP_STEPS
+from analysis.traces.judgement.waiting import PERSISTENT, WARN_SHARE
 from analysis.traces.traceml.session import RankMemory, TraceMLSession
 
-WARN, CRITICAL = 0.10, 0.20
-"""Share of the step (TraceML: overhead shares and the straggler's score)."""
-WARN_STEPS, CRITICAL_STEPS = 2, 20
+WARN_STEPS = 2
 """Least steps (TraceML)."""
 COVERAGE = 0.80
 """Share of the wait that a part must explain to be called the cause (TraceML)."""
-PERSISTENT = 0.5
-"""Share of the steps in which the rank must be late (our choice: recorded stragglers nearly all,
-single pauses 3 of 8)."""
-PRESSURE, HIGH_PRESSURE = 0.92, 0.97
-"""Reserved share of the device's memory (TraceML)."""
-CREEP_BYTES, CREEP_STEPS = 2**30, 50
-"""Growth of the peak from the early to the late steps (TraceML)."""
 CREEP_BANDS = ((0.15, 0.25), (0.45, 0.55), (0.90, 1.0))
 """Early, middle and late steps that must rise (TraceML)."""
 
@@ -61,9 +54,10 @@ def straggler(session: TraceMLSession) -> Straggler | None:
     culprit, victim = int(order[0]), int(order[len(order) // 2])
     step = float(session.step_ms[victim])
     wait = float(usual[victim] - usual[culprit])
-    if step <= 0 or wait / step < WARN:
+    if step <= 0 or wait / step < WARN_SHARE:
         return None
-    late = visible[victim] - visible[culprit] >= WARN * (ms["input"][victim] + ms["traced"][victim])
+    length = ms["input"][victim] + ms["traced"][victim]
+    late = visible[victim] - visible[culprit] >= WARN_SHARE * length
     if float(np.mean(late)) < PERSISTENT:
         return None
     parts = _parts(session, sharded)
@@ -111,7 +105,7 @@ def shares(session: TraceMLSession) -> dict[str, float]:
     return {name: float(np.median(times / step)) for name, times in found.items()}
 
 
-def pressure(memory: RankMemory) -> float:
+def reserved_share(memory: RankMemory) -> float:
     """Largest reserved share of the device; 0 where it is not known."""
     return memory.reserved / memory.total if memory.total else 0.0
 

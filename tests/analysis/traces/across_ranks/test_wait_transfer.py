@@ -8,8 +8,7 @@ import pytest
 
 from analysis.traces.across_ranks.comparison import RankComparison, compare
 from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.across_ranks.wait_transfer import rows_of
-from analysis.traces.per_rank.collective_bandwidth import bus_factor, rows
+from analysis.traces.per_rank.collective_bandwidth import OF_ALL_RANKS, bus_factor, rows
 from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import REDUCE_US, comparison_of, gpu_job, nccl
 from tests.analysis.traces.written_traces import document, event, job, write_trace
@@ -66,7 +65,7 @@ def test_one_rank_alone_shows_durations_and_bandwidths_that_are_lower_bounds(
     table = comparison_of(tmp_path, gpu_job(ranks=1)).collectives
     assert table.by == "duration"
     assert table.rows[0].at_least
-    assert rows_of(table)[0]["transfer_ns"] == 6 * REDUCE_US * US
+    assert table.rows[0].transfer == 6 * REDUCE_US * US
 
 
 def test_who_is_not_there_may_have_come_last(tmp_path: Path) -> None:
@@ -157,8 +156,7 @@ def test_within_a_host_bandwidth_is_held_against_the_link(tmp_path: Path) -> Non
 
 def test_between_hosts_the_link_is_not_known(tmp_path: Path) -> None:
     hosts = ["node-a", "node-a", "node-b", "node-b"]
-    table = on_h100(tmp_path, gpu_job(), hosts).collectives
-    (row,) = rows_of(table)
+    (row,) = OF_ALL_RANKS.rows(on_h100(tmp_path, gpu_job(), hosts).collectives.rows)
     assert (row["link"], row["link_gb_per_s"], row["link_percent"]) == ("not known", None, None)
     assert row["bus_gb_per_s"] == pytest.approx(3.0)
 

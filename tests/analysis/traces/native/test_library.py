@@ -37,3 +37,15 @@ def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(library, "FOLDER", "no_such_folder")
     with pytest.raises(library.NoLibraryError, match="install the package again"):
         library.load()
+
+
+def test_a_machine_without_a_compiler_is_not_told_to_install_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(library, "FOLDER", "no_such_folder")
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert library.why_slow().endswith("none is built for riscv64")
+
+
+def test_nothing_is_said_where_the_library_is_there() -> None:
+    assert library.why_slow() == ""

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from analysis.traces.judgement.memory import MemoryRise
 from analysis.traces.per_rank.allocations import allocations, rows
 from tests.analysis.traces.device_traces import launch, trace_of
 from tests.analysis.traces.written_traces import event
@@ -38,19 +39,7 @@ def test_growth_is_the_lowest_total_of_each_step(tmp_path: Path) -> None:
     )
     growth = allocations(trace).growth
     assert growth is not None
-    assert (
-        growth.steps,
-        growth.first_bytes,
-        growth.last_bytes,
-        growth.rising,
-        growth.slope_bytes,
-    ) == (
-        3,
-        500,
-        800,
-        2,
-        150,
-    )
+    assert growth.rise == MemoryRise(3, 500, 800, rising=2, slope_bytes=150)
     assert [r["lowest_bytes"] for r in rows(trace)] == [500, 700, 800]
 
 
@@ -60,7 +49,7 @@ def test_without_totals_growth_is_summed_from_the_blocks(tmp_path: Path) -> None
         trace_of(tmp_path, *STEPS, *(memory(ts, size) for ts, size in blocks))
     ).growth
     assert growth is not None
-    assert (growth.rising, growth.slope_bytes) == (2, 100)
+    assert (growth.rise.rising, growth.rise.slope_bytes) == (2, 100)
 
 
 def test_calls_to_the_driver_count_from_the_second_step_on(tmp_path: Path) -> None:

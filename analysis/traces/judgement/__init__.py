@@ -1,0 +1,1 @@
+"""Rules that say the same of a job whatever measured it: traces, TraceML, logs, snapshots."""
