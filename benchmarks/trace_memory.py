@@ -44,7 +44,8 @@ def main() -> None:
             size = make_ranks(source, Path(folder), count, options.mb)
             everything, command, cpu = measured(Path(folder), options.jobs, as_json=options.json)
         growth = (command - last[1]) * 1000 / (count - last[0]) if last else float("nan")
-        print(f"{count:6} {size:8.1f} {everything:8.0f} {command:12.0f} {growth:10.0f} {cpu:.1f}")
+        figures = f"{everything:8.0f} {command:12.0f} {growth:10.0f} {cpu:.1f}"
+        print(f"{count:6} {size:8.1f} {figures}", flush=True)
         last = (count, command)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,6 +163,41 @@ def test_the_page_fits_small_and_large_screens(
             return page
 
     assert asyncio.run(visit()).messages == []
+
+
+WHOLE_TABLE = """(() => {
+  const table = [...document.querySelectorAll('.scroll')].find((s) => s.ariaLabel === 'Collectives');
+  return table.scrollWidth <= table.clientWidth;
+})()"""  # noqa: E501
+NAMED_ROWS = """(() => {
+  const table = [...document.querySelectorAll('.scroll')].find((s) => s.ariaLabel === 'Collectives');
+  table.scrollLeft = 200;
+  const left = (place) => place.getBoundingClientRect().left;
+  return table.scrollLeft === 200 && left(table.querySelector('td')) === left(table);
+})()"""  # noqa: E501
+
+
+def test_a_wide_table_fits_a_large_screen_and_keeps_its_names_on_a_small_one(
+    tmp_path: Path, straggler_page: Path, chromium: Path
+) -> None:
+    async def visit() -> list[Any]:
+        async with browser_page(chromium, tmp_path / "profile") as page:
+            found = []
+            for width, look in ((1440, WHOLE_TABLE), (390, NAMED_ROWS)):
+                await page.open(straggler_page.as_uri(), width=width)
+                await page.until("true")
+                found.append(await page.value(look))
+            return found
+
+    assert asyncio.run(visit()) == [True, True]
+
+
+def test_only_the_first_rank_is_laid_out_when_the_page_opens(straggler_page: Path) -> None:
+    panels = re.findall(
+        r'<div class="panel" data-rank="(\d+)"( hidden)?>', straggler_page.read_text()
+    )
+    assert [rank for rank, hidden in panels if not hidden] == [panels[0][0]]
+    assert len(panels) == 4
 
 
 SORTED = """(() => {

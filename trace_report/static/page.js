@@ -68,11 +68,14 @@
     drawn.get(place)?.destroy();
     drawn.set(place, new uPlot(options, [data.x, ...data.series.map((line) => line.values)], place));
   }
-  const drawVisible = () => { for (const place of document.querySelectorAll("[data-chart]")) if (place.clientWidth) draw(place); };
+  // What is hidden, or drawn at this width already, costs nothing.
+  function drawVisible() {
+    for (const place of document.querySelectorAll("[data-chart]"))
+      if (place.clientWidth && drawn.get(place)?.width !== place.clientWidth) draw(place);
+  }
   let later;
   addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawVisible, 150); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawVisible);
-  drawVisible();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const place of drawn.keys()) draw(place); });
 
   // One rank at a time
   const panels = [...document.querySelectorAll(".panel")], picks = [...document.querySelectorAll(".picker button")];
@@ -83,6 +86,7 @@
   };
   for (const pick of picks) pick.addEventListener("click", () => show(pick.dataset.rank));
   if (picks.length) show(picks[0].dataset.rank);
+  else drawVisible();
 
   // Windows of the trace, for Perfetto
   function bytesOf(id) {
