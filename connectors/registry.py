@@ -43,6 +43,7 @@ BUILT_IN = (
     "connectors.google_cloud:CONNECTOR",
     "connectors.new_relic:CONNECTOR",
     "connectors.clickhouse:CONNECTOR",
+    "connectors.dynatrace:CONNECTOR",
     "connectors.honeycomb:CONNECTOR",
     "connectors.github:CONNECTOR",
     "connectors.gitlab:CONNECTOR",

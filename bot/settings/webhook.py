@@ -11,6 +11,7 @@ from connectors.json_mapping import Expression
 from connectors.settings_types import Names, Secrets, Section
 
 Preset = Literal[
+    "dynatrace",
     "gcp_monitoring",
     "grafana_oncall",
     "nagios",

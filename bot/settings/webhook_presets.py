@@ -87,6 +87,21 @@ NEW_RELIC = {
         "{policy: alertPolicyNames[0], condition: alertConditionNames[0], workflow: workflowName}"
     ),
 }
+# docs.dynatrace.com, "Webhook integration": the placeholders of a problem notification. The body is
+# the one that our page gives.
+DYNATRACE = {
+    "title": "ProblemTitle",
+    "id": "PID",
+    "state": "(State == 'OPEN' && 'firing') || (State == 'RESOLVED' && 'resolved') || 'update'",
+    "service": "ImpactedEntities[].name",
+    "severity": "ProblemSeverity",
+    "starts_at": "ProblemDetailsJSONv2.startTime",
+    "url": "ProblemURL",
+    "labels": (
+        "{problem: ProblemID, impact: ProblemImpact, "
+        "root_cause: ProblemDetailsJSONv2.rootCauseEntity.name}"
+    ),
+}
 # help.victorops.com, "Custom Outgoing Webhooks": the body is the one that our page gives.
 SPLUNK_ONCALL = {
     "title": "title || entity_id",
@@ -124,6 +139,7 @@ GCP_MONITORING = {
 
 PRESETS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
+        "dynatrace": DYNATRACE,
         "gcp_monitoring": GCP_MONITORING,
         "grafana_oncall": GRAFANA_ONCALL,
         "nagios": NAGIOS,

@@ -46,6 +46,27 @@ ONCALL = {
     },
     "integration": {"id": "CZ7URAT4V3QF2", "type": "alertmanager", "name": "Prod", "team": "shop"},
 }
+# docs.dynatrace.com, "Webhook integration": the body of our page with its placeholders filled in.
+DYNATRACE = {
+    "State": "OPEN",
+    "PID": "-6004362228644432354_1772452920000V2",
+    "ProblemID": "P-26031",
+    "ProblemTitle": "Failure rate increase",
+    "ProblemImpact": "SERVICE",
+    "ProblemSeverity": "ERROR",
+    "ProblemURL": "https://abc12345.live.dynatrace.com/#problems/problemdetails;pid=-6004362228",
+    "ImpactedEntities": [
+        {"type": "SERVICE", "name": "elsewhere", "entity": "SERVICE-0A1B2C3D4E5F6071"},
+        {"type": "SERVICE", "name": "checkout", "entity": "SERVICE-1A2B3C4D5E6F7081"},
+    ],
+    "ProblemDetailsJSONv2": {
+        "problemId": "-6004362228644432354_1772452920000V2",
+        "status": "OPEN",
+        "startTime": BEGAN_S * 1000,
+        "endTime": -1,
+        "rootCauseEntity": None,
+    },
+}
 # docs.newrelic.com, "Notification message templates", as a destination received it.
 NEW_RELIC = {
     "id": "98441886-dfc8-4090-afc2-bfd7a1ac8e59",
@@ -153,6 +174,13 @@ CASES = [
         changed(NEW_RELIC, "state", to="CLOSED"),
         changed(NEW_RELIC, "state", to="ACKNOWLEDGED"),
         ("CRITICAL", None),
+    ),
+    (
+        "dynatrace",
+        DYNATRACE,
+        changed(DYNATRACE, "State", to="RESOLVED"),
+        changed(DYNATRACE, "State", to="MERGED"),
+        ("ERROR", None),
     ),
     (
         "splunk_oncall",
