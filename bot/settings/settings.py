@@ -64,7 +64,9 @@ from bot.settings.teams import TeamSettings, claimed_twice
 from bot.settings.telemetry import TelemetrySettings
 from bot.settings.tickets import (
     GitHubIssuesSettings,
+    GitHubRevertsSettings,
     GitLabIssuesSettings,
+    GitLabRevertsSettings,
     JiraIssuesSettings,
     LinearIssuesSettings,
 )
@@ -246,6 +248,8 @@ class Settings(ConnectorSections):
     answer_webhook: Annotated[AnswerWebhookSettings, BuiltByNeed()] = unset(AnswerWebhookSettings)
     traces: Annotated[TracesSettings, BuiltByNeed()] = unset(TracesSettings)
     recorded: Annotated[RecordedSettings, BuiltByNeed()] = unset(RecordedSettings)
+    github_reverts: Annotated[GitHubRevertsSettings, BuiltByNeed()] = unset(GitHubRevertsSettings)
+    gitlab_reverts: Annotated[GitLabRevertsSettings, BuiltByNeed()] = unset(GitLabRevertsSettings)
 
     @field_validator("teams")
     @classmethod
