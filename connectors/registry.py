@@ -61,6 +61,7 @@ BUILT_IN = (
     "connectors.slurm:CONNECTOR",
     "connectors.postgresql:CONNECTOR",
     "connectors.mysql:CONNECTOR",
+    "connectors.mongodb:CONNECTOR",
     "connectors.redis:CONNECTOR",
     "connectors.ray:CONNECTOR",
     "connectors.rabbitmq:CONNECTOR",

