@@ -47,6 +47,7 @@ def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnec
         page=own.page,
         with_logs=own.logs,
         with_secrets=own.secrets,
+        with_helm=own.helm,
         without=own.without,
         limits=own.limits(LIMITS),
     )
@@ -85,6 +86,7 @@ class KubernetesConnector:
         page: str | None = None,
         with_logs: bool = True,
         with_secrets: bool = False,
+        with_helm: bool = False,
         without: Sequence[str] = (),
         limits: Limits = LIMITS,
     ) -> None:
@@ -95,6 +97,7 @@ class KubernetesConnector:
         self._page = page
         self._with_logs = with_logs
         self._with_secrets = with_secrets
+        self._with_helm = with_helm
         self._without = frozenset(without)
         self.limits = limits
 
@@ -110,13 +113,14 @@ class KubernetesConnector:
                 request.scope,
                 self._page,
                 with_secrets=self._with_secrets,
+                with_helm=self._with_helm,
                 without=self._without,
                 logs=reads if self._with_logs else None,
             )
             await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
             namespaces = (inquiry.namespace(space) for space in spaces)
-            await asyncio.gather(*namespaces, inquiry.nodes(), inquiry.flux())
+            await asyncio.gather(*namespaces, inquiry.nodes(), inquiry.flux(), inquiry.helm())
             inquiry.node_changes()
             await asyncio.gather(inquiry.states(), inquiry.job_objects(), inquiry.container_logs())
             return inquiry.collected()
@@ -128,7 +132,7 @@ class KubernetesConnector:
             spaces[:MOST_CHECKED] or ["default"],
             self._without,
             logs=self._with_logs,
-            secrets=self._with_secrets,
+            secrets=self._with_secrets or self._with_helm,
         )
         try:
             async with Cluster(self._access, self.limits).open() as reads:

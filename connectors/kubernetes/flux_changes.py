@@ -4,8 +4,8 @@ versions, and revisions of Git.
 Flux labels every object that it makes with the name of the HelmRelease or Kustomization that it
 comes from (fluxcd.io, "HelmRelease" and "Kustomization", helm.toolkit.fluxcd.io/v2 and
 kustomize.toolkit.fluxcd.io/v1), so nothing is asked of a cluster without such labels. A
-Kustomization tells its history from Flux 2.7 on. Helm's own record of a release is in secrets and
-is not read.
+Kustomization tells its history from Flux 2.7 on. Helm's own record of a release is in secrets:
+`connectors.kubernetes.helm_changes`.
 """
 
 from __future__ import annotations

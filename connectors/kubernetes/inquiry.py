@@ -29,6 +29,7 @@ from connectors.kubernetes.change_inquiry import ChangeInquiry
 from connectors.kubernetes.container_logs import LogInquiry, PodLogs, runs_to_read
 from connectors.kubernetes.crash_states import with_crash_lines
 from connectors.kubernetes.flux_changes import FluxInquiry
+from connectors.kubernetes.helm_changes import HelmInquiry
 from connectors.kubernetes.job_objects import job_object_lists
 from connectors.kubernetes.node_facts import is_ready
 from connectors.kubernetes.session import GROUPS, NO_SELECTION, ObjectLists, replayed
@@ -57,6 +58,7 @@ class ClusterInquiry:
         page: str | None,
         *,
         with_secrets: bool = False,
+        with_helm: bool = False,
         without: Collection[str] = (),
         logs: PodLogs | None = None,
     ) -> None:
@@ -87,11 +89,17 @@ class ClusterInquiry:
         )
         self._logs = LogInquiry(logs, self._link, self._window) if logs is not None else None
         self._flux = FluxInquiry(self._list, self._link, self._changes.window)
+        window = self._changes.window
+        self._helm = HelmInquiry(self._list, self._link, window) if with_helm else None
 
     def collected(self) -> Collected:
         """Everything that was brought."""
         self._tables["changes"] += self._changes.rows
         self._items += [*self._changes.items, *self._flux.items]
+        applied = list(self._flux.rows)
+        if self._helm is not None:
+            self._items += self._helm.items
+            applied += self._helm.rows
         if self._logs is not None:
             self._tables["logs"] += self._logs.rows
             self._items += self._logs.items
@@ -102,10 +110,10 @@ class ClusterInquiry:
         for name, rows in self._tables.items():
             each_once = list(dict.fromkeys(rows))
             tables[name] = pl.DataFrame(each_once, schema=SCHEMAS[name].columns, orient="row")
-        if self._flux.rows:
+        if applied:
             schema = SCHEMAS["changes"].columns
-            told = pl.DataFrame(self._flux.rows, schema=schema, orient="row")
-            # What Flux applied is what the cluster then rolled out.
+            told = pl.DataFrame(applied, schema=schema, orient="row")
+            # What Flux or Helm applied is what the cluster then rolled out.
             tables["changes"] = with_joined_rollouts(tables["changes"], [told])
         return Collected(tables, tuple(self._items), tuple(self._missing))
 
@@ -265,6 +273,12 @@ class ClusterInquiry:
     async def flux(self) -> None:
         """What Flux applied, where labels of the workloads say that it did."""
         await self._flux.read(self._changes.found)
+
+    async def helm(self) -> None:
+        """What Helm released, where annotations of the workloads say so and the settings ask for
+        it."""
+        if self._helm is not None:
+            await self._helm.read(self._changes.found)
 
     async def nodes(self) -> None:
         """Conditions and events of the nodes that the pods run on."""

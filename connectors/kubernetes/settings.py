@@ -38,6 +38,9 @@ class KubernetesSettings(ConnectorSettings):
     """Whether to read when the secrets that workloads use were written. Only their metadata is
     requested, but the right to list secrets lets a token read their values. So it is off by
     default, and not in the role that comes with Faultline."""
+    helm: bool = False
+    """Whether to read which releases Helm made of the workloads, from the labels of its secrets.
+    Needs the right to list secrets, as `secrets` does, so it is off by default too."""
     without: Names = ()
     """Resources not to request, such as `["configmaps", "nodes"]`. What its role leaves out on
     purpose is then neither a gap in each investigation nor a failed check."""
