@@ -45,6 +45,9 @@ class MsTeamsSettings(ChannelsSettings):
     """The app's (client) id."""
     tenant: str | None = None
     """The tenant's id, or `botframework.com` for a bot of type *Multi Tenant*."""
+    tenant_id: str | None = None
+    """Id (UUID) of the tenant whose people may mention the bot and click its buttons, once its
+    messaging endpoint is set. Unset: it hears nobody. Servers need the client secret then, too."""
     team: str | None = None
     """Id of the Microsoft 365 group behind the team. Set it where the app may read the channel's
     messages: a message whose sending was not confirmed is then looked for before it is sent again.
@@ -57,6 +60,9 @@ class MsTeamsSettings(ChannelsSettings):
     """Where tokens are issued."""
     audience: Url = "https://api.botframework.com"
     """Whom tokens are for. In the US government's clouds `https://api.botframework.us`."""
+    openid_url: Url = "https://login.botframework.com/v1/.well-known/openidconfiguration"
+    """Who signs what is sent to the bot. In the US government's clouds
+    `https://login.botframework.azure.us/v1/.well-known/openidconfiguration`."""
     graph_url: Url = "https://graph.microsoft.com"
     """Microsoft Graph, only used with `team`."""
 
