@@ -35,6 +35,7 @@ from bot.settings.alerts import AlertSettings
 from bot.settings.chats import (
     AnswerWebhookSettings,
     DiscordSettings,
+    EmailSettings,
     MattermostSettings,
     MsTeamsSettings,
 )
@@ -248,6 +249,7 @@ class Settings(ConnectorSections):
     mattermost: MattermostSettings = MattermostSettings()
     discord: DiscordSettings = DiscordSettings()
     answer_webhook: AnswerWebhookSettings = AnswerWebhookSettings()
+    email: EmailSettings = EmailSettings()
     traces: TracesSettings = TracesSettings()
     recorded: RecordedSettings = RecordedSettings()
 
