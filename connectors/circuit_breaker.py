@@ -50,8 +50,10 @@ class CircuitBreaker:
                 return
             left = self._open_until - time.monotonic()
             if left > 0:
-                problem = f"{self._last}: circuit open after {self._failures} consecutive failures"
-                problem = f"{problem}; next attempt in {math.ceil(left)} s"
+                problem = (
+                    f"its last {self._failures} requests failed ({self._last}), so it was not "
+                    f"asked (circuit open). Next attempt in {math.ceil(left)} s"
+                )
                 raise ConnectorError(self._vendor, self._server, problem)
             # This caller tries; the others wait for what it learns.
             self._open_until = time.monotonic() + self._open_s

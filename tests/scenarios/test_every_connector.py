@@ -45,7 +45,7 @@ REFUSING_SETS = 2
 """Many at a time: an investigation for each one of them would take minutes."""
 ASKED_AGAIN = 2
 TOO_SLOW = ("time limit", "no answer within", "circuit open")
-NEXT_ATTEMPT = re.compile(r"next attempt in (\d+) s")
+NEXT_ATTEMPT = re.compile(r"Next attempt in (\d+) s")
 SLACK = timedelta(minutes=2)
 Gaps = dict[str, str]
 """The first reason of each source that brought none of some kind."""

@@ -327,12 +327,13 @@ def test_a_flapping_monitor_is_no_incident_unless_something_is_clearly_wrong(
 
 
 def test_a_server_that_is_away_is_told_once(tmp_path: Path) -> None:
-    away = "datadog https://dd.example: no answer; next attempt in {} s"
+    failed = "its last 5 requests failed (no answer in time), so it was not asked"
+    away = f"datadog https://dd.example: {failed} (circuit open). Next attempt in {{}} s"
     kinds = ("metrics", "traces", "topology", "logs")
     gaps = [gap(kind, away.format(19 - n)) for n, kind in enumerate(kinds)]
     said = missing_evidence(write_case(tmp_path, alert=ALERT, evidence=gaps), set())
     assert said[0] == (
-        "metrics, logs and topology from datadog are missing: https://dd.example: no answer; next "
-        "attempt in 19 s. Check that datadog can be reached, and ask again."
+        f"metrics, logs and topology from datadog are missing: https://dd.example: {failed} "
+        "(circuit open). Next attempt in 19 s. Check that datadog can be reached, and ask again."
     )
     assert sum("datadog" in one for one in said) == 1
