@@ -49,6 +49,7 @@ from bot.runtime.threads import in_thread
 from bot.settings import Section, Settings, secret_variable
 from bot.settings.alert_sources import DeclaredAlertSource
 from bot.store.reported_changes import ReportedChange
+from bot.store.store import Store
 from connectors.covers import Covers
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class Intake:
     watchdog: Watchdog | None = None
     keep: Keep | None = None
     """Without it changes are refused as not stored."""
+    store: Store | None = None
+    """For what people do in Teams."""
 
 
 @dataclass(frozen=True)

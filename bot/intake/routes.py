@@ -20,6 +20,7 @@ from bot.intake.questions.message_router import MessageRouter
 from bot.intake.responses import FailedSenders, Keep, not_configured, with_errors_answered
 from bot.intake.watchdog import Watchdog
 from bot.settings import Settings
+from bot.store.store import Store
 
 if TYPE_CHECKING:
     from bot.intake.slack_events import Register
@@ -36,6 +37,7 @@ def intake_routes(
     first_time: FirstTime | None = None,
     watchdog: Watchdog | None = None,
     keep: Keep | None = None,
+    store: Store | None = None,
 ) -> list[BaseRoute]:
     """The routes of these sources (unset: of all); one whose secrets are not set answers 404 and
     names the setting.
@@ -43,11 +45,14 @@ def intake_routes(
     `slack_listeners` add what other rooms want to hear from Slack; `message_router` takes the
     questions that people ask there, without it they are not answered; `first_time` remembers
     clicks, so that one which was recorded is not done again; `watchdog` hears the alert that always
-    fires, without it that is an alert like others; `keep` keeps changes that a webhook brings.
+    fires, without it that is an alert like others; `keep` keeps changes that a webhook brings;
+    `store` is for what people do in Teams.
     Raises SettingsError for a plug-in that cannot be used.
     """
     limits = limits or replace(IntakeLimits(), max_body_bytes=settings.server.max_body_bytes)
-    intake = Intake(accept, limits, slack_listeners, message_router, first_time, watchdog, keep)
+    intake = Intake(
+        accept, limits, slack_listeners, message_router, first_time, watchdog, keep, store
+    )
     senders = FailedSenders(settings)
     routes: list[BaseRoute] = []
     for source in alert_sources() if sources is None else sources:

@@ -135,6 +135,7 @@ def build_app(
         first_time=store_first_time(store),
         watchdog=watchdog,
         keep=keep,
+        store=store,
     )
 
     def pages() -> Sequence[BaseRoute]:

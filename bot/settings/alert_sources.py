@@ -30,6 +30,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "azure_monitor": "bot.intake.sources.azure_monitor:ALERT_SOURCE",
         "incident_io": "bot.intake.sources.incident_io:ALERT_SOURCE",
         "rootly": "bot.intake.sources.rootly:ALERT_SOURCE",
+        "msteams": "bot.intake.sources.msteams:ALERT_SOURCE",
         "webhook": "bot.intake.sources.webhook:ALERT_SOURCE",
     }
 )

@@ -6,7 +6,10 @@ Their tokens write. Workers alone need them.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -45,6 +48,9 @@ class MsTeamsSettings(ChannelsSettings):
     """The app's (client) id."""
     tenant: str | None = None
     """The tenant's id, or `botframework.com` for a bot of type *Multi Tenant*."""
+    tenant_id: str | None = None
+    """Id (UUID) of the tenant whose people may mention the bot and click its buttons, once its
+    messaging endpoint is set. Unset: it hears nobody. Servers need the client secret then, too."""
     team: str | None = None
     """Id of the Microsoft 365 group behind the team. Set it where the app may read the channel's
     messages: a message whose sending was not confirmed is then looked for before it is sent again.
@@ -57,6 +63,9 @@ class MsTeamsSettings(ChannelsSettings):
     """Where tokens are issued."""
     audience: Url = "https://api.botframework.com"
     """Whom tokens are for. In the US government's clouds `https://api.botframework.us`."""
+    openid_url: Url = "https://login.botframework.com/v1/.well-known/openidconfiguration"
+    """Who signs what is sent to the bot. In the US government's clouds
+    `https://login.botframework.azure.us/v1/.well-known/openidconfiguration`."""
     graph_url: Url = "https://graph.microsoft.com"
     """Microsoft Graph, only used with `team`."""
 
@@ -106,6 +115,40 @@ class AnswerWebhookSettings(Section):
         return value
 
 
+class EmailSettings(Section):
+    """Answers by e-mail: docs/chats.md."""
+
+    host: str | None = None
+    """The SMTP server."""
+    port: int = 587
+    """Its port."""
+    security: Literal["starttls", "tls"] = "starttls"
+    """How the session is encrypted. `tls` from its first byte, usually on port 465."""
+    user: str | None = None
+    """Name to log in with. Unset: the server takes messages without a login."""
+    password: SecretStr | None = None
+    """Secret. The user's password."""
+    sender: str | None = None
+    """Address of the sender: `Faultline <faultline@acme.com>`."""
+    to: Names = ()
+    """Addresses that get the answers. Unset: none are sent."""
+    services: Mapping[str, Names] = Field(default_factory=dict)
+    """Addresses of services, instead of `to`: the catalogue's name of the service to addresses."""
+    ca_file: Path | None = None
+    """Certificates that the server's is checked with, in PEM form. Unset: the system's."""
+
+    @model_validator(mode="after")
+    def _addresses(self) -> EmailSettings:
+        for one in (*self.to, *(a for some in self.services.values() for a in some)):
+            if not ADDRESS.fullmatch(one):
+                raise ValueError(f"{one[:80]!r} is no address such as ops@acme.com")
+        if self.sender is not None and not SENDER.fullmatch(self.sender):
+            raise ValueError("sender must be an address, or a name and <address>")
+        return self
+
+
+ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[A-Za-z0-9.-]+")
+SENDER = re.compile(rf"[\w .-]{{1,80}} <{ADDRESS.pattern}>|{ADDRESS.pattern}")
 SHORTEST_KEY = 24
 """Bytes, by Standard Webhooks."""
 

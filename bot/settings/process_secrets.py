@@ -1,8 +1,9 @@
 """Which process needs which secret, declared once: for Terraform, Kubernetes and `faultline check`.
 
 The web process (`faultline serve --no-worker`) faces the internet. It holds what proves senders and
-visitors and what opens the store; Slack's bot token too, because clicks and mentions are answered
-from there. Vendors are asked by workers alone, so a secret that is not named here is theirs.
+visitors and what opens the store; the secrets of the bots in Slack and Teams too, because clicks
+and mentions are answered from there. Vendors are asked by workers alone, so a secret that is not
+named here is theirs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ SERVER_ONLY = frozenset(
         ("webhook", "tokens"),
     }
 )
-BOTH = frozenset({("slack", "bot_token"), ("store", "database"), ("telemetry", "otlp_headers")})
+BOTH = frozenset(
+    {
+        ("msteams", "client_secret"),
+        ("slack", "bot_token"),
+        ("store", "database"),
+        ("telemetry", "otlp_headers"),
+    }
+)
 
 
 def needed_by(role: ProcessRole, section: str, key: str) -> bool:

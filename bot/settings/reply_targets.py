@@ -28,6 +28,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "mattermost": "bot.answer.targets.chats.target:MATTERMOST",
         "discord": "bot.answer.targets.chats.target:DISCORD",
         "answer_webhook": "bot.answer.targets.chats.target:ANSWER_WEBHOOK",
+        "email": "bot.answer.targets.chats.target:EMAIL",
         "gitlab_issues": "bot.answer.targets.tickets.target:GITLAB",
         "github_reverts": "bot.answer.targets.tickets.revert_target:GITHUB",
         "gitlab_reverts": "bot.answer.targets.tickets.revert_target:GITLAB",

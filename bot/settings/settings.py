@@ -35,6 +35,7 @@ from bot.settings.alerts import AlertSettings
 from bot.settings.chats import (
     AnswerWebhookSettings,
     DiscordSettings,
+    EmailSettings,
     MattermostSettings,
     MsTeamsSettings,
 )
@@ -246,6 +247,7 @@ class Settings(ConnectorSections):
     mattermost: Annotated[MattermostSettings, BuiltByNeed()] = unset(MattermostSettings)
     discord: Annotated[DiscordSettings, BuiltByNeed()] = unset(DiscordSettings)
     answer_webhook: Annotated[AnswerWebhookSettings, BuiltByNeed()] = unset(AnswerWebhookSettings)
+    email: Annotated[EmailSettings, BuiltByNeed()] = unset(EmailSettings)
     traces: Annotated[TracesSettings, BuiltByNeed()] = unset(TracesSettings)
     recorded: Annotated[RecordedSettings, BuiltByNeed()] = unset(RecordedSettings)
     github_reverts: Annotated[GitHubRevertsSettings, BuiltByNeed()] = unset(GitHubRevertsSettings)

@@ -19,6 +19,7 @@ locals {
     azure_monitor       = "/webhooks/azure_monitor"
     incident_io         = "/webhooks/incident_io"
     rootly              = "/webhooks/rootly"
+    msteams             = "/webhooks/msteams"
     webhook             = "/webhooks/webhook"
     sns                 = "/webhooks/sns"
     slack_events        = "/slack/events"

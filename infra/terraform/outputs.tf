@@ -4,7 +4,7 @@ output "url" {
 }
 
 output "webhook_urls" {
-  description = "What to enter at each vendor: `pagerduty`, `alertmanager`, `datadog`, `sentry`, `azure_monitor`, `incident_io`, `rootly`, `webhook`, `sns`, `slack_events`, `slack_interactivity`, the last two for each of `slack_workspaces` too (`slack_events_eu`), and `changes`."
+  description = "What to enter at each vendor: `pagerduty`, `alertmanager`, `datadog`, `sentry`, `azure_monitor`, `incident_io`, `rootly`, `msteams`, `webhook`, `sns`, `slack_events`, `slack_interactivity`, the last two for each of `slack_workspaces` too (`slack_events_eu`), and `changes`."
   value       = { for name, path in local.intake_paths : name => "${local.base_url}${path}" }
 }
 

@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
+from joserfc import jwt
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
@@ -31,6 +32,8 @@ from bot.intake.routes import intake_routes
 from bot.processes.check import all_checks
 from bot.settings import Settings
 from bot.store.store import Accepted, Arrival, Store
+from loopback.server import serve_in_thread
+from tests.bot.answer.targets.fake_chats import FakeChats
 from tests.bot.intake import sns_sender
 from tests.bot.intake.conftest import (
     WATCHED,
@@ -49,6 +52,7 @@ from tests.bot.intake.test_incident_webhooks import alert_event as rootly_alert
 from tests.bot.intake.test_incident_webhooks import created as incident_created
 from tests.bot.intake.test_incident_webhooks import event as rootly_event
 from tests.bot.intake.test_incident_webhooks import moved as incident_moved
+from tests.bot.intake.test_msteams import APP, BOT, HOME, ISSUER, KEY, PEOPLE, published
 from tests.bot.intake.test_sentry_webhook import issue_webhook
 from tests.databases import store_engine
 from tests.fuzz.counting import Answer, ServerFault, Target, Try
@@ -93,6 +97,48 @@ def _rootly(body: bytes) -> dict[str, str]:
 
 def _token(body: bytes) -> dict[str, str]:
     return {"authorization": f"Bearer {TOKEN}"}
+
+
+@cache
+def teams_service() -> FakeChats:
+    """The Bot Framework, which publishes its keys."""
+    fake = FakeChats(members=dict(PEOPLE), keys=[published(KEY, "msteams")])
+    fake.url, _ = serve_in_thread(fake.app)
+    return fake
+
+
+def teams_message() -> dict[str, Any]:
+    return {
+        "type": "message",
+        "id": "1763690000000",
+        "channelId": "msteams",
+        "serviceUrl": "https://smba.trafficmanager.net/teams/",
+        "from": {"id": "29:ann"},
+        "recipient": {"id": BOT},
+        "conversation": {"id": "19:a@thread.tacv2;messageid=1", "conversationType": "channel"},
+        "channelData": {"tenant": {"id": HOME}},
+        "entities": [{"type": "mention", "mentioned": {"id": BOT}}],
+        "text": "<at>Bot</at> investigate checkout errors",
+    }
+
+
+def teams_click() -> dict[str, Any]:
+    action = {"verb": "mute", "data": {"investigation": "20261121-100000-abcdef"}}
+    clicked = {"type": "invoke", "name": "adaptiveCard/action", "value": {"action": action}}
+    return teams_message() | clicked
+
+
+def _teams(body: bytes) -> dict[str, str]:
+    """A token for the service that the body names."""
+    try:
+        service = json.loads(body)["serviceUrl"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        service = None
+    service = service if isinstance(service, str) and service else "x"
+    now = int(time.time())
+    claims = {"iss": ISSUER, "aud": APP, "exp": now + 3600, "serviceurl": service}
+    token = jwt.encode({"alg": "RS256", "kid": KEY.kid}, claims, KEY)
+    return {"authorization": f"Bearer {token}"}
 
 
 def _shared(vendor: str) -> list[Any]:
@@ -192,6 +238,13 @@ def fuzzed_sources() -> list[FuzzedSource]:
             _token,
             signs_body=False,
         ),
+        FuzzedSource(
+            "msteams",
+            "/webhooks/msteams",
+            (teams_message(), teams_click()),
+            _teams,
+            signs_body=False,
+        ),
         FuzzedSource("slack events", "/slack/events", (*events, *_shared("slack")), _slack),
         FuzzedSource("slack forms", "/slack/interactivity", (clicked, sent), _slack, form=True),
     ]
@@ -211,6 +264,11 @@ def known_settings() -> Settings:
             "incident_io": {"webhook_secrets": [WHSEC]},
             "rootly": {"webhook_secrets": [SECRET]},
             "webhook": {"tokens": [TOKEN], "preset": "zabbix"},
+            "msteams": {
+                **teams_service().sections()["msteams"],
+                "tenant_id": HOME,
+                "openid_url": f"{teams_service().url}/openid",
+            },
             "aws": {"sns_topics": [sns_sender.TOPIC]},
             "slack": {
                 "bot_token": "xoxb-1",
@@ -243,6 +301,7 @@ class Bot:
             self._accept,
             sources=sources_with(self._certificate),
             slack_listeners=[lambda app, _: face.register(app)],
+            store=Store(self._engine),
         )
 
     async def _accept(self, arrival: Arrival) -> Accepted:

@@ -13,6 +13,7 @@ from bot.settings.chats import (
     AnswerWebhookSettings,
     ChatSettings,
     DiscordSettings,
+    EmailSettings,
     MattermostSettings,
     MsTeamsSettings,
 )
@@ -96,5 +97,30 @@ class AnswerWebhook(ClientTarget[AnswerWebhookSettings]):
         return self.address(reply_to, service, settings) if self.covers(alert, service) else None
 
 
-ANSWER_WEBHOOK = AnswerWebhook()
+class Email(ClientTarget[EmailSettings]):
+    """E-mail."""
+
+    name = "email"
+    label = "E-mail"
+    settings = EmailSettings
+    needs = ("host", "sender", "to")
+    announces = True
+    client = "bot.answer.targets.chats.mail:Emails"
+
+    def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
+        """The addresses of the service, else the usual ones."""
+        own = self.section(settings)
+        if own is None:
+            return None
+        named = own.services.get(service, ()) if service else ()
+        return ", ".join(named or own.to) or None
+
+    def address_for(
+        self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
+    ) -> str | None:
+        """None for an alert about what this table does not cover."""
+        return self.address(reply_to, service, settings) if self.covers(alert, service) else None
+
+
+ANSWER_WEBHOOK, EMAIL = AnswerWebhook(), Email()
 MSTEAMS, MATTERMOST, DISCORD = MsTeams(), Mattermost(), Discord()

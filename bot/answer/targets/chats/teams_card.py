@@ -9,6 +9,8 @@ Source: the card's JSON schema (adaptivecards.io/schemas/1.5.0).
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bot.answer.foreign_text import safe_url
@@ -25,7 +27,18 @@ OPEN = "Open the investigation"
 CUT = "…"
 
 
-def card_of(text: str, key: str) -> Part:
+@dataclass(frozen=True)
+class CardExtras:
+    """Small lines below an answer, and buttons."""
+
+    lines: Sequence[str] = ()
+    actions: Sequence[Part] = ()
+
+
+NO_EXTRAS = CardExtras()
+
+
+def card_of(text: str, key: str, extras: CardExtras = NO_EXTRAS) -> Part:
     """The card that bears `key`, which people do not see, as the id of its title."""
     parts = TextParts.of(text)
     title = _block(_run(parts.title, weight="Bolder", size="Medium"), id=key)
@@ -37,9 +50,11 @@ def card_of(text: str, key: str) -> Part:
         "body": [title, *(_line(line) for line in parts.lines if line)],
     }
     url = safe_url(parts.page)
-    if url:
-        card["actions"] = [{"type": "Action.OpenUrl", "title": OPEN, "url": url}]
-    return _fitting(card)
+    actions = [{"type": "Action.OpenUrl", "title": OPEN, "url": url}] if url else []
+    actions += extras.actions
+    if actions:
+        card["actions"] = actions
+    return _fitting(card, [_block(_run(line, isSubtle=True)) for line in extras.lines])
 
 
 def _line(line: str) -> Part:
@@ -57,21 +72,22 @@ def _block(*runs: Part, **more: str) -> Part:
     return {"type": "RichTextBlock", "inlines": list(runs), **more}
 
 
-def _run(text: str, **more: str) -> Part:
+def _run(text: str, **more: str | bool) -> Part:
     space = " " if text.endswith(" ") else ""
     return {"type": "TextRun", "text": quotable(text) + space, **more}
 
 
-def _fitting(card: Part) -> Part:
-    """Without its last lines, where it is too long."""
+def _fitting(card: Part, last: Sequence[Part]) -> Part:
+    """Without the last lines of the answer, where it is too long. `last` stays."""
     body = card["body"]
     sizes = [len(json.dumps(part).encode()) + 2 for part in body]
-    size = len(json.dumps({**card, "body": []}).encode()) + sum(sizes)
+    size = len(json.dumps({**card, "body": list(last)}).encode()) + sum(sizes)
     if size <= MAX_CARD_BYTES:
+        body += last
         return card
     left_out = _block(_run(CUT))
     while size > MAX_CARD_BYTES - 200 and len(body) > 1:
         body.pop()
         size -= sizes.pop()
-    body.append(left_out)
+    body += [left_out, *last]
     return card

@@ -39,6 +39,12 @@ class FakeChats:
     valid: set[str] = field(default_factory=set)
     lose_answers: int = 0
     refuse_with: int | None = None
+    members: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """People of Teams, by their id there."""
+    keys: list[dict[str, Any]] = field(default_factory=list)
+    """Published by the Bot Framework."""
+    keys_read: int = 0
+    keys_host: str = ""
     url: str = ""
 
     @property
@@ -48,6 +54,9 @@ class FakeChats:
         return Starlette(
             routes=[
                 Route("/login/{tenant}/oauth2/v2.0/token", self._login, methods=["POST"]),
+                Route("/openid", self._openid),
+                Route("/keys", self._keys),
+                Route("/teams/v3/conversations/{channel}/members/{person}", self._member),
                 Route(activities, self._teams, methods=["POST"]),
                 Route(activities + "/{name}", self._teams, methods=["PUT"]),
                 Route("/mm/api/v4/users/me", self._mattermost),
@@ -119,6 +128,22 @@ class FakeChats:
         assert known.channel == channel
         known.versions.append(given)
         return JSONResponse({"id": known.name})
+
+    async def _openid(self, request: Request) -> Response:
+        return JSONResponse({"jwks_uri": f"{self.keys_host or self.url}/keys"})
+
+    async def _keys(self, request: Request) -> Response:
+        self.keys_read += 1
+        return JSONResponse({"keys": self.keys})
+
+    async def _member(self, request: Request) -> Response:
+        given = await self._given(request, "https://api.botframework.com/.default")
+        if isinstance(given, Response):
+            return given
+        found = self.members.get(request.path_params["person"])
+        if found is None:
+            return JSONResponse({"error": {"code": "MemberNotFoundInConversation"}}, 404)
+        return JSONResponse({"id": request.path_params["person"], **found})
 
     async def _graph(self, request: Request) -> Response:
         given = await self._given(request, f"{self.url}/graph/.default")

@@ -1,0 +1,112 @@
+"""What people made of an answer in Teams, and what they can do with it: lines and buttons of its
+card.
+
+A click comes back as an `adaptiveCard/action` (learn.microsoft.com, "Universal Actions for Adaptive
+Cards"): `bot.intake.teams_clicks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from analysis.vocabulary import ASKED
+from bot.answer.foreign_text import one_line
+from bot.answer.lines import at
+from bot.answer.targets.chats.teams_card import CardExtras
+from bot.answer.targets.tickets.revert_target import RevertTarget
+from bot.answer.targets.tickets.target import TicketOffer, ticket_offers
+from bot.policy.people import person
+from bot.policy.reply_targets import declared_targets
+from bot.settings import Settings
+from bot.store.labels import Labels
+from bot.store.mutes import Mute, Mutes
+from bot.store.store import Store, StoredInvestigation
+
+RIGHT, WRONG, AGAIN, MUTE, UNMUTE, TICKET = "right", "wrong", "again", "mute", "unmute", "ticket"
+"""Verbs of buttons. They stay the same: old cards keep their buttons."""
+CAUSE = "cause"
+"""The field of the form behind Wrong."""
+MUTE_HOURS = 8
+"""A mute by one click lasts a shift."""
+MAX_WHO, MAX_TEXT, MAX_INPUT = 80, 240, 500
+
+
+def answer_extras(key: str, store: Store, settings: Settings) -> CardExtras:
+    """Of the message under a key; none where no investigation has ended. Blocks."""
+    found = store.get(key.partition(":")[0])
+    if found is None or key.endswith("-digest") or found.status not in ("done", "failed"):
+        return CardExtras()
+    mute = Mutes(store.engine).muted(found.alert.fingerprint, datetime.now(UTC))
+    tickets = issue_offers(found, store, settings)
+    lines = [*_judged(found, store), *_muted(mute), *map(_made, tickets)]
+    return CardExtras([line for line in lines if line], list(_actions(found, mute, tickets)))
+
+
+def issue_offers(
+    investigation: StoredInvestigation, store: Store, settings: Settings
+) -> list[TicketOffer]:
+    """The trackers in use. Draft reverts are asked for where the case is at hand."""
+    offers = ticket_offers(investigation, store, settings)
+    reverts = {one.own_name for one in declared_targets(settings) if isinstance(one, RevertTarget)}
+    return [one for one in offers if one.target not in reverts]
+
+
+def may_mute(investigation: StoredInvestigation) -> bool:
+    """What somebody asked for is no alert: there is nothing to mute."""
+    return not investigation.alert.labels.get("fingerprint", "").startswith(ASKED)
+
+
+def _actions(
+    found: StoredInvestigation, mute: Mute | None, tickets: list[TicketOffer]
+) -> Iterator[dict[str, Any]]:
+    if found.status == "done":
+        yield _button(found, RIGHT, "Right")
+        field = {
+            "type": "Input.Text",
+            "id": CAUSE,
+            "label": "What was the cause?",
+            "maxLength": MAX_INPUT,
+        }
+        form = {
+            "type": "AdaptiveCard",
+            "version": "1.5",
+            "body": [field],
+            "actions": [_button(found, WRONG, "Send")],
+        }
+        yield {"type": "Action.ShowCard", "title": "Wrong", "card": form}
+    yield _button(found, AGAIN, "Run again")
+    if mute is not None:
+        yield _button(found, UNMUTE, "Unmute")
+    elif may_mute(found):
+        yield _button(found, MUTE, f"Mute for {MUTE_HOURS} h")
+    if found.status == "done":
+        for one in tickets:
+            button = _button(found, TICKET, one.label, target=one.target)
+            # Teams shows six buttons, and these behind three dots.
+            yield {**button, "mode": "secondary"}
+
+
+def _button(found: StoredInvestigation, verb: str, title: str, **more: str) -> dict[str, Any]:
+    data = {"investigation": found.id, **more}
+    return {"type": "Action.Execute", "title": title, "verb": verb, "data": data}
+
+
+def _judged(found: StoredInvestigation, store: Store) -> Iterator[str]:
+    label = Labels(store.engine).get(found.id)
+    if label is not None:
+        who = one_line(person(label.who), MAX_WHO) or "somebody"
+        cause = one_line(label.cause, MAX_TEXT)
+        told = f": the cause was {cause}" if cause and not label.right else ""
+        yield f"{'Right' if label.right else 'Wrong'}, said {who} at {at(label.at)}{told}"
+
+
+def _muted(mute: Mute | None) -> Iterator[str]:
+    if mute is not None:
+        by = one_line(person(mute.by), MAX_WHO) or "somebody"
+        yield f"Muted until {at(mute.until)} by {by}"
+
+
+def _made(ticket: TicketOffer) -> str:
+    return f"{ticket.one} {one_line(ticket.title, MAX_WHO)}" if ticket.title else ""

@@ -1,0 +1,140 @@
+"""What the Bot Framework sends, as far as it is read: a message, or a click on a card.
+
+Source: ConnectorAPI.json of botbuilder-python (`Activity`), learn.microsoft.com, "Universal Actions
+for Adaptive Cards" (`adaptiveCard/action`), and Teams' `channelData`. All text is hostile.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import msgspec
+
+from analysis.errors import FaultlineError
+from bot.intake.payload_fields import plain
+
+CLICK = "adaptiveCard/action"
+THREAD = ";messageid="
+MAX_TEXT = 2_000
+_MENTION = re.compile(r"<at(?: [^<>]*)?>[^<>]*</at>", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]{0,200}>")
+_ID = re.compile(r"[\w:.@;=|\-]{1,400}")
+"""Ids of conversations, messages and people, which become addresses and keys."""
+
+
+class Account(msgspec.Struct, rename="camel"):
+    """A person or a bot."""
+
+    id: str = ""
+    aad_object_id: str | None = None
+
+
+class Conversation(msgspec.Struct, rename="camel"):
+    """Of a channel's thread `<channel>;messageid=<the first message>`."""
+
+    id: str = ""
+    conversation_type: str | None = None
+    tenant_id: str | None = None
+
+
+class Tenant(msgspec.Struct):
+    """A tenant of Microsoft 365."""
+
+    id: str = ""
+
+
+class ChannelData(msgspec.Struct):
+    """What Teams adds."""
+
+    tenant: Tenant | None = None
+
+
+class CardAction(msgspec.Struct):
+    """A click."""
+
+    verb: str = ""
+    data: dict[str, Any] = {}
+
+
+class ClickValue(msgspec.Struct):
+    """What an invoke holds."""
+
+    action: CardAction | None = None
+
+
+class Activity(msgspec.Struct, rename="camel"):
+    """One thing that happened."""
+
+    type: str
+    service_url: str
+    channel_id: str
+    id: str = ""
+    name: str | None = None
+    text: str | None = None
+    sender: Account = msgspec.field(name="from", default_factory=Account)
+    recipient: Account = msgspec.field(default_factory=Account)
+    conversation: Conversation = msgspec.field(default_factory=Conversation)
+    channel_data: ChannelData | None = None
+    entities: list[Any] = []
+    value: Any = None
+
+    @property
+    def tenant(self) -> str:
+        """The tenant in which it was sent; of a shared channel the sender's."""
+        told = self.channel_data.tenant if self.channel_data else None
+        return (told.id if told else "") or self.conversation.tenant_id or ""
+
+    @property
+    def channel(self) -> str:
+        """The conversation without its thread."""
+        return self.conversation.id.partition(THREAD)[0]
+
+    @property
+    def root(self) -> str:
+        """The first message of the thread; "" where it is in none."""
+        return self.conversation.id.partition(THREAD)[2]
+
+    @property
+    def is_for_bot(self) -> bool:
+        """Whether it mentions the bot, or was written to it alone. An app that may read a channel
+        hears all of it."""
+        if self.conversation.conversation_type == "personal":
+            return True
+        for one in self.entities:
+            mentioned = one.get("mentioned") if isinstance(one, dict) else None
+            if isinstance(mentioned, dict) and mentioned.get("id") == self.recipient.id:
+                return bool(self.recipient.id)
+        return False
+
+    @property
+    def said(self) -> str:
+        """The text without mentions and markup."""
+        text = _TAG.sub(" ", _MENTION.sub(" ", (self.text or "")[: 4 * MAX_TEXT]))
+        return plain(" ".join(html.unescape(text).split()), MAX_TEXT)
+
+    @property
+    def click(self) -> CardAction | None:
+        """The button that was clicked; None where it is no click of ours."""
+        if self.type != "invoke" or self.name != CLICK:
+            return None
+        try:
+            return msgspec.convert(self.value, ClickValue).action
+        except msgspec.ValidationError:
+            return None
+
+
+def read_activity(body: bytes) -> Activity | None:
+    """The activity; None for what is none of Teams', or has ids of another form."""
+    try:
+        found = msgspec.json.decode(body, type=Activity)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    ids = (found.conversation.id, found.sender.id, found.id or "0")
+    is_whole = bool(found.service_url) and all(_ID.fullmatch(one) for one in ids)
+    return found if is_whole else None
+
+
+class Unknown(FaultlineError):
+    """Nobody told who somebody is."""

@@ -1,0 +1,96 @@
+"""What a click on a button of a card in Teams does. The answer is one line for whoever clicked, and
+a worker brings the card up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from bot.answer.targets.chats.teams_buttons import (
+    AGAIN,
+    CAUSE,
+    MAX_INPUT,
+    MUTE,
+    MUTE_HOURS,
+    RIGHT,
+    TICKET,
+    UNMUTE,
+    WRONG,
+)
+from bot.intake.alert_source import Intake
+from bot.intake.teams_activity import Activity, CardAction, Unknown
+from bot.intake.teams_people import TeamsPeople, TeamsPerson
+from bot.intake.teams_store import TeamsStore
+from bot.policy.roles import Act, may
+from bot.settings import Settings
+from bot.store.store import StoredInvestigation
+
+GONE = "That investigation is no longer known."
+Do = Callable[[StoredInvestigation, TeamsPerson, CardAction, Activity], Awaitable[str]]
+
+
+class TeamsClicks:
+    """Of one bot."""
+
+    def __init__(self, settings: Settings, intake: Intake, people: TeamsPeople) -> None:
+        self._people = people
+        self._store = TeamsStore(settings, intake)
+        self._does: dict[str, tuple[Act, Do]] = {
+            RIGHT: ("rate", self._right),
+            WRONG: ("rate", self._wrong),
+            AGAIN: ("investigate", self._again),
+            MUTE: ("mute", self._mute),
+            UNMUTE: ("mute", self._unmute),
+            TICKET: ("ticket", self._ticket),
+        }
+
+    async def clicked(self, activity: Activity, click: CardAction) -> str:
+        """One line. Raises NotAccepted."""
+        known = self._does.get(click.verb)
+        if known is None:
+            return "This button is of another version. Use a newer message."
+        act, does = known
+        try:
+            person = await self._people.sender(activity)
+        except Unknown as error:
+            return f"{error}."
+        if not may(person.role, act):
+            return person.refusal(act)
+        name = click.data.get("investigation")
+        found = await self._store.posted_here(name) if isinstance(name, str) else None
+        if found is None:
+            return GONE
+        return await does(found, person, click, activity)
+
+    async def _right(
+        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+    ) -> str:
+        return await self._store.judge(found, person, right=True, cause="", key=activity.id)
+
+    async def _wrong(
+        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+    ) -> str:
+        given = click.data.get(CAUSE)
+        cause = given[:MAX_INPUT] if isinstance(given, str) else ""
+        return await self._store.judge(found, person, right=False, cause=cause, key=activity.id)
+
+    async def _again(
+        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+    ) -> str:
+        return await self._store.again(found, person, activity.conversation.id)
+
+    async def _mute(
+        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+    ) -> str:
+        return await self._store.mute(found, person, timedelta(hours=MUTE_HOURS), activity.id)
+
+    async def _unmute(
+        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+    ) -> str:
+        return await self._store.unmute(found, person, activity.id)
+
+    async def _ticket(
+        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+    ) -> str:
+        target = click.data.get("target")
+        return await self._store.ticket(found, person, target, activity.id)

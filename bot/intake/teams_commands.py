@@ -1,0 +1,158 @@
+"""What people ask of the bot in Teams, by mentioning it: an investigation, the hand-over, a mute of
+the alert whose answer begins the thread, or how to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from analysis.errors import SettingsError
+from analysis.vocabulary import ASKED, Alert
+from bot.answer.handover import TeamDigest, team_digests
+from bot.answer.handover_lines import of_team, shortened, summary, team_lines, team_name
+from bot.answer.targets.chats.teams_buttons import MUTE_HOURS
+from bot.intake.accepting import take
+from bot.intake.alert_source import Intake
+from bot.intake.asked_incident import since_in
+from bot.intake.payload_fields import one_line
+from bot.intake.questions.commands import Command, command_in
+from bot.intake.service_names import mentioned
+from bot.intake.since import length_of
+from bot.intake.teams_activity import Activity
+from bot.intake.teams_people import TeamsPeople, TeamsPerson
+from bot.intake.teams_store import TeamsStore
+from bot.intake.teams_tokens import SOURCE
+from bot.policy.person_limits import too_many_investigations
+from bot.policy.roles import Act, may
+from bot.policy.values import Arrival, Delivery, ReplyTo
+from bot.settings import Settings
+from bot.store.store import StoredInvestigation
+
+HELP = (
+    "I investigate alerts. Mention me with one of these:\n"
+    "- investigate checkout errors since 10:05\n"
+    "- investigate: in the thread of an answer, the same again\n"
+    "- handover 24h: what is open, what recurs, which alerts were noise\n"
+    f"- mute {MUTE_HOURS}h, unmute: in the thread of an answer, its alert\n"
+    "Questions about an answer are answered on its page."
+)
+NOT_OURS = "Say that in the thread of an answer of mine, or click its button."
+USUAL, LONGEST = timedelta(days=7), timedelta(days=90)
+EACH = 4
+"""Lines of each label of the hand-over."""
+
+
+class TeamsCommands:
+    """Of one bot."""
+
+    def __init__(self, settings: Settings, intake: Intake, people: TeamsPeople) -> None:
+        self._settings, self._intake, self._people = settings, intake, people
+        self._store = TeamsStore(settings, intake)
+
+    async def said(self, activity: Activity) -> str:
+        """The answer, "" where the investigation's own message is one. Raises Unknown,
+        NotAccepted."""
+        person = await self._people.sender(activity)
+        words = activity.said
+        command = _mute_in(words) or command_in(words) or Command("help")
+        act = _act(command)
+        if not may(person.role, act):
+            return person.refusal(act)
+        if command.kind == "investigate":
+            return await self._investigate(activity, person, command.argument)
+        if command.kind == "handover":
+            return await self._handover(command.argument)
+        if command.kind in ("quiet", "listen"):
+            return await self._mute(activity, person, command)
+        return HELP
+
+    async def _investigate(self, activity: Activity, person: TeamsPerson, question: str) -> str:
+        about = await self._store.answered_in(activity)
+        title = one_line(question) or (one_line(about.alert.title) if about else "")
+        if not title:
+            return HELP
+        name = f"{activity.channel}:{activity.id}"
+        if not await self._store.may_investigate(person, name):
+            return too_many_investigations(self._settings.people.investigations_per_hour)
+        now = datetime.now(UTC)
+        since = since_in(question, now)
+        alert = Alert(
+            source=SOURCE,
+            id=activity.id,
+            title=title,
+            started_at=since or (about.alert.started_at if about else now),
+            service=mentioned(self._settings, question) or (about.alert.service if about else None),
+            summary=about.alert.title if about else None,
+            labels={**_labels(about), "fingerprint": f"{ASKED}{SOURCE}:{name}"},
+        )
+        reply_to = ReplyTo(others={self._store.target: activity.conversation.id})
+        delivery = Delivery(SOURCE, name)
+        arrival = Arrival(alert, delivery, reply_to, question or None, by_person=True)
+        within = self._intake.limits.accept_within_s
+        await take(self._intake.accept, arrival, within_s=within)
+        return ""
+
+    async def _handover(self, argument: str) -> str:
+        words = argument.split()
+        length, now = USUAL, datetime.now(UTC)
+        try:
+            if words and words[0][:1].isdigit():
+                length = length_of(words[0].rstrip(".,;!?"), "handover")
+        except SettingsError:
+            length = timedelta(0)
+        if not timedelta(0) < length <= LONGEST:
+            return "Say how far back, 90 days at most: handover 24h"
+        incidents, mutes = await self._store.lately(now - length, now)
+        digests = team_digests(incidents, mutes, now - length)
+        if not digests:
+            return "No alert that I may tell of here in that time, and none is open."
+        return "\n".join(_handover_lines(digests, length, now))
+
+    async def _mute(self, activity: Activity, person: TeamsPerson, command: Command) -> str:
+        about = await self._store.answered_in(activity)
+        if about is None:
+            return NOT_OURS
+        if command.kind == "listen":
+            return await self._store.unmute(about, person, activity.id)
+        length = timedelta(hours=MUTE_HOURS)
+        if command.argument:
+            try:
+                length = length_of(command.argument, "mute")
+            except SettingsError:
+                return f"Say for how long: mute {MUTE_HOURS}h"
+        return await self._store.mute(about, person, length, activity.id)
+
+
+def _mute_in(text: str) -> Command | None:
+    """`mute 8h`, `mute this alert`: in Teams it is about the alert, as the bot hears mentions
+    alone."""
+    words = text.casefold().rstrip(".!").split()
+    if not words or words[0] not in ("mute", "unmute") or len(words) > 4:
+        return None
+    if words[0] == "unmute":
+        return Command("listen")
+    return Command("quiet", next((one for one in words if one[:1].isdigit()), ""))
+
+
+def _act(command: Command) -> Act:
+    if command.kind == "investigate":
+        return "investigate"
+    return "mute" if command.kind in ("quiet", "listen") else "read"
+
+
+def _labels(about: StoredInvestigation | None) -> dict[str, str]:
+    return dict(about.alert.labels) if about else {}
+
+
+def _handover_lines(
+    digests: tuple[TeamDigest, ...], length: timedelta, now: datetime
+) -> Iterator[str]:
+    several = len(digests) > 1
+    yield f"Hand-over of {len(digests)} teams" if several else summary(digests[0], length)
+    for one in digests:
+        if several:
+            yield f"- {team_name(one.team)}: {summary(one, length)}"
+        kept, _ = shortened(team_lines(one, now), EACH)
+        for line in kept:
+            told = of_team(line, one.team) if several else line
+            yield f"- {told.label}: {told.text}"

@@ -1,0 +1,94 @@
+"""One bot in Teams: whom it believes, and what it does with what it hears.
+
+A message that mentions it asks for an investigation, the hand-over, a mute or help. A click on a
+card of its own judges, mutes, runs again or asks for a ticket. What takes longer is a worker's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import httpx
+
+from bot.answer.targets.chats.msteams import message_of
+from bot.answer.targets.chats.teams_connector import BotConnector, activities
+from bot.intake.accepting import Ignored
+from bot.intake.alert_source import Intake
+from bot.intake.signatures import BadSignature
+from bot.intake.teams_activity import Activity, Unknown, read_activity
+from bot.intake.teams_clicks import TeamsClicks
+from bot.intake.teams_commands import TeamsCommands
+from bot.intake.teams_people import TeamsPeople
+from bot.intake.teams_tokens import CHANNEL, SOURCE, BotClaims, TeamsTokens
+from bot.settings import Settings
+
+MESSAGE = "application/vnd.microsoft.activity.message"
+UNSENT = (httpx.HTTPError, TimeoutError, KeyError, ValueError)
+
+log = logging.getLogger("faultline.intake")
+
+
+class TeamsDoor:
+    """For the bot of one table."""
+
+    def __init__(self, settings: Settings, intake: Intake) -> None:
+        self._own = settings.msteams
+        self._tokens = TeamsTokens(self._own)
+        self._connector = BotConnector(self._own)
+        people = TeamsPeople(settings, self._connector)
+        self._commands = TeamsCommands(settings, intake, people)
+        self._clicks = TeamsClicks(settings, intake, people)
+
+    async def proven(self, header: str | None) -> ProvenDoor:
+        """The door for a request that the Bot Framework signed for this bot. Raises
+        BadSignature, NotAccepted."""
+        return ProvenDoor(self, await self._tokens.verify(header))
+
+    async def heard(self, body: bytes, claims: BotClaims) -> dict[str, Any] | Ignored:
+        """The answer to a request. Raises BadSignature, NotAccepted."""
+        activity = read_activity(body)
+        if activity is None:
+            return Ignored("the body is no activity")
+        if activity.channel_id != CHANNEL:
+            return Ignored("it is of another channel than Teams")
+        if activity.service_url != claims.serviceurl:
+            raise BadSignature(SOURCE, "the token was given for another service (serviceurl)")
+        if activity.tenant != self._own.tenant_id:
+            return Ignored("it was sent in another tenant")
+        if activity.click is not None:
+            said = await self._clicks.clicked(activity, activity.click)
+            return {"statusCode": 200, "type": MESSAGE, "value": said}
+        if activity.type != "message":
+            return Ignored(f"nothing is done for {activity.type[:40]!r}")
+        if not activity.is_for_bot:
+            return Ignored("it is for somebody else")
+        text = await self._said(activity)
+        if text:
+            await self._answer(activity, text)
+        return {}
+
+    async def _said(self, activity: Activity) -> str:
+        try:
+            return await self._commands.said(activity)
+        except Unknown as error:
+            return f"{error}."
+
+    async def _answer(self, activity: Activity, text: str) -> None:
+        """In the thread. What is lost is asked again."""
+        path = activities(activity.conversation.id)
+        try:
+            await self._connector.request("POST", path, message_of(text, f"to:{activity.id}"))
+        except UNSENT as error:
+            log.warning("msteams: an answer was not sent (%s)", type(error).__name__)
+
+
+class ProvenDoor:
+    """A door, and what the token of one request says."""
+
+    def __init__(self, door: TeamsDoor, claims: BotClaims) -> None:
+        self._door, self._claims = door, claims
+
+    async def heard(self, body: bytes) -> dict[str, Any] | Ignored:
+        """As the door has it."""
+        return await self._door.heard(body, self._claims)

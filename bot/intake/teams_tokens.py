@@ -1,0 +1,105 @@
+"""Who sends a message to the bot, as the Bot Framework says.
+
+Source: learn.microsoft.com, "Authentication with the Bot Connector API", step 3 of requests from
+the connector to a bot: issuer, audience, time, signature by a published key that is endorsed for
+the channel, and a `serviceurl` equal to the message's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from analysis.errors import ConnectorError, FaultlineError
+from bot.intake.accepting import NotAccepted
+from bot.intake.signatures import BadSignature
+from bot.runtime.published_keys import KeySet, PublishedKeys
+from bot.settings.chats import MsTeamsSettings
+from connectors.http import ReadOnlyHttp
+from connectors.limits import Limits
+
+SOURCE = CHANNEL = "msteams"
+VENDOR = "Bot Framework"
+SKEW_S = 300
+"""Clocks may differ by so much (the same page)."""
+LIMITS = Limits(deadline_s=5.0, max_bytes=1024 * 1024)
+BEARER = "bearer "
+LONGEST_TOKEN = 8_192
+
+
+class _Metadata(msgspec.Struct):
+    jwks_uri: str
+
+
+class BotClaims(msgspec.Struct):
+    """What the token says. `serviceurl` is the address of the service that sends it."""
+
+    iss: str
+    aud: str
+    exp: float
+    nbf: float = 0.0
+    serviceurl: str = ""
+
+
+class TeamsTokens:
+    """Tokens for one bot."""
+
+    def __init__(self, own: MsTeamsSettings) -> None:
+        parts = urlsplit(own.openid_url)
+        self._origin, self._path = f"{parts.scheme}://{parts.netloc}", parts.path
+        self._http = ReadOnlyHttp(VENDOR, self._origin, limits=LIMITS)
+        self._keys = PublishedKeys(VENDOR, self._published)
+        # The issuer of what is sent to bots is the audience of what they send, in each cloud.
+        self._issuer, self._audience = own.audience, own.client_id
+
+    async def verify(self, header: str | None) -> BotClaims:
+        """What the token of a header says. Raises BadSignature, and NotAccepted where the keys
+        cannot be read."""
+        header = header or ""
+        if header[: len(BEARER)].lower() != BEARER or len(header) > LONGEST_TOKEN:
+            raise BadSignature(SOURCE, "there is no token")
+        try:
+            said = await self._keys.claims(header[len(BEARER) :].strip())
+        except ConnectorError as error:
+            if error.call == "token":
+                raise BadSignature(SOURCE, str(error)) from None
+            raise NotAccepted(str(error)) from error
+        except FaultlineError as error:
+            raise NotAccepted(str(error)) from error
+        return self._checked(said)
+
+    def _checked(self, said: Mapping[str, Any]) -> BotClaims:
+        try:
+            claims = msgspec.convert(dict(said), BotClaims)
+        except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
+            raise BadSignature(SOURCE, "the token lacks a claim") from None
+        now = time.time()
+        problem = None
+        if claims.iss != self._issuer:
+            problem = "has another issuer (iss)"
+        elif claims.aud != self._audience:
+            problem = "is for another bot (aud)"
+        elif not claims.exp > now - SKEW_S:
+            problem = "has expired (exp)"
+        elif not claims.nbf <= now + SKEW_S:
+            problem = "is not valid yet (nbf)"
+        elif not claims.serviceurl:
+            problem = "names no service (serviceurl)"
+        if problem is not None:
+            raise BadSignature(SOURCE, f"the token {problem}")
+        return claims
+
+    async def _published(self) -> KeySet:
+        """The keys that may sign for Teams. They are where the metadata is."""
+        async with self._http.open() as session:
+            metadata = await session.get(self._path, type=_Metadata)
+            if not metadata.jwks_uri.startswith(f"{self._origin}/"):
+                raise ConnectorError(VENDOR, "metadata", "names keys on another host")
+            path = metadata.jwks_uri.removeprefix(self._origin)
+            keys = (await session.get(path, type=KeySet)).keys
+        endorsed = [one for one in keys if CHANNEL in (one.get("endorsements") or ())]
+        return KeySet(endorsed)
