@@ -160,7 +160,19 @@ def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
         own[5] = calls.step[rows]
         own[6] = calls.start[rows]
         own[7] = rows
-    return _Calls(*table, tuple(groups.values()), tuple(operation_ids))
+    rank, joint, operation, size, sequence, step, start, row = table
+    return _Calls(
+        place=rank,
+        group=joint,
+        operation=operation,
+        size=size,
+        sequence=sequence,
+        step=step,
+        start=start,
+        row=row,
+        groups=tuple(groups.values()),
+        operations=tuple(operation_ids),
+    )
 
 
 def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_]) -> Int64:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -118,7 +119,7 @@ class CollectiveCalls:
         if len(self) <= limit:
             return self
         kept = _whole_steps(self.step, limit)
-        columns = {}
+        columns: dict[str, Any] = {}
         for column in fields(self):
             value = getattr(self, column.name)
             if isinstance(value, np.ndarray):
