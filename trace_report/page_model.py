@@ -67,6 +67,8 @@ class EventView:
     name: str
     where: str
     window: str = ""
+    view: str = ""
+    """What Perfetto selects and shows of the window, as its deep links say it."""
     title: str = ""
     file: str = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
@@ -11,7 +12,7 @@ from trace_report.page_job import job_sections
 from trace_report.page_model import DiagnosisView, EventView, ReportPage
 from trace_report.page_parts import Column, Table, count_cell, ms_cell, table, text_cell, visible
 from trace_report.page_rank import panels
-from trace_report.perfetto import PerfettoWindows
+from trace_report.perfetto import PerfettoWindows, view_of
 
 MAX_LEFT_OUT = 200
 
@@ -21,12 +22,13 @@ def page_of(report: JobReport, windows: PerfettoWindows) -> ReportPage:
     shown = panels(report)
     left = len(report.lines) - len(shown)
     headline = _headline(report)
+    bases = {s.file: s.clock.base_ns or 0 for s in report.result.summaries}
     return ReportPage(
         title=f"Trace report: {headline}",
         headline=headline,
         facts=tuple(visible(fact, 60) for fact in report.facts),
         verdict=_verdict(report),
-        diagnoses=tuple(_diagnosis_view(d, windows) for d in report.diagnoses),
+        diagnoses=tuple(_diagnosis_view(d, windows, bases) for d in report.diagnoses),
         sections=job_sections(report),
         panels=shown,
         ranks_left_out=f"{left} more ranks: --rank N" if left else "",
@@ -66,7 +68,10 @@ def _verdict(report: JobReport) -> tuple[str, str]:
     )
 
 
-def _diagnosis_view(d: JobDiagnosis, windows: PerfettoWindows) -> DiagnosisView:
+def _diagnosis_view(
+    d: JobDiagnosis, windows: PerfettoWindows, bases: Mapping[str, int]
+) -> DiagnosisView:
+    """`bases` are when the times of each file are zero, ns."""
     numbers = tuple(
         (visible(name.replace("_", " "), 60), _number(value)) for name, value in d.numbers.items()
     )
@@ -78,11 +83,11 @@ def _diagnosis_view(d: JobDiagnosis, windows: PerfettoWindows) -> DiagnosisView:
         fix=_sentence(d.fix, 900),
         source=visible(d.source, 400),
         numbers=numbers[:10],
-        events=tuple(_event_view(e, windows) for e in d.events),
+        events=tuple(_event_view(e, windows, bases.get(e.file, 0)) for e in d.events),
     )
 
 
-def _event_view(e: EventReference, windows: PerfettoWindows) -> EventView:
+def _event_view(e: EventReference, windows: PerfettoWindows, base_ns: int) -> EventView:
     step = f", step {e.step}" if e.step is not None else ""
     where = (
         f"rank {e.rank}{step}, {ms_cell(e.duration_ns).text} ms long, event {e.event:,} of "
@@ -92,6 +97,7 @@ def _event_view(e: EventReference, windows: PerfettoWindows) -> EventView:
         name=visible(e.name, 200),
         where=where,
         window=windows.of(e),
+        view=view_of(e, base_ns),
         title=f"rank {e.rank}{step}: {visible(e.name, 80)}",
         file=f"rank{e.rank}-event{e.event}.json.gz",
     )

@@ -90,11 +90,27 @@ def _cropped(crop: _Crop, say: Say) -> dict[tuple[str, int], bytes]:
     found = {}
     for event in crop.events:
         say("window")
-        margin = max(MARGIN_NS, event.duration_ns // 4)
-        begin, end = event.start_ns - margin, event.start_ns + event.duration_ns + margin
+        begin, end = _shown(event)
         window = perfetto_window(crop.path, trace, begin, end, MAX_JSON_BYTES)
         found[event.file, event.event] = gzip.compress(window.content, 6, mtime=0)
     return found
+
+
+def view_of(event: EventReference, base_ns: int) -> str:
+    """The part of a deep link that selects the event and shows its window; `base_ns` is when the
+    times of its file are zero.
+
+    https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui: ns of the trace's times.
+    """
+    begin, end = _shown(event)
+    selected = f"ts={event.start_ns - base_ns}&dur={event.duration_ns}"
+    return f"{selected}&visStart={begin - base_ns}&visEnd={end - base_ns}"
+
+
+def _shown(event: EventReference) -> tuple[int, int]:
+    """The event with some time around it, ns."""
+    margin = max(MARGIN_NS, event.duration_ns // 4)
+    return event.start_ns - margin, event.start_ns + event.duration_ns + margin
 
 
 def _embedded(

@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import html
 import json
 import os
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -95,6 +97,23 @@ def test_texts_of_a_trace_are_no_markup(tmp_path: Path) -> None:
     assert "<img" not in text
     assert text.count("<script") == text.count("</script>")
     assert "49" not in re.findall(r"aten::mm.{0,40}", text)
+
+
+def test_a_deep_link_selects_the_event_in_the_times_of_its_file(straggler_page: Path) -> None:
+    text = straggler_page.read_text()
+    window, view = re.findall(r'data-window="([^"]+)" data-view="([^"]+)"', text)[0]
+    told = {key: int(ns) for key, ns in parse_qsl(html.unescape(view))}
+    packed = re.search(rf'id="{window}">"([^"]+)"<', text)
+    assert packed is not None
+    events = json.loads(gzip.decompress(base64.b64decode(packed[1])))["traceEvents"]
+    selected = [
+        event
+        for event in events
+        if event.get("ph") == "X"
+        and (round(event["ts"] * 1000), round(event["dur"] * 1000)) == (told["ts"], told["dur"])
+    ]
+    assert "all_reduce" in {event["name"].split(":")[-1] for event in selected}
+    assert told["visStart"] < told["ts"] < told["ts"] + told["dur"] < told["visEnd"]
 
 
 def test_windows_hold_the_events_that_diagnoses_point_to(straggler_page: Path) -> None:
@@ -235,6 +254,7 @@ HANDSHAKE = """new Promise((done) => {
   document.querySelector('button[data-window][data-title]').click();
   const say = (data, origin, source) => dispatchEvent(new MessageEvent('message', { data, origin, source }));
   setTimeout(() => {
+    const hint = document.querySelector('.said').textContent.includes('python3 -m http.server');
     say('PONG', 'https://evil.example', perfetto);
     say('PONG', 'https://ui.perfetto.dev', window);
     const before = sent.filter(([m]) => m.perfetto).length;
@@ -242,7 +262,7 @@ HANDSHAKE = """new Promise((done) => {
     const [message, origin] = sent.find(([m]) => m.perfetto);
     const head = [...new Uint8Array(message.perfetto.buffer).slice(0, 2)].join();
     const asked = sent.filter(([m]) => m === 'PING').every(([, o]) => o === 'https://ui.perfetto.dev');
-    done(sent[0].join() === 'open,https://ui.perfetto.dev' && before === 0 && asked && head === '31,139'
+    done(/^open,https:\\/\\/ui\\.perfetto\\.dev\\/#!\\/\\?ts=\\d+&dur=\\d+&visStart=\\d+&visEnd=\\d+$/.test(sent[0].join()) && hint && before === 0 && asked && head === '31,139'
       && origin === 'https://ui.perfetto.dev' && message.perfetto.title.startsWith('rank 2'));
   }, 350);
 })"""  # noqa: E501

@@ -94,9 +94,11 @@
     return Uint8Array.from(text, (letter) => letter.charCodeAt(0)).buffer;
   }
   function openIn(button, say) {
-    const perfetto = window.open(PERFETTO);
+    const perfetto = window.open(`${PERFETTO}/#!/?${button.dataset.view}`);
     if (!perfetto) return say("The browser blocked the new tab: allow pop-ups for this page, or save the window and open it in Perfetto.");
-    say("Waiting for ui.perfetto.dev …");
+    // Perfetto's documentation: windows of pages at file:// are not taken. Newer versions may take them.
+    const disk = location.protocol === "file:" ? " It may refuse pages that were opened from disk: then save the window, or serve this folder with python3 -m http.server." : "";
+    say(`Waiting for ui.perfetto.dev …${disk}`);
     const ask = setInterval(() => perfetto.postMessage("PING", PERFETTO), 100);
     const stop = () => { clearInterval(ask); clearTimeout(late); removeEventListener("message", heard); };
     const late = setTimeout(() => { stop(); say("No answer from ui.perfetto.dev. Save the window and open it there by hand."); }, ANSWER_MS);

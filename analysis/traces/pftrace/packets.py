@@ -21,11 +21,14 @@ from analysis.traces.protobuf.wire import BYTES, MAX_BYTES, Buffer, Fields, fiel
 MAX_TEXT = 4_096
 MAX_INTERNED = 2_000_000
 PADDING = bytes(16)
+ZSTD = "packets compressed with zstd (first run: trace_processor util decompress_packets)"
 BOOTTIME, REALTIME = 6, 1
 FIRST_OWN_CLOCK = 64
 """Clocks from here on are those of one sequence; they may count from packet to packet."""
 _PACKET, _TIMESTAMP, _CLOCKS, _SEQUENCE, _EVENT, _INTERNED, _FLAGS = 1, 8, 6, 10, 11, 12, 13
 _COMPRESSED, _CLOCK, _DEFAULTS, _DESCRIPTOR, _CLEARED_BEFORE = 50, 58, 59, 60, 41
+_COMPRESSED_WITH_ZSTD = 133
+"""From Perfetto 58 on."""
 _CLEARED = 1
 EVENT_NAMES, CATEGORIES, ANNOTATION_NAMES, TEXTS = 2, 1, 3, 29
 """Fields of InternedData."""
@@ -81,6 +84,9 @@ def packets_of(buffer: Buffer) -> Packets:
     """Decode a file. Raises EvidenceError where it holds no packets."""
     outer = _packets(buffer)
     content = inner(buffer, outer)
+    unread = len(content.of(_COMPRESSED_WITH_ZSTD, BYTES))
+    if unread:
+        buffer.dropped[ZSTD] += unread
     compressed = content.of(_COMPRESSED, BYTES)
     if len(compressed):
         buffer = _unpacked(buffer, outer, compressed)
@@ -88,7 +94,10 @@ def packets_of(buffer: Buffer) -> Packets:
         content = inner(buffer, outer)
     if not len(content):
         raise EvidenceError(buffer.name, "is no Perfetto trace (its packets are empty)")
-    return _Reading(buffer, len(outer), content).packets()
+    packets = _Reading(buffer, len(outer), content).packets()
+    if unread and not packets.count:
+        raise EvidenceError(buffer.name, f"holds only {ZSTD}")
+    return packets
 
 
 def _packets(buffer: Buffer) -> Fields:

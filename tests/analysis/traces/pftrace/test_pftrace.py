@@ -33,6 +33,16 @@ def event(at: int, kind: int, name: str = "", track: int = 1, sequence: int = 1)
     return [(8, at), (10, sequence), (11, [[(9, kind), (11, track), *named]])]
 
 
+def test_packets_that_zstd_compressed_are_named_with_what_undoes_it(tmp_path: Path) -> None:
+    packed: Message = [(133, b"\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00")]
+    plain: Message = [(1, [event(10, BEGIN, "a"), event(20, END)])]
+    trace = read(tmp_path, message([*plain, (1, [packed, packed])]))
+    ((why, count),) = trace.dropped.items()
+    assert (count, "zstd" in why, "decompress_packets" in why) == (2, True, True)
+    with pytest.raises(EvidenceError, match="holds only packets compressed with zstd"):
+        read(tmp_path, message([(1, [packed])]))
+
+
 def test_interned_names_counted_times_and_compressed_packets_are_undone() -> None:
     trace = read_pftrace(RECORDED / "sdk.pftrace")[0]
     rows = [
