@@ -54,7 +54,7 @@ UtcTime = Annotated[AwareDatetime, BeforeValidator(_to_utc)]
 class Frozen(BaseModel):
     """Base of all values that travel between layers."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Window(Frozen):

@@ -7,7 +7,8 @@ and `faultline worker` on PostgreSQL), with default settings but for Slack and P
 loopback. Prints for each engine:
 
 - start CPU s: processor seconds of all processes until the bot is settled, less what it would have
-  cost idle in that time;
+  cost idle in that time, beside a bare Python that imports the same libraries and does nothing,
+  and what a connector costs that is not set up;
 - PSS: proportional set size of each process, in MB, at rest, and again after `--answers` answers;
 - idle CPU: share of one core over `--seconds`, and voluntary context switches a second (wakeups),
   of each process, beside two references in the same window: DBOS alone (one queue, its default
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -68,6 +70,22 @@ DBOS.launch()
 DBOS.register_queue("one")
 while True:
     time.sleep(3600)
+"""
+LIBRARIES = "import alembic.command, dbos, httpx, polars, pydantic, starlette.routing, uvicorn"
+"""What a bot loads in any case, whoever wrote it."""
+UNSET_CONNECTORS = """
+import time
+import analysis.vocabulary, connectors.connector_type, connectors.plugins
+import connectors.database_settings, connectors.json_mapping, connectors.self_hosted
+
+def resident_kb():
+    lines = open("/proc/self/status")
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+began, before = time.process_time(), resident_kb()
+from connectors.registry import CONNECTORS
+took, grown = time.process_time() - began, resident_kb() - before
+print(len(CONNECTORS), took / len(CONNECTORS) * 1e3, grown / len(CONNECTORS))
 """
 BARE_STARLETTE = """
 import sys, uvicorn
@@ -293,11 +311,38 @@ def measure(engine: str, seconds: float, answers: int) -> None:
         time.sleep(10.0)
         idle = watch(roots, beside, address, seconds)
         start = settled - sum(one.cpu for one in idle.values()) * SETTLE_S
-        print(f"  start CPU s: {start:.2f} (target {TARGET_START_S:g})")
+        alone = libraries_cpu_s()
+        print(
+            f"  start CPU s: {start:.2f} (target {TARGET_START_S:g}), "
+            f"{start / alone:.1f} x its libraries alone ({alone:.2f})"
+        )
         if answers:
             work(running, answers)
             print(f"{engine}: PSS at rest, after {answers} answers")
             print_pss(roots)
+
+
+def libraries_cpu_s() -> float:
+    """Processor seconds of a process that only imports them."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", LIBRARIES], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def print_unset_connectors() -> None:
+    """What each connector costs a bot that does not use it."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNSET_CONNECTORS],
+        cwd=Path(__file__).parents[1],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    count, ms, kb = map(float, done.stdout.split())
+    print(
+        f"a connector that is not set up (of {count:.0f}): {ms:.1f} CPU ms of a start, {kb:.0f} KB"
+    )
 
 
 def watch(
@@ -365,6 +410,7 @@ def main() -> None:
     options = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load {load:.2f} before the start")
+    print_unset_connectors()
     for engine in ["sqlite", "postgresql"] if options.engine == "both" else [options.engine]:
         measure(engine, options.seconds, options.answers)
 

@@ -7,13 +7,14 @@ this repository needs no line: it declares an entry point of the group `faultlin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import create_model
 
 from analysis.errors import SettingsError
 from connectors.connector_type import ConnectorType
 from connectors.plugins import Plugin, installed, load_object, load_plugin
+from connectors.settings_types import BuiltByNeed, unset
 from connectors.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ BUILT_IN = (
     "connectors.ray:CONNECTOR",
     "connectors.rabbitmq:CONNECTOR",
     "connectors.nats:CONNECTOR",
+    "connectors.kafka:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
     "connectors.http_source:CONNECTOR",
@@ -93,7 +95,10 @@ else:
         "ConnectorSections",
         __base__=SharedSettings,
         __module__=__name__,
-        **{name: (one.settings, one.settings()) for name, one in CONNECTORS.items()},
+        **{
+            name: (Annotated[one.settings, BuiltByNeed()], unset(one.settings))
+            for name, one in CONNECTORS.items()
+        },
     )
 
 

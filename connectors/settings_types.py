@@ -5,16 +5,18 @@ from __future__ import annotations
 import ipaddress
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    GetCoreSchemaHandler,
     SecretStr,
     field_validator,
 )
+from pydantic_core import CoreSchema, core_schema
 
 
 def _split(value: Any) -> Any:
@@ -71,10 +73,32 @@ class Section(BaseModel):
 
     # The fields' docstrings are read by who writes the page (`bot.settings.reference`): pydantic
     # would parse every section's source at every start.
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built when a table is first read: most installations set a few of the sections.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @field_validator("*")
     @classmethod
     def _at_home(cls, value: Any) -> Any:
         """Paths may begin with `~`, as in a shell."""
         return value.expanduser() if isinstance(value, Path) else value
+
+
+S = TypeVar("S", bound=Section)
+
+
+def unset(section: type[S]) -> S:
+    """The section with its defaults. It isn't built: nothing has to be checked."""
+    return cast("S", section.model_construct())
+
+
+class BuiltByNeed:
+    """Marks a section among the settings whose validator is made when the section is given.
+
+    The validator of a whole holds those of its parts, so without this each start would make those
+    of all vendors.
+    """
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Section], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(source.model_validate)

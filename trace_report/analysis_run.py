@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from analysis.errors import EvidenceError, FaultlineError
-from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
+from analysis.traces.across_ranks.rank_summary import RankSummary, summarise, within_job
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.steps import steps_of
@@ -22,7 +22,7 @@ from analysis.traces.reading.file_kinds import TRACES
 from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, without_doubles
 from trace_report.progress import Say as Progress
 from trace_report.rank_choice import Capture, by_number, one_per_rank
-from trace_report.registry import BESIDE, Rows, all_rows_of, cut, rows_of
+from trace_report.registry import BESIDE, Rows, all_rows_of, cut
 from trace_report.sources import Sources
 from trace_report.workers import Say, Task, run_tasks
 
@@ -48,6 +48,10 @@ class Wanted:
     """Name or pattern of the ranges that are steps; "" to find them."""
     uncut: bool = False
     """Whether all rows are wanted, and not only those that a document holds."""
+    as_lines: bool = False
+    """Whether all rows are wanted as lines of JSON."""
+    kept: frozenset[str] | None = None
+    """Analyses whose rows are handed on beside the lines; None for all."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class RankResult:
     failed: Mapping[str, str]
     """Analyses that could not be made of this rank, and why."""
     charts: RankCharts | None = None
+    lines: bytes = b""
+    """All rows as lines of JSON, where they are wanted."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +89,16 @@ class JobResult:
         return [r.summary for r in self.ranks]
 
 
-def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress) -> JobResult:
+def run_job(
+    sources: Sources,
+    wanted: Wanted,
+    *,
+    jobs: int | None,
+    say: Progress,
+    write_lines: Callable[[bytes], None] | None = None,
+) -> JobResult:
     """Read and analyse all files of a job. `say(doing, files done, files)` is called with how
-    far it is."""
+    far it is; `write_lines` takes the rows of each rank as lines of JSON."""
     found, names, traces = trace_files(sources)
     tasks = rank_tasks(found, names, traces, wanted)
     results: list[RankResult] = []
@@ -97,11 +110,20 @@ def run_job(sources: Sources, wanted: Wanted, *, jobs: int | None, say: Progress
         if update.error is not None:
             unread.append((tasks[update.number].argument.name, problem_of(update.error)))
         elif update.result is not None:
-            results += update.result
+            for result in update.result:
+                summary = within_job(result.summary, len(tasks))
+                results.append(replace(_written(result, write_lines), summary=summary))
     timelines = memory_timelines(found, names, unread)
     newest, older = one_per_rank([_capture(result.summary) for result in results])
     ranks = tuple(_ranked(results[place], rank) for rank, place in newest.items())
     return JobResult(ranks, found, names, tuple(sorted(unread)), tuple(older), timelines)
+
+
+def _written(result: RankResult, write_lines: Callable[[bytes], None] | None) -> RankResult:
+    if write_lines is None:
+        return result
+    write_lines(result.lines)
+    return replace(result, lines=b"")
 
 
 def _capture(summary: RankSummary) -> Capture:
@@ -158,18 +180,35 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
         if name in BESIDE:
             continue
         say(name.replace("_", " "))
-        made = partial(all_rows_of if wanted.uncut else rows_of, name)
-        if (found := _guarded(made, name, shown, failed)) is not None:
+        if (found := _guarded(partial(all_rows_of, name), name, shown, failed)) is not None:
             rows[name] = found
     if task.execution is not None:
         correlated = _guarded(
             partial(correlated_rows, task.execution), "execution_trace", shown, failed
         )
         if correlated is not None:
-            rows["execution_trace"] = correlated if wanted.uncut else cut(correlated)
+            rows["execution_trace"] = correlated
+    lines = _lines(rows, summary) if wanted.as_lines else b""
     say("charts")
     charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
-    return RankResult(task.path, summary, rows, failed, charts)
+    return RankResult(task.path, summary, _kept(rows, wanted), failed, charts, lines)
+
+
+def _lines(rows: Mapping[str, Rows], summary: RankSummary) -> bytes:
+    from trace_report.json_lines import row_lines
+
+    # What follows from the order of files is certain only once all of them have been read.
+    known = summary.rank if summary.rank_source != "order" else None
+    return row_lines(rows, summary.file, known)
+
+
+def _kept(rows: Mapping[str, Rows], wanted: Wanted) -> dict[str, Rows]:
+    """The rows that are handed on."""
+    kept = {}
+    for name, own in rows.items():
+        if wanted.kept is None or name in wanted.kept:
+            kept[name] = own if wanted.uncut else cut(own)
+    return kept
 
 
 def _percent(path: Path, say: Say) -> Callable[[int], None]:

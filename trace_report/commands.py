@@ -100,6 +100,14 @@ def report(
             "--tables", metavar="DIR", help="Write each analysis, all rows, as a Parquet file."
         ),
     ] = None,
+    lines: Annotated[
+        str | None,
+        typer.Option(
+            "--jsonl",
+            metavar="FILE",
+            help="Write all rows as lines of JSON while ranks are read; - is standard output.",
+        ),
+    ] = None,
     fail_on: Annotated[
         Severity | None,
         typer.Option("--fail-on", help="Exit 1 if something at least this severe is wrong."),
@@ -124,6 +132,7 @@ def report(
         counters=counters,
         perfetto=perfetto or overlay,
         tables=tables,
+        lines=lines,
         rank=rank,
         step=step,
         steps=steps,

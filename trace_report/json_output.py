@@ -18,11 +18,19 @@ def write_json(answer: Any) -> None:
 
 def as_bytes(answer: Any) -> bytes:
     """UTF-8; what is no finite number is null."""
+    return bytes(msgspec.json.format(_packed(answer), indent=2))
+
+
+def one_line(value: Any) -> bytes:
+    """The same on one line, with its end."""
+    return _packed(value) + b"\n"
+
+
+def _packed(value: Any) -> bytes:
     try:
-        packed = msgspec.json.encode(answer, enc_hook=_plain)
+        return msgspec.json.encode(value, enc_hook=_plain)
     except UnicodeEncodeError:
-        packed = msgspec.json.encode(_without_surrogates(answer), enc_hook=_plain)
-    return bytes(msgspec.json.format(packed, indent=2))
+        return msgspec.json.encode(_without_surrogates(value), enc_hook=_plain)
 
 
 def _plain(value: Any) -> Any:

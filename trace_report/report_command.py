@@ -11,6 +11,7 @@ from analysis.errors import EvidenceError, SettingsError
 from analysis.traces.native.library import NoLibraryError, load
 from trace_report.analysis_run import Wanted, run_job
 from trace_report.job_report import JobReport, answer, report_of
+from trace_report.json_lines import STANDARD_OUTPUT, line_writer, rest_of
 from trace_report.page_parts import visible
 from trace_report.progress import progress
 from trace_report.registry import chosen
@@ -21,6 +22,8 @@ MAX_FAILURES = 20
 """Files that could not be read, named one by one; --json has all."""
 ON_THE_TERMINAL = ("serving",)
 """Analyses of one rank that the terminal shows: cheap where they find nothing."""
+IN_THE_SUMMARY = frozenset((*ON_THE_TERMINAL, "utilization"))
+"""Analyses of one rank whose rows the summary needs."""
 MAX_PROBLEM = 1_000
 """Characters of such a line: a command to type, with two paths in it, must stay whole."""
 
@@ -35,6 +38,7 @@ class Options:
     counters: Path | None = None
     perfetto: Path | None = None
     tables: Path | None = None
+    lines: str | None = None
     rank: int | None = None
     step: int | None = None
     steps: str = ""
@@ -47,20 +51,32 @@ class Options:
 def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
     _say_what_is_slow()
-    shown = options.as_json or options.html is not None or options.tables is not None
+    if options.as_json and options.lines == STANDARD_OUTPUT:
+        raise SettingsError("--jsonl", "--json is on standard output already: name a file")
+    whole = options.as_json or options.html is not None or options.tables is not None
     names = chosen(options.analyses)
     wanted = Wanted(
-        names if shown else tuple(name for name in ON_THE_TERMINAL if name in names),
+        names
+        if whole or options.lines
+        else tuple(name for name in ON_THE_TERMINAL if name in names),
         options.rank,
         options.step,
         charts=options.html is not None,
         steps=options.steps,
         uncut=options.tables is not None,
+        as_lines=options.lines is not None,
+        kept=None if whole else IN_THE_SUMMARY,
     )
-    with opened(options.paths) as sources, progress(options.progress) as say:
-        result = run_job(sources, wanted, jobs=options.jobs, say=say)
+    with (
+        opened(options.paths) as sources,
+        progress(options.progress) as say,
+        line_writer(options.lines) as write_lines,
+    ):
+        result = run_job(sources, wanted, jobs=options.jobs, say=say, write_lines=write_lines)
         report = report_of(result, all_ranks=options.analyses is None)
         _check(report, options)
+        if write_lines is not None:
+            write_lines(rest_of(report))
         if options.tables is not None:
             from trace_report.tables import without_long_tables, write_tables
 
@@ -124,6 +140,8 @@ def _show(report: JobReport, options: Options) -> None:
         from trace_report.json_output import write_json
 
         write_json(answer(report))
+        return
+    if options.lines == STANDARD_OUTPUT:
         return
     from trace_report.terminal import print_report
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class FindingDetails(BaseModel):
     """What may be asked of any finding. An analyzer without a model of its own uses this one."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True, defer_build=True)
 
     signal_class: str | None = Field(default=None, alias="class")
     """A value of `SignalClass`."""

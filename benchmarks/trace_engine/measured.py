@@ -1,5 +1,5 @@
-"""What one child process measured: CPU seconds (its own children's too) and peak memory, as JSON on
-standard output."""
+"""What one child process measured: CPU seconds (its own children's too), as JSON on standard
+output."""
 
 from __future__ import annotations
 
@@ -38,11 +38,6 @@ class Measured:
         self.figures[name] = min(before, took) if isinstance(before, float) else took
         return result
 
-    def note(self, name: str, value: float) -> None:
-        """A figure that was measured elsewhere."""
-        self.figures[name] = value
-
     def send(self) -> None:
-        """Print all figures, with this process' peak memory, as the last line."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        sys.stdout.write("\n" + json.dumps(self.figures | {"peak MB": peak}) + "\n")
+        """Print all figures as the last line."""
+        sys.stdout.write("\n" + json.dumps(self.figures) + "\n")

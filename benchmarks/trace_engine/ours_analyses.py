@@ -30,7 +30,7 @@ from analysis.traces.per_rank.sequences import kernel_sequences
 from analysis.traces.per_rank.temporal import communication_overlap, temporal_breakdown
 from analysis.traces.perfetto.augmented import write_overlay, write_with_counters
 
-ON_COLUMNS: dict[str, Callable[[TraceColumns], Any]] = {
+FAST: dict[str, Callable[[TraceColumns], Any]] = {
     "temporal breakdown": temporal_breakdown,
     "communication overlap": communication_overlap,
     "idle breakdown": idle_breakdown,
@@ -38,11 +38,14 @@ ON_COLUMNS: dict[str, Callable[[TraceColumns], Any]] = {
     "memory bandwidth": bandwidth_series,
     "kernel breakdown": lambda trace: (kernel_types(trace), kernel_breakdown(trace)),
     "launch statistics": launch_stats,
+}
+SLOW: dict[str, Callable[[TraceColumns], Any]] = {
     "call stacks": call_stacks,
     "kernel sequences": lambda trace: kernel_sequences(trace, "aten::addmm"),
     "operator delays": operator_delays,
     "critical path, whole trace": lambda trace: critical_path(trace, whole_trace(trace)),
 }
+"""What takes HTA minutes."""
 
 
 LINKS = "links of kernels (HTA: while loading)"
@@ -55,11 +58,18 @@ def _linked(trace: TraceColumns) -> TraceColumns:
     return fresh
 
 
-def run(measured: Measured, trace: TraceColumns, file: Path) -> None:
-    """Time everything once."""
+def run(measured: Measured, traces: list[TraceColumns]) -> None:
+    """Time what takes neither side long, each analysis on all ranks."""
+    measured.time(LINKS, lambda: [_linked(trace) for trace in traces])
+    for name, analyse in FAST.items():
+        fresh = [_linked(trace) for trace in traces]
+        measured.time(name, lambda analyse=analyse, fresh=fresh: [analyse(t) for t in fresh])
+
+
+def run_slow(measured: Measured, trace: TraceColumns, file: Path) -> None:
+    """Time the rest, on one rank."""
     path: Any = None
-    measured.time(LINKS, lambda: _linked(trace))
-    for name, analyse in ON_COLUMNS.items():
+    for name, analyse in SLOW.items():
         fresh = _linked(trace)
         found = measured.time(name, lambda analyse=analyse, fresh=fresh: analyse(fresh))
         path = found if name.startswith("critical") else path

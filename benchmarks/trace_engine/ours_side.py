@@ -1,6 +1,6 @@
 """Faultline's side of the benchmark, in a separate process.
 
-python ours_side.py load|analyses REPEATS FILE...
+python ours_side.py parse|analyses|slow REPEATS FILE...
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from measured import Measured, cpu_seconds
+from measured import Measured
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -17,23 +17,19 @@ def main() -> None:
     """Load the files (one rank each), `REPEATS` times, and time the analyses on what was loaded
     last."""
     part, repeats, files = sys.argv[1], int(sys.argv[2]), [Path(f) for f in sys.argv[3:]]
+    from analysis.traces.reading.kineto import read_traces
+
     measured = Measured()
-    began = cpu_seconds()
-    from analysis.traces.reading.kineto import read_trace, read_traces
-
-    measured.note("import", cpu_seconds() - began)
-    loaded = None
     for _ in range(repeats):
-        loaded = None
-        if len(files) > 1:
-            loaded = measured.time("load", lambda: read_traces(files))
-        else:
-            loaded = measured.time("load", lambda: read_trace(files[0]))
-    if part == "analyses" and loaded is not None:
-        from ours_analyses import run
+        loaded, _ = measured.time("parse", lambda: read_traces(files))
+        if part == "parse":
+            del loaded
+            continue
+        import ours_analyses
 
-        for _ in range(repeats):
-            run(measured, loaded, files[0])
+        ours_analyses.run(measured, loaded)
+        if part == "slow":
+            ours_analyses.run_slow(measured, loaded[0], files[0])
     measured.send()
 
 

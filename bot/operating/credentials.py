@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from analysis.errors import BudgetExceeded
+from bot.operating.asking import ask_connectors
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings
@@ -85,12 +86,6 @@ def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Che
             pool.close()
 
     return asyncio.run(ask())
-
-
-def ask_connectors(settings: Settings) -> Sequence[Check]:
-    from connectors.asking import checks_of
-
-    return checks_of(settings)
 
 
 def problem_of(check: Check) -> str | None:

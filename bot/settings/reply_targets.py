@@ -29,6 +29,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "discord": "bot.answer.targets.chats.target:DISCORD",
         "answer_webhook": "bot.answer.targets.chats.target:ANSWER_WEBHOOK",
         "gitlab_issues": "bot.answer.targets.tickets.target:GITLAB",
+        "github_reverts": "bot.answer.targets.tickets.revert_target:GITHUB",
+        "gitlab_reverts": "bot.answer.targets.tickets.revert_target:GITLAB",
     }
 )
 """Faultline's own reply targets, as `module:attribute` by name."""

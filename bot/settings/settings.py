@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, SupportsIndex
+from typing import Annotated, Any, ClassVar, SupportsIndex
 
 from pydantic import (
     Field,
@@ -64,7 +64,9 @@ from bot.settings.teams import TeamSettings, claimed_twice
 from bot.settings.telemetry import TelemetrySettings
 from bot.settings.tickets import (
     GitHubIssuesSettings,
+    GitHubRevertsSettings,
     GitLabIssuesSettings,
+    GitLabRevertsSettings,
     JiraIssuesSettings,
     LinearIssuesSettings,
 )
@@ -78,7 +80,7 @@ from connectors.prometheus.settings import PrometheusSettings
 from connectors.recorded.settings import RecordedSettings
 from connectors.registry import CONNECTORS, ConnectorSections, plugin_connectors
 from connectors.sentry.settings import SentrySettings
-from connectors.settings_types import Location, Networks, Section, Url
+from connectors.settings_types import BuiltByNeed, Location, Networks, Section, Url, unset
 from connectors.shared_settings import ServiceSettings
 from connectors.slack.settings import SlackSettings
 from connectors.traces.settings import TracesSettings
@@ -226,26 +228,28 @@ class Settings(ConnectorSections):
     watch: Mapping[str, WatchSettings] = Field(default_factory=dict)
 
     # The sections that the bot itself reads, besides their connectors: named here for their types.
-    pagerduty: PagerDutySettings = PagerDutySettings()
-    slack: SlackSettings = SlackSettings()
-    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
-    prometheus: PrometheusSettings = PrometheusSettings()
-    datadog: DatadogSettings = DatadogSettings()
-    aws: AwsSettings = AwsSettings()
-    sentry: SentrySettings = SentrySettings()
-    webhook: WebhookSettings = WebhookSettings()
-    incident_io: IncidentIoSettings = IncidentIoSettings()
-    rootly: RootlySettings = RootlySettings()
-    jira_issues: JiraIssuesSettings = JiraIssuesSettings()
-    linear_issues: LinearIssuesSettings = LinearIssuesSettings()
-    github_issues: GitHubIssuesSettings = GitHubIssuesSettings()
-    gitlab_issues: GitLabIssuesSettings = GitLabIssuesSettings()
-    msteams: MsTeamsSettings = MsTeamsSettings()
-    mattermost: MattermostSettings = MattermostSettings()
-    discord: DiscordSettings = DiscordSettings()
-    answer_webhook: AnswerWebhookSettings = AnswerWebhookSettings()
-    traces: TracesSettings = TracesSettings()
-    recorded: RecordedSettings = RecordedSettings()
+    pagerduty: Annotated[PagerDutySettings, BuiltByNeed()] = unset(PagerDutySettings)
+    slack: Annotated[SlackSettings, BuiltByNeed()] = unset(SlackSettings)
+    alertmanager: Annotated[AlertmanagerSettings, BuiltByNeed()] = unset(AlertmanagerSettings)
+    prometheus: Annotated[PrometheusSettings, BuiltByNeed()] = unset(PrometheusSettings)
+    datadog: Annotated[DatadogSettings, BuiltByNeed()] = unset(DatadogSettings)
+    aws: Annotated[AwsSettings, BuiltByNeed()] = unset(AwsSettings)
+    sentry: Annotated[SentrySettings, BuiltByNeed()] = unset(SentrySettings)
+    webhook: Annotated[WebhookSettings, BuiltByNeed()] = unset(WebhookSettings)
+    incident_io: Annotated[IncidentIoSettings, BuiltByNeed()] = unset(IncidentIoSettings)
+    rootly: Annotated[RootlySettings, BuiltByNeed()] = unset(RootlySettings)
+    jira_issues: Annotated[JiraIssuesSettings, BuiltByNeed()] = unset(JiraIssuesSettings)
+    linear_issues: Annotated[LinearIssuesSettings, BuiltByNeed()] = unset(LinearIssuesSettings)
+    github_issues: Annotated[GitHubIssuesSettings, BuiltByNeed()] = unset(GitHubIssuesSettings)
+    gitlab_issues: Annotated[GitLabIssuesSettings, BuiltByNeed()] = unset(GitLabIssuesSettings)
+    msteams: Annotated[MsTeamsSettings, BuiltByNeed()] = unset(MsTeamsSettings)
+    mattermost: Annotated[MattermostSettings, BuiltByNeed()] = unset(MattermostSettings)
+    discord: Annotated[DiscordSettings, BuiltByNeed()] = unset(DiscordSettings)
+    answer_webhook: Annotated[AnswerWebhookSettings, BuiltByNeed()] = unset(AnswerWebhookSettings)
+    traces: Annotated[TracesSettings, BuiltByNeed()] = unset(TracesSettings)
+    recorded: Annotated[RecordedSettings, BuiltByNeed()] = unset(RecordedSettings)
+    github_reverts: Annotated[GitHubRevertsSettings, BuiltByNeed()] = unset(GitHubRevertsSettings)
+    gitlab_reverts: Annotated[GitLabRevertsSettings, BuiltByNeed()] = unset(GitLabRevertsSettings)
 
     @field_validator("teams")
     @classmethod
@@ -330,7 +334,7 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
 
 def _is_set(settings: Settings, section: str) -> bool:
     own = getattr(settings, section)
-    return bool(settings.instances(section)) or own != type(own)()
+    return bool(settings.instances(section)) or own != unset(type(own))
 
 
 def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:

@@ -1,4 +1,5 @@
-"""Settings of trackers in which people have an issue made with an answer: docs/tickets.md.
+"""Settings of trackers in which people have an issue made with an answer, and of code hosts where
+they have a revert drafted: docs/tickets.md.
 
 Each has a dedicated token, which writes. The read-only ones of the connectors are not used.
 """
@@ -64,3 +65,28 @@ class GitLabIssuesSettings(Section):
     """Labels of new issues."""
     token: SecretStr | None = None
     """Secret. A project access token with the scope `api`, role Reporter or Planner."""
+
+
+class GitHubRevertsSettings(Section):
+    """Draft pull requests on GitHub that revert a change, made on a click: docs/tickets.md."""
+
+    url: Url = "https://api.github.com"
+    """REST API. For GitHub Enterprise Server: `https://<host>/api/v3`."""
+    repositories: Names = ()
+    """`owner/name` of each repository in which reverts may be drafted. Whoever reads it reads the
+    answer. Unset: no reverts are offered."""
+    token: SecretStr | None = None
+    """Secret. A fine-grained token of these repositories with *Contents* and *Pull requests: read
+    and write*."""
+
+
+class GitLabRevertsSettings(Section):
+    """Draft merge requests on GitLab that revert a change, made on a click: docs/tickets.md."""
+
+    url: Url = "https://gitlab.com"
+    """The server."""
+    projects: Names = ()
+    """`group/name` of each project in which reverts may be drafted. Whoever reads it reads the
+    answer. Unset: no reverts are offered."""
+    token: SecretStr | None = None
+    """Secret. A project or group access token with the scope `api`, role Developer."""

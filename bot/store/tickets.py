@@ -6,11 +6,22 @@ Synchronous, each operation one transaction; callers on an event loop use `in_st
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from bot.store.follow_ups import FollowUps
 from bot.store.models import InvestigationRow
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody asked for. `first` is the investigation under which the ticket is known,
+    `about` what it is to be made of beside the answer, such as the change to revert."""
+
+    first: str
+    about: str = ""
 
 
 class AskedTickets:
@@ -20,13 +31,14 @@ class AskedTickets:
         self._engine = engine
         self._follow_ups = FollowUps(engine)
 
-    def ask(self, investigation_id: str, target: str) -> bool:
+    def ask(self, investigation_id: str, target: str, about: str = "") -> bool:
         """A ticket at this target is to hold the investigation's answer. Asked again, it is brought
-        up to date. What was started from another investigation shares its ticket.
+        up to date. What was started from another investigation shares its ticket. `about` holds
+        no blank.
 
         False while there is no answer: a run that is under way has chosen its reply targets.
         """
-        address = wish(investigation_id, self._follow_ups.first(investigation_id))
+        address = wish(investigation_id, self._follow_ups.first(investigation_id), about)
         with Session(self._engine) as session, session.begin():
             row = session.get_one(InvestigationRow, investigation_id, with_for_update=True)
             if row.status != "done":
@@ -43,16 +55,16 @@ class AskedTickets:
             row.revision += 1
 
 
-def wish(investigation_id: str, first: str) -> str:
-    """The address: whose answer, and under which investigation its ticket is known.
+def wish(investigation_id: str, first: str, about: str = "") -> str:
+    """The address: whose answer, under which investigation its ticket is known, and what about.
 
     A further investigation takes over the addresses of the one it was started from. This one it
     does not: nobody asked for its answer.
     """
-    return f"{investigation_id} {first}"
+    return f"{investigation_id} {first} {about}".rstrip()
 
 
-def wished(address: str | None, investigation_id: str) -> str | None:
-    """The investigation under which the ticket is known; None where nobody asked for one."""
-    whose, _, first = (address or "").partition(" ")
-    return first if whose == investigation_id and first else None
+def wished(address: str | None, investigation_id: str) -> Wish | None:
+    """What the address asks for; None where nobody asked for a ticket with this answer."""
+    whose, *asked = (address or "").split(" ")
+    return Wish(*asked[:2]) if whose == investigation_id and asked else None

@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from analysis.case.folder import read_case, read_diagnosis
 from analysis.errors import EvidenceError, FaultlineError
 from bot.answer.exports.formats import FORMATS
+from bot.answer.targets.tickets.revert_target import blamed_link
 from bot.answer.targets.tickets.target import ticket_offers
 from bot.intake.accepting import Accept
 from bot.intake.alert_source import AlertSource
@@ -196,6 +197,7 @@ class Pages:
             await in_store(ahead_of, self.store, found.id) if found.status == "accepted" else None
         )
         view = await in_thread(build_view, found, progress, folder, trouble, ahead)
+        blamed = blamed_link(view.diagnosis) if view.diagnosis else None
         visibility = visibility_of(request)
         judging = await in_store(self._judging, found, visibility)
         family = await in_store(self._family, found.id, visibility)
@@ -206,7 +208,7 @@ class Pages:
             judging=judging,
             family=family,
             exports=self._exports(found),
-            tickets=await in_store(ticket_offers, found, self.store, self.settings),
+            tickets=await in_store(ticket_offers, found, self.store, self.settings, blamed),
         )
 
     def _family(self, investigation_id: str, visibility: Visibility) -> dict[str, object]:

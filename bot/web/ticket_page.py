@@ -7,8 +7,11 @@ import time
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from analysis.case.folder import read_diagnosis
+from analysis.errors import FaultlineError
+from bot.answer.targets.tickets.revert_target import blamed_link
 from bot.answer.targets.tickets.target import ticket_offers
-from bot.runtime.threads import in_store
+from bot.runtime.threads import in_store, in_thread
 from bot.store.store import StoredInvestigation
 from bot.store.tickets import AskedTickets
 from bot.web.rendering import Site
@@ -34,15 +37,29 @@ class TicketPage:
         if found is None:
             return self.site.no_such_investigation(request)
         form = await request.form(max_files=0, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
-        offers = await in_store(ticket_offers, found, self.site.store, self.site.settings)
-        wanted = [one for one in offers if one.target == form.get("target")]
+        blamed = await self._blamed(found.id)
+        offers = await in_store(ticket_offers, found, self.site.store, self.site.settings, blamed)
+        wanted = [one for one in offers if one.label and one.value == form.get("target")]
         if not wanted:
-            return self.site.problem(request, 400, "Not asked for", "Say which tracker.")
-        if not await in_store(self.tickets.ask, found.id, wanted[0].target):
+            said = "That is not offered (any more). Go back and load the page again."
+            return self.site.problem(request, 400, "Not asked for", said)
+        offer = wanted[0]
+        if not await in_store(self.tickets.ask, found.id, offer.target, offer.about):
             said = "This investigation has no answer that a ticket could hold."
             return self.site.problem(request, 409, "Not yet", said)
-        await in_store(self._note, request, found, wanted[0].one)
+        what = f"{offer.one} of {offer.about}" if offer.about else offer.one
+        await in_store(self._note, request, found, what)
         return RedirectResponse(f"/investigations/{found.id}#h-onward", 303)
+
+    async def _blamed(self, investigation_id: str) -> str | None:
+        """The address of the change that the answer blames."""
+        folder, _ = await self.site.folder(investigation_id)
+        if folder is None:
+            return None
+        try:
+            return blamed_link(await in_thread(read_diagnosis, folder))
+        except (FaultlineError, OSError):
+            return None
 
     def _note(self, request: Request, found: StoredInvestigation, one: str) -> None:
         visitor = visitor_of(request)

@@ -1,4 +1,4 @@
-"""Grafana: alert rules and annotations."""
+"""Grafana: alert rules, annotations, and Grafana Cloud's SLOs and incidents."""
 
 from connectors.connector_type import ConnectorType, Listing
 from connectors.grafana.settings import GrafanaSettings
@@ -7,7 +7,7 @@ CONNECTOR = ConnectorType(
     name="grafana",
     settings=GrafanaSettings,
     build="connectors.grafana.connector:build",
-    kinds=("monitors", "changes"),
+    kinds=("monitors", "changes", "metrics", "alert"),
     docs="grafana.md",
     listing=Listing(
         title="Grafana",

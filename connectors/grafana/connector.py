@@ -1,5 +1,5 @@
-"""Grafana: what its alert rules say, how their states changed, and annotations that tell of
-changes.
+"""Grafana: what its alert rules say, how their states changed, annotations that tell of changes,
+and in Grafana Cloud service level objectives and incidents.
 
 Read from grafana/grafana as of 2026 (docs/sources/developers/http_api/annotations.md;
 pkg/services/ngalert/api/tooling/ definitions/prom.go): Grafana 9 and later, with alerts managed by
@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
@@ -23,9 +23,11 @@ from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Request
 from connectors.collection_builder import CollectionBuilder, epoch_ms, full_window, ns_of, time_of
+from connectors.grafana.cloud_apps import CloudApps
 from connectors.grafana.rules import RuleQueriesAnswer, query_of_grafana_rule
+from connectors.grafana.session import GrafanaHttp, GrafanaSession
 from connectors.grafana.settings import GrafanaSettings
-from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.http import HttpSession
 from connectors.limits import Limits
 from connectors.readable_parts import ReadableParts
 from connectors.server_access import ANYONE, ServerAccess
@@ -34,7 +36,14 @@ from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
 
 LIMITS = Limits(deadline_s=20, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=4)
-NEEDS = {"alert rules": "alert.rules:read", "annotations": "annotations:read"}
+NEEDS = {
+    "alert rules": "alert.rules:read",
+    "annotations": "annotations:read",
+    "SLOs": "the role SLO Viewer",
+    "incidents": "the role Viewer of IRM",
+}
+CLOUD = ".grafana.net"
+"""The end of the hosts of Grafana Cloud's stacks."""
 LOOKBACK = timedelta(hours=24)
 """Changes are asked from so long before the earliest window: a deploy may take a day to do harm."""
 MOST_ANNOTATIONS = 500
@@ -67,9 +76,16 @@ def build(own: GrafanaSettings, settings: SharedSettings) -> GrafanaConnector | 
         own.access("grafana"),
         public_url=own.public_url,
         change_tags=own.change_tags,
+        cloud_apps=_has_cloud_apps(own),
         names=names,
         limits=own.limits(LIMITS),
     )
+
+
+def _has_cloud_apps(own: GrafanaSettings) -> bool:
+    if own.cloud_apps is not None:
+        return own.cloud_apps
+    return (urlsplit(own.url or "").hostname or "").endswith(CLOUD)
 
 
 class Annotation(msgspec.Struct):
@@ -120,10 +136,9 @@ class RulesAnswer(msgspec.Struct):
 
 class GrafanaConnector:
     """Monitors from alert rules and their history, changes from annotations with one of
-    `change_tags`."""
+    `change_tags`. With `cloud_apps` burn rates of objectives and incidents besides."""
 
     name = "grafana"
-    kinds: tuple[EvidenceKind, ...] = ("monitors", "changes")
 
     def __init__(
         self,
@@ -132,24 +147,27 @@ class GrafanaConnector:
         *,
         public_url: str | None = None,
         change_tags: Sequence[str] = ("deploy",),
+        cloud_apps: bool = False,
         names: ServiceNames | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
+        self._http = GrafanaHttp(self.name, url, access=access, limits=limits)
+        own: tuple[EvidenceKind, ...] = ("monitors", "changes")
+        self.kinds: tuple[EvidenceKind, ...] = (*own, "metrics", "alert") if cloud_apps else own
         self._page = plain_url(public_url, self.name) if public_url else self._http.base_url
         self._tags = tuple(change_tags)
         self._names = names or ServiceNames()
+        self._cloud = CloudApps(self._page, self._names) if cloud_apps else None
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
         """Rules, their history, and changes. A call that fails becomes a gap, the others stand."""
         collection = CollectionBuilder()
         async with self._http.open() as session:
-            await asyncio.gather(
-                self._rules(session, collection, request),
-                self._history(session, collection, request),
-                self._changes(session, collection, request),
-            )
+            calls = [self._rules, self._history, self._changes]
+            if self._cloud is not None:
+                calls += [self._cloud.objectives, self._cloud.incidents]
+            await asyncio.gather(*(call(session, collection, request) for call in calls))
         return collection.collected()
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
@@ -169,15 +187,21 @@ class GrafanaConnector:
         try:
             async with self._http.open() as session:
                 version = (await session.get("/api/health", type=_Health)).version
-                refused = [await _refusal(session, path, params) for path, params in calls.values()]
+                refused: dict[str, str | None] = {}
+                for name, call in calls.items():
+                    refused[name] = await _refusal(session, *call)
+                absent: list[str] = []
+                if self._cloud is not None:
+                    of_apps, absent = await self._cloud.refusals(session)
+                    refused |= of_apps
                 writing = await _writing(session)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        parts = ReadableParts(dict(zip(calls, refused, strict=True)), NEEDS)
-        line = (
-            f"Grafana {short(version, 40)} at {self._http.base_url}: "
-            f"{parts.words}; only GET is sent"
-        )
+        parts = ReadableParts(refused, NEEDS)
+        sent = "only GET and the list of incidents are" if self._cloud else "only GET is"
+        line = f"Grafana {short(version, 40)} at {self._http.base_url}: {parts.words}; {sent} sent"
+        if absent:
+            line += f"; not installed: {', '.join(absent)}"
         if writing:
             line += (
                 f"; warning: the token can also write ({', '.join(writing[:4])}): "
@@ -186,7 +210,7 @@ class GrafanaConnector:
         return Check(self.name, bool(parts.readable), line, parts.unread)
 
     async def _rules(
-        self, session: HttpSession, collection: CollectionBuilder, request: Request
+        self, session: GrafanaSession, collection: CollectionBuilder, request: Request
     ) -> None:
         answer = await collection.fetch("monitors", RULES, session.get(RULES, type=RulesAnswer))
         if answer is None:
@@ -241,7 +265,7 @@ class GrafanaConnector:
                 )
 
     async def _history(
-        self, session: HttpSession, collection: CollectionBuilder, request: Request
+        self, session: GrafanaSession, collection: CollectionBuilder, request: Request
     ) -> None:
         """Changes of alerts' states, of all windows."""
         window = full_window(request.scope)
@@ -272,7 +296,7 @@ class GrafanaConnector:
         collection.items.append(Item("monitors", query, window, link, rows=count, cut=cut))
 
     async def _changes(
-        self, session: HttpSession, collection: CollectionBuilder, request: Request
+        self, session: GrafanaSession, collection: CollectionBuilder, request: Request
     ) -> None:
         around = full_window(request.scope)
         window = Window(start=around.start - LOOKBACK, end=around.end)

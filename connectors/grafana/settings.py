@@ -9,7 +9,7 @@ from connectors.settings_types import Names, Url
 
 
 class GrafanaSettings(SelfHostedSettings):
-    """Grafana's alert rules and annotations, and links to its pages: docs/connectors/grafana.md."""
+    """Grafana's alert rules, annotations, SLOs, incidents, links: docs/connectors/grafana.md."""
 
     url: Url | None = None
     """Base of the HTTP API. Unset: Grafana is not used."""
@@ -28,3 +28,5 @@ class GrafanaSettings(SelfHostedSettings):
         "migration",
     )
     """Annotations with one of these tags are changes. Case matters."""
+    cloud_apps: bool | None = None
+    """Whether SLOs and incidents (IRM) are read. Unset: where `url` ends with `.grafana.net`."""

@@ -134,7 +134,8 @@ def test_check_says_what_can_be_read_and_warns_of_a_token_that_writes(server: Lo
     built = connector(server)
     said = asyncio.run(built.check())
     assert "Grafana 12.1.0" in said.line
-    assert "alert rules, annotations can be read; only GET is sent" in said.line
+    assert "alert rules, annotations, SLOs, incidents can be read" in said.line
+    assert "only GET and the list of incidents are sent" in said.line
     assert "warning" not in said.line
     writing = {
         "dashboards:write": ["dashboards:*"],

@@ -19,7 +19,11 @@ from bot.answer.targets.tickets import linear
 from bot.store.store import Store
 from loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import a_store
+from tests.bot.answer.targets.fake_code_hosts import FakeCodeHosts
 from tests.bot.answer.targets.fake_trackers import FakeTrackers
+from tests.bot.answer.targets.test_reverts import asked as ask_for_revert
+from tests.bot.answer.targets.test_reverts import opened as open_reverts
+from tests.bot.answer.targets.test_reverts import outcome as blamed_outcome
 from tests.bot.answer.targets.test_tickets import asked, opened, outcome
 
 
@@ -133,3 +137,53 @@ def test_linears_schema_has_what_is_asked(
                 name = "IssueCreateInput" if "teamId" in given else "IssueUpdateInput"
                 known = schema.type_map[name].fields  # type: ignore[attr-defined]
                 assert set(given) <= set(known)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "base"),
+    [
+        ("github_reverts", "github.trim.json", "/api/v3"),
+        ("gitlab_reverts", "gitlab-connector-partial.swagger.json", "/api/v4"),
+    ],
+)
+def test_requests_for_reverts_are_those_of_the_description(
+    name: str, file: str, base: str, store: Store, shared: Path
+) -> None:
+    # The description of GitLab is a part: it lacks these, which its Commits API documents.
+    unknown = re.compile(
+        r"/projects/[^/]+(|/repository/(commits|branches)/.+|/merge_requests/\d+(/commits)?)"
+    )
+    hosts = FakeCodeHosts()
+    hosts.url, stop = serve_in_thread(hosts.app)
+    try:
+        link = hosts.link(name)
+        reverts = open_reverts(name, hosts, store)
+        investigation = ask_for_revert(store, name, link)
+
+        async def story() -> None:
+            await reverts.answer(blamed_outcome(investigation, link))
+            await reverts.find(link, "k", investigation.accepted_at)
+            await reverts.answer(blamed_outcome(investigation, link, "another"))
+
+        asyncio.run(story())
+    finally:
+        stop()
+    spec = document(shared, file)
+    checked = []
+    for method, asked_for, body in hosts.requests:
+        path = asked_for.removeprefix(base)
+        if path == "/api/graphql" or (name == "gitlab_reverts" and unknown.fullmatch(path)):
+            continue
+        operation = described(spec, method, path)
+        if operation is None and name == "gitlab_reverts" and method == "GET":
+            continue
+        assert operation is not None, (method, path)
+        if body is not None and "requestBody" in operation:
+            schema = operation["requestBody"]["content"]["application/json"]["schema"]
+            Draft202012Validator(whole(schema, spec)).validate(body)
+        if body is not None and "parameters" in operation and "requestBody" not in operation:
+            wanted = {one["name"] for one in operation["parameters"] if one.get("required")}
+            assert wanted - {"id"} <= set(body), (method, path)
+        checked.append(method)
+    assert checked.count("POST") == {"github_reverts": 0, "gitlab_reverts": 2}[name]
+    assert "PATCH" in checked or name == "gitlab_reverts"

@@ -11,6 +11,8 @@ import numpy as np
 from analysis.traces.across_ranks.blame import MIN_STEPS, Blame, RankBlame
 from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
 from analysis.traces.across_ranks.rank_summary import RankSummary
+from analysis.traces.doctor.diagnosis import EventReference
+from analysis.traces.readable import readable
 
 SLOW_STEP_RATIO = 1.5
 """A step of this many medians is an outlier (nsys-ai's iteration spike)."""
@@ -37,6 +39,8 @@ class SlowStep:
     """The rank's longest time without work in the step; 0 for none of 1 ms."""
     idle_host: str
     """What its host did meanwhile; "" where unknown."""
+    event: EventReference | None
+    """The rank's event with the most self time in the step."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,24 @@ def _slow_step(summary: RankSummary, step: int, took: int, median: float, lost: 
         operation=extra_operation(during, [summary.operations.per_step(others)], lost / 1e6),
         idle_ns=int(idle[longest]) if longest >= 0 else 0,
         idle_host=summary.idle.host[longest] if longest >= 0 else "",
+        event=_longest_event(summary, step),
     )
+
+
+def _longest_event(summary: RankSummary, step: int) -> EventReference | None:
+    longest = summary.operations.longest
+    for place in np.flatnonzero(longest.step == step).tolist():
+        start = int(longest.start[place])
+        return EventReference(
+            rank=summary.rank,
+            file=summary.file,
+            event=int(longest.event[place]),
+            name=readable(longest.names[int(longest.name[place])]),
+            start_ns=start,
+            duration_ns=int(longest.end[place]) - start,
+            step=step,
+        )
+    return None
 
 
 def _blame_around(charged: RankBlame, step: int) -> int:

@@ -365,7 +365,7 @@ def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Jo
         statement += f"; for {numbers['unseen_ms']:g} ms of it nothing was recorded on that rank"
     operation: str | None = None
     fix: str | None = UNSEEN_FIX
-    events = _late_in(compared, slow)
+    events = _events_of(compared, slow)
     if pause is not None:
         operation, fix, events = pause.event.name, PAUSE_FIXES[pause.kind], [pause.event]
     elif named is not None:
@@ -401,13 +401,14 @@ def pause_in(summary: RankSummary, step: int, lost_ns: int) -> Pause | None:
     return None
 
 
-def _late_in(compared: RankComparison, slow: SlowStep) -> list[EventReference]:
-    """The late arrivals of the step; where it has none, of the next one, in which the others may
-    have waited for it."""
+def _events_of(compared: RankComparison, slow: SlowStep) -> list[EventReference]:
+    """What the rank did for longest in the step, then its late arrivals in it.
+
+    Arrivals in the next step, in which the others may have waited for it, would open a step in
+    which all is well.
+    """
+    events = [slow.event] if slow.event is not None else []
     for charged in compared.blame.ranks:
         if charged.rank == slow.rank:
-            for step in (slow.step, slow.step + 1):
-                late = [_reference(one) for one in charged.clearest if one.step == step]
-                if late:
-                    return late
-    return []
+            events += [_reference(one) for one in charged.clearest if one.step == slow.step]
+    return events

@@ -94,6 +94,9 @@ RULES: tuple[DoctorRule, ...] = (
 """The rules on profiler traces, in order of precedence. Those on dumps, metrics and logs stand
 between the capture's and the outlier's."""
 
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+"""In the order in which findings are given, whatever each costs."""
+
 
 def diagnose(job: TrainingJob) -> list[JobDiagnosis]:
     """What is wrong with the job, the most certain cause first; [] where nothing is. Never raises
@@ -116,8 +119,8 @@ def diagnose(job: TrainingJob) -> list[JobDiagnosis]:
     troubles, limits = _split(capture, "info")
     rest, certain = _split(job.told, "critical")
     said = [*troubles, *certain, *found, *rest, *limits]
-    # The sort is stable: within both halves the order of precedence stays.
-    said.sort(key=lambda diagnosis: diagnosis.severity == "info")
+    # The sort is stable: findings of one severity keep the order of precedence.
+    said.sort(key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
     return said
 
 

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,25 @@ MAX_NAME = 200
 
 
 @dataclass(frozen=True, eq=False)
+class LongestEvents:
+    """Of each step the event with the most self time, communication aside: columns by step.
+
+    Where nothing was recorded for long, that is the annotation around it, of a phase or of the step
+    itself.
+    """
+
+    step: Int64
+    """Step numbers."""
+    event: Int64
+    """Position in the file's list of events."""
+    start: Int64
+    end: Int64
+    name: Int64
+    """Index into `names`."""
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class OperationTimes:
     """The operations with the most self time in any one step."""
 
@@ -32,6 +52,7 @@ class OperationTimes:
     """Step numbers."""
     self_ns: Int64
     """One row per name, one column per step."""
+    longest: LongestEvents
     cut: int = 0
     """How many names more there were."""
 
@@ -59,7 +80,10 @@ def operation_times(
     copied = trace.in_category("gpu_user_annotation", "trace", "overhead")
     rows = np.flatnonzero((step >= 0) & ~copied)
     own = self_times(trace, rows)
-    counted = ~_frames(trace, rows) & (kind[rows] != Kind.COMMUNICATION)
+    working = (kind[rows] != Kind.COMMUNICATION) & ~_named(trace, rows, _waits_for_others)
+    rows, own = rows[working], own[working]
+    longest = _longest_events(trace, rows, own, step[rows], kept)
+    counted = ~_named(trace, rows, _is_frame)
     rows, own = rows[counted], own[counted]
     width = max(len(kept), 1)
     cells, cell = np.unique(
@@ -80,6 +104,7 @@ def operation_times(
         names=tuple(told_apart(trace.names[i], MAX_NAME) for i in names[top].tolist()),
         steps=kept.number,
         self_ns=table[:, : len(kept)],
+        longest=longest,
         cut=len(names) - len(top),
     )
 
@@ -98,23 +123,44 @@ def self_times(trace: TraceColumns, rows: Int64) -> Int64:
     return by_row[rows]
 
 
-def _frames(trace: TraceColumns, rows: Int64) -> Bool:
+def _longest_events(
+    trace: TraceColumns, rows: Int64, own: Int64, place: Int64, steps: StepColumns
+) -> LongestEvents:
+    """`own` is the self time of each row, `place` that of its step in `steps`."""
+    best = np.full(len(steps), -1, dtype=np.int64)
+    # Of several rows with the same step the last one stays, the longest.
+    order = np.argsort(own, kind="stable")
+    best[place[order]] = rows[order]
+    found = np.flatnonzero(best >= 0)
+    best = best[found]
+    used, name = np.unique(trace.name[best], return_inverse=True)
+    return LongestEvents(
+        step=steps.number[found],
+        event=trace.event[best].astype(np.int64),
+        start=trace.ts[best],
+        end=trace.end[best],
+        name=name.astype(np.int64),
+        names=tuple(told_apart(trace.names[i], MAX_NAME) for i in used.tolist()),
+    )
+
+
+def _named(trace: TraceColumns, rows: Int64, chosen: Callable[[str], bool]) -> Bool:
+    """Mask of the rows whose names are chosen."""
     used = np.unique(trace.name[rows])
-    frames = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-    frames[used] = [_is_frame(trace.names[i]) for i in used.tolist()]
-    return np.asarray(frames[trace.name[rows]], dtype=np.bool_)
+    by_name = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    by_name[used] = [chosen(trace.names[i]) for i in used.tolist()]
+    return np.asarray(by_name[trace.name[rows]], dtype=np.bool_)
+
+
+def _waits_for_others(name: str) -> bool:
+    return (
+        is_collective_on_host(name)
+        or is_launch(name)
+        or is_call(name)
+        or name.startswith(("FSDP::", "_c10d_functional::"))
+        or name == "record_param_comms"
+    )
 
 
 def _is_frame(name: str) -> bool:
-    told = (
-        is_step(name)
-        or is_collective_on_host(name)
-        or is_launch(name)
-        or is_call(name)
-        or _holds_waiting(name)
-    )
-    return told or any(p.match(name) for p in PHASES.values())
-
-
-def _holds_waiting(name: str) -> bool:
-    return name.startswith(("FSDP::", "_c10d_functional::")) or name == "record_param_comms"
+    return is_step(name) or any(pattern.match(name) for pattern in PHASES.values())

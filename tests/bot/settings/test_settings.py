@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,16 @@ def test_a_key_that_is_no_secret_is_not_read_from_a_file(tmp_path: Path) -> None
     (tmp_path / "t").write_text("0.0.0.0")
     with pytest.raises(SettingsError):
         load_settings(environ={"FAULTLINE_SERVER__HOST_FILE": str(tmp_path / "t")})
+
+
+def test_sections_that_nothing_sets_are_not_built() -> None:
+    program = """
+from bot.settings.settings import settings_of
+from connectors.registry import CONNECTORS
+settings_of({"loki": {"url": "http://loki:3100"}}, {})
+print(*sorted(name for name, one in CONNECTORS.items() if one.settings.__pydantic_complete__))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["loki"]

@@ -9,11 +9,17 @@ from pathlib import Path
 import httpx
 import pytest
 
+from analysis.case.folder import write_json
 from bot.settings import Settings
+from tests.bot.answer.targets.test_reverts import blaming
 from tests.bot.web.serving import Server, Site, form_of, serving
 
 SETTINGS = Settings.model_validate(
-    {"github_issues": {"repository": "acme/ops"}, "linear_issues": {"team": "T1"}}
+    {
+        "github_issues": {"repository": "acme/ops"},
+        "linear_issues": {"team": "T1"},
+        "github_reverts": {"repositories": ["acme/shop"]},
+    }
 )
 
 
@@ -74,3 +80,20 @@ def test_without_an_answer_there_is_no_ticket(
     site.store.start(sample)
     assert "Create a GitHub issue" not in browser.get(f"/investigations/{sample}").text
     assert browser.post(f"/investigations/{sample}/ticket", data=form).status_code == 409
+
+
+def test_a_form_asks_for_a_draft_that_reverts_the_change_it_names(
+    site: Site, sample: str, browser: httpx.Client
+) -> None:
+    link = "https://github.com/acme/shop/pull/12"
+    assert "Draft a revert" not in browser.get(f"/investigations/{sample}").text
+    write_json(site.cases / sample / "findings.json", blaming(link))
+    assert "Draft a revert of #12" in browser.get(f"/investigations/{sample}").text
+    stale = f"github_reverts {link.removesuffix('12')}11"
+    assert ask(browser, sample, stale).status_code == 400
+    assert ask(browser, sample, f"github_reverts {link}").status_code == 303
+    found = site.store.get(sample)
+    assert found is not None
+    assert found.reply_to.others == {"github_reverts": f"{sample} {sample} {link}"}
+    people = [one.text for one in site.store.progress(sample) if one.stage == "people"]
+    assert people == [f"somebody asked for a draft revert on GitHub of {link}"]

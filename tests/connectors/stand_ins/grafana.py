@@ -1,20 +1,26 @@
-"""Grafana: an annotation tells of a deploy of checkout, and a rule fires from then on."""
+"""Grafana: an annotation tells of a deploy of checkout, and a rule fires from then on. Its apps of
+Grafana Cloud have an objective of checkout, which burns from then on, and an incident."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from connectors.grafana.incidents import INCIDENTS
+from connectors.grafana.objectives import SLOS, UUID_LABEL, burn_path
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
 
-READING_POSTS: frozenset[str] = frozenset()
+READING_POSTS = frozenset({INCIDENTS})
 DEPLOYED = ONSET - timedelta(minutes=2)
+SOURCE = "grafanacloud-prom"
+SLO = "qa1sd8rgcvhb3zvsjgxnn"
 
 
 def settings(url: str) -> dict[str, Any]:
     """With links to its own address."""
-    return {"grafana": {"url": url, "public_url": "https://grafana.example.com", "token": "glsa_t"}}
+    page = "https://grafana.example.com"
+    return {"grafana": {"url": url, "public_url": page, "token": "glsa_t", "cloud_apps": True}}
 
 
 def serve(server: LocalServer) -> None:
@@ -25,6 +31,72 @@ def serve(server: LocalServer) -> None:
     )
     server.on("/api/prometheus/grafana/api/v1/rules", Reply(rules()))
     server.on("/api/annotations", _annotations)
+    server.on(SLOS, Reply({"slos": [slo(), slo(uuid="other", service="cart-db")]}))
+    server.on(burn_path(SOURCE), _burn)
+    server.on(INCIDENTS, Reply({"incidentPreviews": incidents(), "cursor": {"hasMore": False}}))
+
+
+def slo(uuid: str = SLO, service: str = "checkout", target: float = 0.995) -> dict[str, Any]:
+    """One objective as the app's specification has it."""
+    return {
+        "uuid": uuid,
+        "name": f"{service} availability",
+        "description": "of all requests",
+        "query": {"type": "freeform", "freeform": {"query": "x"}},
+        "objectives": [{"value": target, "window": "28d"}],
+        "labels": [{"key": "service", "value": service}, {"key": "team", "value": "shop"}],
+        "destinationDatasource": {"uid": SOURCE, "type": "prometheus"},
+        "readOnly": {"status": {"type": "created"}, "drillDownDashboardRef": {"UID": "d1"}},
+    }
+
+
+def _burn(asked: Asked) -> Reply:
+    """Of a share of 0.1 % that fails it becomes 7 %."""
+    start, end, step = (float(asked.query[name][0]) for name in ("start", "end", "step"))
+    values = []
+    at = start
+    while at <= end:
+        values.append([at, "0.07" if at >= ONSET.timestamp() else "0.001"])
+        at += step
+    series = {"metric": {UUID_LABEL: SLO}, "values": values}
+    return Reply({"status": "success", "data": {"resultType": "matrix", "result": [series]}})
+
+
+def incidents() -> list[dict[str, Any]]:
+    """The newest first: ours, a drill, and one of last week."""
+    last_week = ONSET - timedelta(days=7)
+    over = last_week + timedelta(hours=1)
+    return [
+        incident("42", "Checkout is down", ONSET + timedelta(minutes=5)),
+        incident("41", "Game day", ONSET, isDrill=True),
+        incident("40", "Slow search", last_week, status="resolved", closedTime=zulu(over)),
+    ]
+
+
+def incident(number: str, title: str, declared: datetime, **own: Any) -> dict[str, Any]:
+    """A preview as the Incident API gives it."""
+    return {
+        "incidentID": number,
+        "title": title,
+        "slug": title.lower().replace(" ", "-"),
+        "status": "active",
+        "severityID": "s1",
+        "severityLabel": "Critical",
+        "isDrill": False,
+        "incidentType": "internal",
+        "labels": [{"key": "service", "label": "checkout", "colorHex": "#fff"}],
+        "createdTime": zulu(declared),
+        "modifiedTime": zulu(declared),
+        "closedTime": "",
+        "incidentStart": zulu(declared - timedelta(minutes=4)),
+        "incidentEnd": "",
+        **own,
+    }
+
+
+def zulu(at: datetime) -> str:
+    """A time as Grafana writes it."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _annotations(asked: Asked) -> Reply:

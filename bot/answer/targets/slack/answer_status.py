@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal
 
+from bot.answer.outcome import Answer
 from bot.answer.targets.slack.button_type import AnswerStatus
+from bot.answer.targets.tickets.revert_target import blamed_link
 from bot.answer.targets.tickets.target import ticket_offers
 from bot.policy.reply_targets import configured_targets
 from bot.settings import Settings
@@ -20,11 +22,15 @@ ASKED = "asked:"
 
 
 def answer_status(
-    investigation: StoredInvestigation, store: Store, settings: Settings
+    investigation: StoredInvestigation,
+    store: Store,
+    settings: Settings,
+    answer: Answer | None = None,
 ) -> AnswerStatus:
     """How the answer stands now."""
     now = datetime.now(UTC)
     asked = investigation.alert.labels.get("fingerprint", "").startswith(ASKED)
+    blamed = blamed_link(answer.diagnosis) if answer else None
     parent = FollowUps(store.engine).parent(investigation.id)
     return AnswerStatus(
         label=Labels(store.engine).get(investigation.id),
@@ -32,7 +38,7 @@ def answer_status(
         may_mute=not asked,
         parent=parent,
         note=_note(investigation, store, settings),
-        tickets=ticket_offers(investigation, store, settings),
+        tickets=ticket_offers(investigation, store, settings, blamed),
     )
 
 

@@ -33,6 +33,8 @@ BUTTONS = (
     "bot.conversation.slack.buttons.tickets:LINEAR",
     "bot.conversation.slack.buttons.tickets:GITHUB",
     "bot.conversation.slack.buttons.tickets:GITLAB",
+    "bot.conversation.slack.buttons.tickets:GITHUB_REVERT",
+    "bot.conversation.slack.buttons.tickets:GITLAB_REVERT",
 )
 """Every button, in the order in which people see them."""
 PREFIX = "faultline_"

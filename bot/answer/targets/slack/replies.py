@@ -121,7 +121,7 @@ class SlackReplies:
         status = await self._show(outcome)
         if (
             await self._chart(investigation, outcome.answer) is not None
-            or await self._status(investigation) != status
+            or await self._status(investigation, outcome.answer) != status
         ):
             await self.refresh(outcome)
 
@@ -138,7 +138,7 @@ class SlackReplies:
     async def _show(self, outcome: Outcome) -> AnswerStatus:
         """Post the message, or edit the one that stands; gives the standing that it shows."""
         investigation = outcome.investigation
-        status = await self._status(investigation)
+        status = await self._status(investigation, outcome.answer)
         message = self._worded(investigation, outcome.answer, None, status)
         ref, posted_now = await self.post(investigation, message)
         if not posted_now:
@@ -179,13 +179,13 @@ class SlackReplies:
         if ref is None:
             return None
         chart = posts.get(f"{self._target.post_key(investigation.id)}{CHART}")
-        status = await self._status(investigation)
+        status = await self._status(investigation, outcome.answer)
         for _ in range(EDITS_AT_ONCE):
             shown = status
             await self.edit(
                 MessageRef.parse(ref), self._worded(investigation, outcome.answer, chart, shown)
             )
-            status = await self._status(investigation)
+            status = await self._status(investigation, outcome.answer)
             if status == shown:
                 break
         return MessageRef.parse(ref)
@@ -287,8 +287,10 @@ class SlackReplies:
         )
         return str(uploaded["file"]["id"])
 
-    async def _status(self, investigation: StoredInvestigation) -> AnswerStatus:
-        return await in_store(answer_status, investigation, self._store, self._settings)
+    async def _status(
+        self, investigation: StoredInvestigation, answer: Answer | None
+    ) -> AnswerStatus:
+        return await in_store(answer_status, investigation, self._store, self._settings, answer)
 
     def _worded(
         self,

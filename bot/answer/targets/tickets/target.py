@@ -19,7 +19,7 @@ from bot.settings.tickets import (
     LinearIssuesSettings,
 )
 from bot.store.store import Store, StoredInvestigation
-from bot.store.tickets import wished
+from bot.store.tickets import Wish, wished
 from connectors.settings_types import Section
 
 S = TypeVar("S", bound=Section)
@@ -43,6 +43,19 @@ class TicketTarget(ClientTarget[S]):
         if own is None:
             return False
         return all(getattr(own, key) for key in self.needs if not is_secret(type(own), key))
+
+    def ticket_key(self, wish: Wish) -> str:
+        """The key under which the store keeps the ticket."""
+        return self.post_key(wish.first)
+
+    def about(self, blamed: str | None, settings: Settings) -> str | None:
+        """What a ticket would be made of beside the answer, which blames the change at this
+        address. None: there can be none."""
+        return ""
+
+    def button(self, about: str, *, made: bool) -> str:
+        """What the button for it says; nothing where there is nothing to click."""
+        return f"Update the {self.one}" if made else f"Create a {self.one}"
 
     def problems(self, settings: Settings) -> Iterator[TargetProblem]:
         """Something is offered that nobody can make."""
@@ -100,29 +113,44 @@ JIRA, LINEAR, GITHUB, GITLAB = JiraIssues(), LinearIssues(), GitHubIssues(), Git
 
 @dataclass(frozen=True)
 class TicketOffer:
-    """A ticket that somebody may ask for, or that there is: then with its name and address."""
+    """A ticket that somebody may ask for, or that there is: then with its name and address.
+    `label` is what a button says, "" where there is nothing to ask for."""
 
     target: str
     one: str
+    label: str = ""
+    about: str = ""
     title: str = ""
     url: str = ""
 
     @property
-    def label(self) -> str:
-        """What a button says."""
-        return f"Update the {self.one}" if self.title else f"Create a {self.one}"
+    def value(self) -> str:
+        """In a form: what was offered, so that nothing else is made."""
+        return f"{self.target} {self.about}".rstrip()
 
 
 def ticket_offers(
-    investigation: StoredInvestigation, store: Store, settings: Settings
+    investigation: StoredInvestigation,
+    store: Store,
+    settings: Settings,
+    blamed: str | None = None,
 ) -> tuple[TicketOffer, ...]:
-    """Of each tracker in use. Blocks; on an event loop in a thread."""
+    """Of each tracker in use, for an answer that blames the change at the address `blamed`. Blocks;
+    on an event loop in a thread."""
     found: list[TicketOffer] = []
     for target in declared_targets(settings):
-        if isinstance(target, TicketTarget) and target.offered(settings):
-            asked = wished(investigation.reply_to.others.get(target.own_name), investigation.id)
-            posts = store.posts(asked) if asked else {}
-            title, _, url = posts.get(target.post_key(asked or ""), "").partition(" ")
+        if not isinstance(target, TicketTarget) or not target.offered(settings):
+            continue
+        wish = wished(investigation.reply_to.others.get(target.own_name), investigation.id)
+        ref = store.posts(wish.first).get(target.ticket_key(wish), "") if wish else ""
+        title, _, url = ref.partition(" ")
+        about, label = target.about(blamed, settings), ""
+        if about is not None:
+            made = bool(title) and wish is not None and wish.about == about
+            label = target.button(about, made=made)
+        if label or title:
             address = safe_url(url) or ""
-            found.append(TicketOffer(target.own_name, target.one, title, address))
+            found.append(
+                TicketOffer(target.own_name, target.one, label, about or "", title, address)
+            )
     return tuple(found)

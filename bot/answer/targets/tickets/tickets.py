@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from bot.answer.outcome import Outcome
 from bot.answer.targets.plain_message import answer_text
+from bot.answer.targets.tickets.target import TicketTarget
 from bot.answer.targets.vendor_message import VendorMessage
 from bot.runtime.threads import in_store
 from bot.store.store import StoredInvestigation
-from bot.store.tickets import AskedTickets, wished
+from bot.store.tickets import AskedTickets, Wish, wished
 
 
 class Tickets(VendorMessage):
@@ -21,26 +22,36 @@ class Tickets(VendorMessage):
 
     def wanted(self, investigation: StoredInvestigation) -> bool:
         """Whether somebody asked for one."""
-        return self._declared.configured(self._settings) and bool(self._first(investigation))
+        return self._declared.configured(self._settings) and self._wish(investigation) is not None
 
     async def answer(self, outcome: Outcome) -> None:
         """Make the ticket, or bring it up to date; nothing where nobody asked."""
         investigation = outcome.investigation
-        first = self._first(investigation)
-        if first is None:
+        wish = self._wish(investigation)
+        if wish is None:
             return
-        text = answer_text(outcome, self._page(investigation))
-        known = replace(investigation, id=first)
+        text = self._text(outcome, wish)
+        known = replace(investigation, id=wish.first)
         # The project stands in the settings, so the address of a ticket is its key.
-        key = self._key(known)
-        ref, made_now = await self._once(known, key, key, text)
+        key = self._ticket_key(wish)
+        address = wish.about or key
+        ref, made_now = await self._once(known, key, address, text)
         if made_now:
             made = AskedTickets(self._store.engine).made
             await in_store(made, investigation.id)
         else:
-            await self._said("edit", self.edit(key, ref, text))
+            await self._said("edit", self.edit(address, ref, text))
 
-    def _first(self, investigation: StoredInvestigation) -> str | None:
+    def _text(self, outcome: Outcome, wish: Wish) -> str:
+        """What the ticket is to say."""
+        return answer_text(outcome, self._page(outcome.investigation))
+
+    def _ticket_key(self, wish: Wish) -> str:
+        declared = self._declared
+        assert isinstance(declared, TicketTarget)
+        return declared.ticket_key(wish)
+
+    def _wish(self, investigation: StoredInvestigation) -> Wish | None:
         address = investigation.reply_to.others.get(self._declared.own_name)
         return wished(address, investigation.id)
 

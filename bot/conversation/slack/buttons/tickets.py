@@ -1,4 +1,5 @@
-"""Create a Jira issue (or one in Linear, GitHub, GitLab): a ticket with the answer in it.
+"""Create a Jira issue (or one in Linear, GitHub, GitLab): a ticket with the answer in it. Draft a
+revert: the same for a pull or merge request that takes the blamed change back.
 
 A click leaves the wish in the store, and a worker, which alone has the token, makes the ticket.
 """
@@ -7,7 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from analysis.errors import FaultlineError
 from bot.answer.targets.slack.button_type import Offer
+from bot.answer.targets.tickets.revert_target import blamed_link
+from bot.answer.targets.tickets.target import ticket_offers
 from bot.conversation.slack.click_context import ClickContext
 from bot.conversation.slack.clickable_button import ClickableButton
 from bot.conversation.slack.payloads import Interaction
@@ -31,7 +35,7 @@ class TicketButton(ClickableButton):
         """Only where there is an answer, and the tracker is set up."""
         for ticket in offer.status.tickets:
             if ticket.target == self.target and offer.answered:
-                return ticket.label
+                return ticket.label or None
         return None
 
     async def clicked(
@@ -71,4 +75,53 @@ class GitLabButton(TicketButton):
     name, target, one = "gitlab_issue", "gitlab_issues", "GitLab issue"
 
 
+class RevertButton(TicketButton):
+    """Asks for a draft that reverts the change which the answer blames."""
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """The case says which change that is, and reading it takes longer than Slack waits."""
+        context.later(self._ask(context, click, investigation))
+
+    async def _ask(
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        try:
+            said = await self._asked(context, click, investigation)
+        except FaultlineError as error:
+            said = f"No revert was asked for: {error}."
+        await context.ephemeral(click, said)
+
+    async def _asked(
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
+    ) -> str:
+        blamed = blamed_link((await context.answer(investigation)).diagnosis)
+        offers = await context.stored(
+            ticket_offers, investigation, context.store, context.settings, blamed
+        )
+        offered = [one for one in offers if one.target == self.target and one.label]
+        if not offered:
+            return "The answer does not blame a change that can be reverted here."
+        about = offered[0].about
+        tickets = AskedTickets(context.store.engine)
+        if not await context.stored(tickets.ask, investigation.id, self.target, about):
+            return NOT_YET
+        await context.did_by_click(click, investigation, f"asked for a {self.one} of {about}")
+        return f"A draft that reverts {about} is on its way. Its link will be under the answer."
+
+
+class GitHubRevertButton(RevertButton):
+    """A draft pull request on GitHub."""
+
+    name, target, one = "github_revert", "github_reverts", "draft revert on GitHub"
+
+
+class GitLabRevertButton(RevertButton):
+    """A draft merge request on GitLab."""
+
+    name, target, one = "gitlab_revert", "gitlab_reverts", "draft revert on GitLab"
+
+
 JIRA, LINEAR, GITHUB, GITLAB = JiraButton(), LinearButton(), GitHubButton(), GitLabButton()
+GITHUB_REVERT, GITLAB_REVERT = GitHubRevertButton(), GitLabRevertButton()

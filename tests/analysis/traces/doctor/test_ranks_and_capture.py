@@ -120,6 +120,26 @@ def test_a_pause_in_which_nothing_was_recorded_says_so(tmp_path: Path) -> None:
     assert quoted_numbers_are_given(found.statement, dict(found.numbers))
 
 
+def test_evidence_of_a_slow_step_lies_in_it_where_the_others_wait_in_the_next(
+    tmp_path: Path,
+) -> None:
+    traces = job(late_us={(1, 5): 90_000.0}, late_in="write_shards")
+    # The rank pauses behind its last collective of step 4: the others wait in step 5.
+    for events in traces:
+        four = next(e for e in events if e["name"] == "ProfilerStep#4")
+        five = next(e for e in events if e["name"] == "ProfilerStep#5")
+        if events is traces[1]:
+            four["dur"] += 91_000.0
+            five["ts"] += 91_000.0
+            five["dur"] -= 91_000.0
+    found = the("slow_step", job_from(tmp_path, traces))
+    assert (found.subject, found.steps) == ("rank 1", (4,))
+    (paused,) = [e for e in traces[1] if e["name"] == "write_shards" and e["dur"] > 50_000]
+    first = found.events[0]
+    assert (first.name, first.event) == ("write_shards", traces[1].index(paused))
+    assert {e.step for e in found.events} == {4}
+
+
 def test_a_step_that_is_slow_everywhere_blames_nobody(tmp_path: Path) -> None:
     everywhere = {(rank, 5): 300_000.0 for rank in range(4)}
     found = the("slow_step_everywhere", job_from(tmp_path, job(late_us=everywhere)))

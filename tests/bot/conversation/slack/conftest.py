@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from analysis.case.folder import write_evidence, write_json
+from analysis.case.folder import read_diagnosis, write_evidence, write_json
 from analysis.vocabulary import Diagnosis, Gap, Report, Scope, Window
 from bot.answer.outcome import Answer, Outcome
 from bot.answer.targets.slack.replies import SlackReplies
@@ -99,7 +99,7 @@ class Room:
         found = self.store.get(name)
         assert found is not None
         answer = (
-            Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], None)
+            Answer(read_diagnosis(self.cases / name), a_report(), some_evidence(), [a_gap()], None)
             if found.status == "done"
             else None
         )

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from bot.settings.tickets import GitHubIssuesSettings
+from bot.settings.tickets import GitHubIssuesSettings, GitHubRevertsSettings
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import ReplyTo
 from loopback.slack_person import actions_of
 from tests.bot.answer.targets.answers import a_diagnosis
+from tests.bot.answer.targets.test_reverts import blaming
 from tests.bot.conversation.slack.conftest import CHANNEL, Room, eventually
 
 
@@ -327,6 +328,31 @@ def test_a_click_asks_for_a_ticket_whose_link_comes_under_the_answer(room: Room)
     room.reply(investigation.id)
     assert "GitHub issue <https://github.com/acme/ops/issues/7|#7>" in shown(message.blocks)
     assert "Update the GitHub issue" in shown(message.blocks)
+
+
+def test_a_click_asks_for_a_draft_that_reverts_the_blamed_change(room: Room) -> None:
+    reverts = GitHubRevertsSettings(repositories=("acme/shop",))
+    room.settings.__dict__["github_reverts"] = reverts
+    _, other = room.answered()
+    assert "Draft a revert" not in shown(other.blocks)
+    link = "https://github.com/acme/shop/pull/12"
+    investigation, message = room.answered(diagnosis=blaming(link))
+    assert "Draft a revert of #12" in shown(message.blocks)
+    gus = room.person("gus")
+    room.slack.users[gus.id] = {"is_restricted": True}
+    gus.click(message, "faultline_more", option=f"github_revert {investigation.id}")
+    eventually(room.said_aside, "a refusal")
+    room.person().click(message, "faultline_more", option=f"github_revert {investigation.id}")
+    eventually(lambda: len(room.said_aside()) > 1, "an explanation")
+    assert link in room.said_aside()[-1]
+    found = room.store.get(investigation.id)
+    assert found is not None
+    assert found.reply_to.others == {
+        "github_reverts": f"{investigation.id} {investigation.id} {link}"
+    }
+    assert [f"draft revert on GitHub of {link}" in one for one in room.people_did(found.id)] == [
+        True
+    ]
 
 
 def test_a_guest_asks_for_no_ticket(room: Room) -> None:

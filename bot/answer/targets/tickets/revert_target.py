@@ -1,0 +1,135 @@
+"""What declares drafts that revert a change. Imports no client: the settings and the store load
+this file, too.
+
+A change that can be reverted is a merge or a commit whose address, as its evidence has it, is on
+the code host of the settings and in a repository that they name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from analysis.kinds.finding_details import ChangeDetails
+from analysis.vocabulary import Diagnosis, Verdict
+from bot.answer.foreign_text import safe_url
+from bot.answer.targets.tickets.target import TicketTarget
+from bot.settings import Settings
+from bot.settings.tickets import GitHubRevertsSettings, GitLabRevertsSettings
+from bot.store.tickets import Wish
+from connectors.settings_types import Section
+
+S = TypeVar("S", bound=Section)
+
+ESTABLISHED = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+"""Verdicts whose first cause the evidence points to."""
+DIGEST = 12
+_GITHUB = re.compile(r"/([\w.-]+/[\w.-]+)/(?:pull/(\d{1,9})|commit/([0-9a-f]{40}))")
+_GITLAB = re.compile(
+    r"/([\w.-]+(?:/[\w.-]+)+)/-/(?:merge_requests/(\d{1,9})|commit/([0-9a-f]{40}))"
+)
+
+
+@dataclass(frozen=True)
+class BlamedChange:
+    """A merge, by its number, or a commit."""
+
+    project: str
+    number: str | None
+    commit: str | None
+    link: str
+
+
+def blamed_link(diagnosis: Diagnosis) -> str | None:
+    """The address of the change that the first cause blames; None where it blames none, is not
+    established, or no evidence says where the change is."""
+    first = min(diagnosis.causes, key=lambda cause: cause.rank, default=None)
+    if first is None or first.change is None or diagnosis.verdict not in ESTABLISHED:
+        return None
+    for finding in diagnosis.findings:
+        details = ChangeDetails.of(finding)
+        if details is not None and details.change == first.change and details.reason is None:
+            return safe_url(details.link)
+    return None
+
+
+class RevertTarget(TicketTarget[S]):
+    """One code host. Nothing is drafted there before somebody clicks."""
+
+    pattern: ClassVar[re.Pattern[str]]
+    """The path of a change's address there."""
+    sign: ClassVar[str]
+    """What stands before the number of a merge."""
+
+    @abstractmethod
+    def host(self, own: S) -> tuple[str, tuple[str, ...]]:
+        """Base of addresses for people, and the projects in which reverts may be drafted."""
+
+    def change_at(self, link: str | None, settings: Settings) -> BlamedChange | None:
+        """The change at an address; None where it is none that may be reverted."""
+        own = self.section(settings)
+        if own is None or safe_url(link) is None or link is None:
+            return None
+        web, projects = self.host(own)
+        if not link.startswith(f"{web}/"):
+            return None
+        found = self.pattern.fullmatch(link.removeprefix(web))
+        if found is None or found[1] not in projects:
+            return None
+        return BlamedChange(found[1], found[2], found[3], link)
+
+    def about(self, blamed: str | None, settings: Settings) -> str | None:
+        """The change's address."""
+        change = self.change_at(blamed, settings)
+        return change.link if change else None
+
+    def button(self, about: str, *, made: bool) -> str:
+        """A draft is kept in step without another click."""
+        found = self.pattern.search(about)
+        if made or found is None:
+            return ""
+        return f"Draft a revert of {self.sign + found[2] if found[2] else found[3][:DIGEST]}"
+
+    def ticket_key(self, wish: Wish) -> str:
+        """One for each change."""
+        digest = hashlib.sha256(wish.about.encode()).hexdigest()[:DIGEST]
+        return f"{super().ticket_key(wish)}:{digest}"
+
+
+class GitHubReverts(RevertTarget[GitHubRevertsSettings]):
+    """GitHub."""
+
+    name = "github_reverts"
+    label = "Reverts on GitHub"
+    one = "draft revert on GitHub"
+    settings = GitHubRevertsSettings
+    needs = ("repositories", "token")
+    client = "bot.answer.targets.tickets.github_reverts:GitHubReverts"
+    pattern, sign = _GITHUB, "#"
+
+    def host(self, own: GitHubRevertsSettings) -> tuple[str, tuple[str, ...]]:
+        """The pages are beside the API."""
+        web = own.url.removesuffix("/api/v3").replace("://api.", "://", 1)
+        return web, own.repositories
+
+
+class GitLabReverts(RevertTarget[GitLabRevertsSettings]):
+    """GitLab."""
+
+    name = "gitlab_reverts"
+    label = "Reverts on GitLab"
+    one = "draft revert on GitLab"
+    settings = GitLabRevertsSettings
+    needs = ("projects", "token")
+    client = "bot.answer.targets.tickets.gitlab_reverts:GitLabReverts"
+    pattern, sign = _GITLAB, "!"
+
+    def host(self, own: GitLabRevertsSettings) -> tuple[str, tuple[str, ...]]:
+        """The pages are where the API is."""
+        return own.url, own.projects
+
+
+GITHUB, GITLAB = GitHubReverts(), GitLabReverts()

@@ -1,0 +1,18 @@
+"""What a process that only asks connectors runs: it loads neither store nor engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from connectors.base import Check
+
+
+def ask_connectors(settings: Settings) -> Sequence[Check]:
+    """Ask every configured connector whether its credential works."""
+    from connectors.asking import checks_of
+
+    return checks_of(settings)
