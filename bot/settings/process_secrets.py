@@ -22,6 +22,7 @@ PROVES_SENDERS = frozenset({"webhook_tokens", "webhook_secrets", "signing_secret
 SERVER_ONLY = frozenset(
     {
         ("changes", "tokens"),
+        ("heartbeat", "ping_url"),
         ("login", "client_secret"),
         ("server", "access_token"),
         ("slack", "app_token"),

@@ -1,5 +1,5 @@
-"""The release workflow is what GitHub takes, follows zizmor's rules, and pins what it uses; so are
-the tools that `./run` installs."""
+"""The workflows are what GitHub takes, follow zizmor's rules, and pin what they use. So does what
+`./run` installs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from infra.release.version import NotThisVersion, notes_of
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = ROOT / ".github/workflows/release.yml"
+OF_CHANGES = WORKFLOW.with_name("test.yml")
 TOOLS = ROOT / "infra/release/tools"
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 
@@ -45,6 +46,7 @@ def changed(tmp_path: Path, old: str, new: str) -> Path:
 
 def test_it_fits_the_schema_of_workflows(tmp_path: Path) -> None:
     assert schema_says(WORKFLOW).returncode == 0
+    assert schema_says(OF_CHANGES).returncode == 0
     bad = changed(
         tmp_path, "runs-on: ubuntu-24.04\n    timeout", "runs_on: ubuntu-24.04\n    timeout"
     )
@@ -63,15 +65,24 @@ def test_it_fits_the_schema_of_workflows(tmp_path: Path) -> None:
 def test_zizmor_finds_nothing_and_would_find_something(
     tmp_path: Path, old: str, new: str, rule: str
 ) -> None:
-    clean = zizmor_says(WORKFLOW)
-    assert clean.returncode == 0, clean.stdout
+    for workflow in (WORKFLOW, OF_CHANGES):
+        clean = zizmor_says(workflow)
+        assert clean.returncode == 0, clean.stdout
     assert f"[{rule}]" in zizmor_says(changed(tmp_path, old, new)).stdout
 
 
 def test_every_action_is_pinned_by_commit_and_says_its_version() -> None:
-    lines = [line for line in WORKFLOW.read_text().splitlines() if "uses:" in line]
+    both = WORKFLOW.read_text() + OF_CHANGES.read_text()
+    lines = [line for line in both.splitlines() if "uses:" in line]
     assert len(lines) > 5
     assert [line for line in lines if not PINNED.search(line)] == []
+
+
+def test_each_change_is_checked_where_the_scanner_can_be_fuzzed_under_sanitizers() -> None:
+    text = OF_CHANGES.read_text()
+    assert "  pull_request:\n" in text
+    # Without both runtimes tests/fuzz/test_native_scanner.py would skip, and nobody would see it.
+    assert text.index("-fsanitize=address,undefined") < text.index("- run: ./run test")
 
 
 def test_every_file_of_a_tool_from_pypi_has_its_hash() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+from pydantic import BaseModel
 
 from analysis.errors import SettingsError
 from bot.intake.alert_sources import built_in_sources
@@ -11,6 +15,9 @@ from bot.processes.launch import refuse_what_cannot_serve, refuse_what_cannot_wo
 from bot.settings import Settings, is_secret
 from bot.settings.process_secrets import beyond_need, needed_by
 
+ROOT = Path(__file__).parents[3]
+OF_THE_SERVER = ("bot/web", "bot/api", "bot/mcp", "bot/intake", "bot/processes/server.py")
+"""What runs in the process that faces the internet, and in no worker."""
 HELD = Settings.model_validate(
     {
         "datadog": {"api_key": "k", "app_key": "a", "webhook_tokens": ["t"]},
@@ -50,3 +57,24 @@ def test_what_proves_the_senders_of_every_alert_source_is_the_servers() -> None:
         for key in source.required:
             if is_secret(source.settings, key):
                 assert needed_by("server", source.section, key), f"{source.section}.{key}"
+
+
+def test_what_the_servers_own_code_reads_is_the_servers() -> None:
+    """The dead-man's switch was silent where each process had its own secrets: its address went to
+    the workers, and the server calls it."""
+    files = [file for place in OF_THE_SERVER for file in _python_files(ROOT / place)]
+    code = "\n".join(file.read_text() for file in files)
+    read = set()
+    for section, field in Settings.model_fields.items():
+        model = field.annotation
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            continue
+        for key in model.model_fields:
+            if is_secret(model, key) and re.search(rf"\.{section}\.{key}\b", code):
+                read.add((section, key))
+    assert {("heartbeat", "ping_url"), ("changes", "tokens"), ("slack", "app_token")} <= read
+    assert [one for one in sorted(read) if not needed_by("server", *one)] == []
+
+
+def _python_files(place: Path) -> list[Path]:
+    return [place] if place.is_file() else sorted(place.rglob("*.py"))

@@ -55,9 +55,14 @@ class PagerDutyReplies:
         """`pagerduty`, with the account where there are several."""
         return self._target.own_name
 
+    @property
+    def has_token(self) -> bool:
+        """Whether this process may write: where each has its own secrets, a server may not."""
+        return self._target.configured(self._settings)
+
     def wanted(self, investigation: StoredInvestigation) -> bool:
         """Whether there is a key, and the alert has an incident, or one of this account joined."""
-        if not self._target.configured(self._settings):
+        if not self.has_token:
             return False
         return bool(self._noted_incident(investigation) or self._joined(investigation))
 

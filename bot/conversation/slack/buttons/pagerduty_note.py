@@ -14,6 +14,11 @@ from bot.store.store import StoredInvestigation
 from connectors.named_ids import bare_id
 
 NOT_YET = "It is still being investigated; send it when the answer is there."
+MAY_NOT_WRITE = (
+    "The process that answers clicks has no PagerDuty token, so it cannot write the note. Workers "
+    "write it for alerts that name their incident. For others, give the servers "
+    "`FAULTLINE_PAGERDUTY__API_TOKEN` too."
+)
 
 
 class NoteButton(ClickableButton):
@@ -54,6 +59,9 @@ async def _send(
     notes = context.notes(incident)
     if notes is None:
         await context.ephemeral(click, f"The settings have no PagerDuty account for {incident}.")
+        return
+    if not notes.has_token:
+        await context.ephemeral(click, MAY_NOT_WRITE)
         return
     try:
         outcome = await context.outcome(investigation)

@@ -49,6 +49,17 @@ def test_a_failed_investigation_offers_no_button_that_needs_an_answer(room: Room
     }
 
 
+def test_a_server_that_holds_no_key_of_pagerduty_says_so(room: Room) -> None:
+    room.pagerduty.open_incident("P1", "checkout", "checkout")
+    investigation, message = room.answered(reply_to=ReplyTo(CHANNEL, None, "P1"))
+    without = room.settings.pagerduty.model_copy(update={"api_token": None})
+    room.face.context.settings = room.settings.model_copy(update={"pagerduty": without})
+    room.person().click(message, "faultline_more", option=f"pagerduty {investigation.id}")
+    eventually(room.said_aside, "an explanation")
+    assert "has no PagerDuty token" in room.said_aside()[-1]
+    assert room.pagerduty.incidents["P1"].notes == []
+
+
 def test_without_pagerduty_there_is_no_button_for_it(room: Room) -> None:
     quiet = room.settings.pagerduty.model_copy(update={"api_token": None})
     room.settings = room.settings.model_copy(update={"pagerduty": quiet})
