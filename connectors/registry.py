@@ -63,6 +63,7 @@ BUILT_IN = (
     "connectors.ray:CONNECTOR",
     "connectors.rabbitmq:CONNECTOR",
     "connectors.nats:CONNECTOR",
+    "connectors.kafka:CONNECTOR",
     "connectors.slack:CONNECTOR",
     "connectors.status_pages:CONNECTOR",
     "connectors.http_source:CONNECTOR",

@@ -87,7 +87,7 @@ def test_each_module_is_known_to_come_with_the_extra_that_brings_it() -> None:
     found = by_extra()
     assert {module_of(name) for name in found["traces"]} == TRACES
     assert {module_of(name) for name in found["bot"]} == BOT | TRACES
-    for extra in ("aws", "datadog", "model", "mysql", "lab", "notebook"):
+    for extra in ("aws", "datadog", "kafka", "model", "mysql", "lab", "notebook"):
         for name in found[extra]:
             assert WITH_VENDORS[module_of(name)] == extra
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from analysis.errors import EvidenceError, FaultlineError
-from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
+from analysis.traces.across_ranks.rank_summary import RankSummary, summarise, within_job
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.row_table import Rows
@@ -111,7 +111,9 @@ def run_job(
         if update.error is not None:
             unread.append((tasks[update.number].argument.name, problem_of(update.error)))
         elif update.result is not None:
-            results += [_written(result, write_lines) for result in update.result]
+            for result in update.result:
+                summary = within_job(result.summary, len(tasks))
+                results.append(replace(_written(result, write_lines), summary=summary))
     timelines = memory_timelines(found, names, unread)
     newest, older = one_per_rank([_capture(result.summary) for result in results])
     ranks = tuple(_ranked(results[place], rank) for rank, place in newest.items())

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from analysis.errors import BudgetExceeded, EvidenceError, FaultlineError
@@ -31,6 +32,7 @@ BYTES_PER_PACKED_BYTE = 15
 """Traces pack to about a fifteenth (measured: 5 to 40)."""
 MEMORY_PER_BYTE = 3
 """Memory that one rank needs at most, per byte of its unpacked trace."""
+CGROUP = Path("/sys/fs/cgroup")
 MEMORY_SHARE = 0.6
 """Share of the free memory that all ranks together may take."""
 
@@ -125,12 +127,28 @@ def _jobs_that_fit(tasks: Sequence[Task[T]]) -> int:
 
 def free_memory() -> int:
     """Bytes; where the system does not say, as much as the largest job may need."""
+    return min(_free_of_machine(), _free_of_container())
+
+
+def _free_of_machine() -> int:
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             return next(
                 int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable")
             )
     except (OSError, StopIteration, ValueError, IndexError):
+        return 1 << 40
+
+
+def _free_of_container() -> int:
+    """What a container's limit leaves (cgroup v2). Files that are cached give way, so they do not
+    count as used."""
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        used = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        return max(int(limit) - int(used["anon"]), 0)
+    except (OSError, ValueError, KeyError):
+        # "max" is no limit.
         return 1 << 40
 
 

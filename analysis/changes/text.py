@@ -39,7 +39,10 @@ _HARMLESS_FILES = re.compile(
 _NOT_PRODUCTION = re.compile(
     r"(^|[/_.-])(staging|stage|dev|develop|development|sandbox|qa|uat|preview)([/_.-]|$)", re.I
 )
-_LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\b\d+(?:\.\d+)*\b|(?<=: )[\w./-]+$")
+_LITERAL = re.compile(
+    r"\"[^\"]*\"|'[^']*'|`[^`]*`|\b\d+(?:\.\d+)*\b|(?<=: )[\w./:@-]+$|\((?:before|after)\)$"
+)
+"""The last is what stands for a value that is not shown and differs."""
 _COMMENT = re.compile(r"^\s*(//|#|\*|/\*|--|<!--|\"\"\")")
 _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)\b")
 _STATUS_CODE = re.compile(r"^(40[0-59]|410|422|429|50[0-4])$")

@@ -174,4 +174,24 @@ DATABASES = (
         less="{object} is split into parts that do not see each other",
         step="Mend the network between the nodes of {subject}, and decide which part's data stays.",
     ),
+    state_fault(
+        "partitions_without_leader",
+        0.95,
+        Depth.SETTING,
+        "has partitions without a leader",
+        "{object} has partitions without a leader: {value}",
+        less="{object} has partitions without a leader",
+        step="Bring the brokers back that hold replicas of {subject}: until then nobody reads or "
+        "writes these partitions.",
+    ),
+    state_fault(
+        "partitions_under_replicated",
+        0.5,
+        Depth.SETTING,
+        "has partitions with replicas out of sync",
+        "{object} has partitions with replicas out of sync: {value}",
+        less="{object} has partitions with replicas out of sync",
+        step="Find out why replicas of {subject} fall behind: a broker that is down, a slow disk, "
+        "the network.",
+    ),
 )

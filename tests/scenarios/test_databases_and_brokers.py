@@ -1,5 +1,5 @@
-"""An alert of now leads to evidence from every database and broker, each a real server; once they
-are gone, each is a gap in the report, no more.
+"""An alert of now leads to evidence from every database and broker, each a real server or,
+of Kafka, one that speaks its protocol; once they are gone, each is a gap in the report, no more.
 
 The other connectors are asked of the past by stand-ins: tests/scenarios/test_every_connector.py.
 """
@@ -21,7 +21,9 @@ from tests.connectors.conftest import free_port
 from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.debian_postgres import ADMIN, debian_postgres
 from tests.connectors.debian_rabbitmq import start_broker
+from tests.connectors.kafka_broker import serving
 from tests.connectors.real_servers import Programs, programs
+from tests.connectors.test_kafka import read_by
 from tests.connectors.test_mysql import USERS
 from tests.connectors.test_rabbitmq_management import TROUBLE
 from tests.connectors.test_read_only import OVER_HTTP
@@ -37,6 +39,7 @@ OWNERS = {
     "redis": "carts",
     "rabbitmq": "events-mq",
     "nats": "signals",
+    "kafka": "events-kafka",
 }
 """The service that each is."""
 SETTINGS = """
@@ -70,6 +73,11 @@ service = "events-mq"
 [nats]
 url = "http://127.0.0.1:{nats}"
 service = "signals"
+
+[kafka]
+brokers = "127.0.0.1:{kafka}"
+tls = "off"
+service = "events-kafka"
 """
 SECRETS = {
     "FAULTLINE_MYSQL__PASSWORD": "pw-1",
@@ -96,6 +104,8 @@ def started(servers: ExitStack, folder: Path) -> str:
     lines = f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {management}\n"
     url = f"http://127.0.0.1:{management}"
     start_broker(running, "rabbitmq_management", lines, url, TROUBLE)
+    kafka = read_by("billing")
+    servers.enter_context(serving(kafka))
     return SETTINGS.format(
         depends_on=", ".join(map(json.dumps, OWNERS.values())),
         sockets=sockets,
@@ -103,6 +113,7 @@ def started(servers: ExitStack, folder: Path) -> str:
         redis=start_redis(running),
         rabbitmq=management,
         nats=told,
+        kafka=kafka.port,
     )
 
 

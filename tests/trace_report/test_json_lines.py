@@ -12,8 +12,10 @@ import pytest
 from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 from tests.trace_report.command import trace, write_job
+from trace_report.analysis_run import Wanted, run_job
 from trace_report.json_lines import row_lines
 from trace_report.registry import ANALYSES, MAX_ROWS, all_rows_of
+from trace_report.sources import opened
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
@@ -51,6 +53,16 @@ def test_every_row_is_written_also_those_that_a_document_leaves_out(tmp_path: Pa
     assert {(row["analysis"], row["file"], row["rank"]) for row in rows} == {
         ("kernels", "rank3.json", 3)
     }
+
+
+def test_of_what_is_written_nothing_stays_in_memory(tmp_path: Path) -> None:
+    written: list[bytes] = []
+    wanted = Wanted(("operators", "serving"), as_lines=True, kept=frozenset(("serving",)))
+    with opened([str(write_job(tmp_path / "job"))]) as sources:
+        result = run_job(sources, wanted, jobs=1, say=lambda *_: None, write_lines=written.append)
+    assert len(written) == len(result.ranks) == 4
+    assert all(b'"analysis":"operators"' in lines for lines in written)
+    assert {(tuple(rank.rows), rank.lines) for rank in result.ranks} == {(("serving",), b"")}
 
 
 def test_ranks_that_only_the_order_of_files_tells_are_in_their_own_lines(tmp_path: Path) -> None:

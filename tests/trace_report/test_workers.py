@@ -81,6 +81,18 @@ def test_ranks_that_need_more_memory_than_there_is_are_read_one_after_the_other(
     assert workers._jobs_that_fit([task] * 4) == len(os.sched_getaffinity(0))
 
 
+def test_a_container_s_limit_counts_and_files_in_its_cache_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "CGROUP", tmp_path)
+    unlimited = workers.free_memory()
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.stat").write_text("anon 1000000\nfile 1900000\n")
+    assert workers.free_memory() == 2_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert workers.free_memory() == pytest.approx(unlimited, rel=0.5)
+
+
 def test_processes_are_gone_when_the_caller_stops_asking(tmp_path: Path) -> None:
     running = run_tasks(
         work, [Task("one", "one.json", 10_000_000), Task("two", "two.json", 10_000_000)], 2

@@ -139,33 +139,40 @@ def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
     groups: dict[str, ProcessGroup] = {}
     group_ids: dict[str, int] = {}
     operation_ids: dict[str, int] = {}
-    parts = []
-    for place, summary in enumerate(ranks):
+    wanted = [np.flatnonzero(~s.collectives.named(OTHER, *POINT_TO_POINT)) for s in ranks]
+    # All ranks of a large job have millions: they are copied once, to where they stay.
+    table = np.empty((8, sum(len(rows) for rows in wanted)), dtype=np.int64)
+    end = 0
+    for place, (summary, rows) in enumerate(zip(ranks, wanted, strict=True)):
         calls = summary.collectives
-        rows = np.flatnonzero(~calls.named(OTHER, *POINT_TO_POINT))
         for group in calls.groups:
             groups.setdefault(group.key, group)
         ids = [group_ids.setdefault(g.key, len(group_ids)) for g in calls.groups]
         named = [operation_ids.setdefault(o, len(operation_ids)) for o in calls.operations]
-        operation = np.asarray([*named, 0], dtype=np.int64)[calls.operation[rows]]
         uneven = np.asarray([*(o == UNEVEN for o in calls.operations), False], dtype=np.bool_)
-        size = np.where(uneven[calls.operation[rows]], 0, calls.elements[rows])
-        group_of = np.asarray([*ids, 0], dtype=np.int64)[calls.group[rows]]
-        columns = (
-            group_of,
-            operation,
-            size,
-            calls.sequence[rows],
-            calls.step[rows],
-            calls.start[rows],
-            rows,
-        )
-        parts.append((np.full(len(rows), place, dtype=np.int64), *columns))
-    joined = [np.concatenate(c) for c in zip(*parts, strict=True)]
+        own = table[:, end : end + len(rows)]
+        end += len(rows)
+        own[0] = place
+        own[1] = np.asarray([*ids, 0], dtype=np.int64)[calls.group[rows]]
+        own[2] = np.asarray([*named, 0], dtype=np.int64)[calls.operation[rows]]
+        own[3] = np.where(uneven[calls.operation[rows]], 0, calls.elements[rows])
+        own[4] = calls.sequence[rows]
+        own[5] = calls.step[rows]
+        own[6] = calls.start[rows]
+        own[7] = rows
+    rank, joint, operation, size, sequence, step, start, row = table
     return _Calls(
-        joined[0], joined[1], joined[2], joined[3], joined[4], joined[5], joined[6], joined[7],
-        tuple(groups.values()), tuple(operation_ids),
-    )  # fmt: skip
+        place=rank,
+        group=joint,
+        operation=operation,
+        size=size,
+        sequence=sequence,
+        step=step,
+        start=start,
+        row=row,
+        groups=tuple(groups.values()),
+        operations=tuple(operation_ids),
+    )
 
 
 def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_]) -> Int64:

@@ -8,7 +8,7 @@ cut. As JSON, columns of whole numbers stand as a first value and differences.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_origin
 
 import msgspec
@@ -45,6 +45,7 @@ __all__ = [
     "from_json",
     "summarise",
     "to_json",
+    "within_job",
 ]
 
 Vendor = Literal["cuda", "hip", "xpu", "mtia", "tpu", "npu", "hpu", "cpu"]
@@ -52,6 +53,11 @@ Vendor = Literal["cuda", "hip", "xpu", "mtia", "tpu", "npu", "hpu", "cpu"]
 MAX_HIDDEN = 2048
 """Intervals of hidden communication kept; the smallest gaps are closed until there are no more
 (our choice: 20 KB as JSON)."""
+MAX_COLLECTIVES_OF_JOB = 1_500_000
+"""Collectives kept of all ranks together: they and what is compared of them take .35 GB (measured,
+240 bytes each)."""
+LEAST_COLLECTIVES = 1_024
+"""Of one rank, however many ranks there are (our choice: a few steps)."""
 EPOCH_NS = 10**18
 """Times from here on (2001) are since the epoch; smaller ones are since the machine's start, or the
 trace's."""
@@ -200,6 +206,15 @@ def summarise(trace: TraceColumns) -> RankSummary:
         communication_kernels=kernel_speeds(trace, activity.kind, Kind.COMMUNICATION),
         format=trace.format,
     )
+
+
+def within_job(summary: RankSummary, ranks: int) -> RankSummary:
+    """The summary as it is kept beside those of `ranks` others: with fewer collectives, where there
+    are very many."""
+    limit = max(LEAST_COLLECTIVES, MAX_COLLECTIVES_OF_JOB // max(ranks, 1))
+    if len(summary.collectives) <= limit:
+        return summary
+    return replace(summary, collectives=summary.collectives.at_most(limit))
 
 
 def accelerator_of(trace: TraceColumns) -> Accelerator:

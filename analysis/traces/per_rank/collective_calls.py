@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -113,6 +114,19 @@ class CollectiveCalls:
         wanted = np.asarray([o in operations for o in self.operations], dtype=np.bool_)
         return wanted[self.operation] if len(wanted) else np.zeros(len(self), dtype=np.bool_)
 
+    def at_most(self, limit: int) -> CollectiveCalls:
+        """Whole steps from the start, of about that many collectives."""
+        if len(self) <= limit:
+            return self
+        kept = _whole_steps(self.step, limit)
+        columns: dict[str, Any] = {}
+        for column in fields(self):
+            value = getattr(self, column.name)
+            if isinstance(value, np.ndarray):
+                # A slice alone would keep the whole column in memory.
+                columns[column.name] = value[:kept].copy()
+        return replace(self, **columns, cut=self.cut + len(self) - kept)
+
 
 def collective_calls(
     trace: TraceColumns, steps: StepColumns, activity: Activity
@@ -123,7 +137,7 @@ def collective_calls(
     launched = launch_times(trace, rows, launch)
     moment = np.where(launched >= 0, launched, trace.ts[rows])
     step = steps.of(moment)
-    kept = _whole_steps(step)
+    kept = _whole_steps(step, MAX_COLLECTIVES)
     rows, launch, moment, cut = rows[:kept], launch[:kept], moment[:kept], len(rows) - kept
     lent = _annotation_of(trace, launch)
     operations, operation = _operations(trace, rows, lent)
@@ -192,12 +206,12 @@ def _phases(moments: Int64, activity: Activity) -> Int64:
     return found
 
 
-def _whole_steps(step: Int64) -> int:
+def _whole_steps(step: Int64, limit: int) -> int:
     """How many rows are kept: all, or whole steps up to the limit."""
-    if len(step) <= MAX_COLLECTIVES:
+    if len(step) <= limit:
         return len(step)
-    last = int(step[MAX_COLLECTIVES])
-    return (int(np.argmax(step == last)) if last >= 0 else 0) or MAX_COLLECTIVES
+    last = int(step[limit])
+    return (int(np.argmax(step == last)) if last >= 0 else 0) or limit
 
 
 def _annotation_of(trace: TraceColumns, launch: Int64) -> Int64:

@@ -145,3 +145,20 @@ def test_one_word_in_common_is_never_much() -> None:
         words_of(["zebra"])
     ] * 1
     assert relevance(frozenset({"zebra"}), frozenset({"zebra"}), rarity(many)) < 0.3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "app image: europe-docker.pkg.dev/shop-prod/apps/checkout:{}",
+        "image: registry.example.com/shop/checkout@sha256:{}",
+    ],
+)
+def test_an_image_by_a_tag_without_a_number_is_a_value(line: str) -> None:
+    before, after = line.format("main-abcdef"), line.format("main-fedcba")
+    assert not read_change_text("t", None, f"-{before}\n+{after}").moves_code_only
+
+
+def test_a_value_that_is_not_shown_and_differs_is_a_value() -> None:
+    line = "app env PSP_TOKEN: not shown"
+    assert not read_change_text("t", None, f"-{line} (before)\n+{line} (after)").moves_code_only

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from analysis.traces.across_ranks import rank_summary
 from analysis.traces.across_ranks.comparison import compare
-from analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
+from analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json, within_job
 from analysis.traces.per_rank import collective_calls, long_idle, operation_times, step_times
 from analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job, summaries_of
@@ -67,6 +68,23 @@ def test_collectives_are_cut_between_steps(tmp_path: Path, monkeypatch: pytest.M
     calls = summaries_of(tmp_path, traces)[0].collectives
     assert calls.step.tolist() == [0, 0, 1, 1]
     assert calls.cut == 12
+
+
+def test_beside_very_many_ranks_whole_steps_of_each_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = gpu_job(ranks=4, steps=6, late_us={1: 8_000.0})
+    ranks = summaries_of(tmp_path, traces)
+    assert [within_job(summary, 4) for summary in ranks] == ranks
+    monkeypatch.setattr(rank_summary, "LEAST_COLLECTIVES", 2)
+    monkeypatch.setattr(rank_summary, "MAX_COLLECTIVES_OF_JOB", 16)
+    kept = [within_job(summary, 4) for summary in ranks]
+    assert {(len(s.collectives), s.collectives.cut) for s in kept} == {(4, 2)}
+    # Nothing of the longer columns stays in memory.
+    assert kept[0].collectives.start.base is None
+    compared = compare(kept)
+    assert compared.job.steps == (0, 1, 2, 3)
+    assert [blamed.rank for blamed in compared.stragglers] == [1]
 
 
 @pytest.mark.parametrize(
