@@ -1,5 +1,5 @@
-"""An alert of now leads to evidence from every database and broker, each a real server or,
-of Kafka, one that speaks its protocol; once they are gone, each is a gap in the report, no more.
+"""An alert of now leads to evidence from every database and broker, each a real server or, of Kafka
+and MongoDB, one that speaks its protocol; once they are gone, each is a gap in the report.
 
 The other connectors are asked of the past by stand-ins: tests/scenarios/test_every_connector.py.
 """
@@ -17,13 +17,16 @@ import psycopg
 import pytest
 
 from connectors.registry import CONNECTORS
-from tests.connectors.conftest import free_port
+from tests.connectors.clickhouse_server import clickhouse_server
+from tests.connectors.conftest import ALERT_AT, free_port
 from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.debian_postgres import ADMIN, debian_postgres
 from tests.connectors.debian_rabbitmq import start_broker
-from tests.connectors.kafka_broker import serving
+from tests.connectors.kafka_broker import serving as serving_kafka
+from tests.connectors.mongodb_server import serving as serving_mongodb
 from tests.connectors.real_servers import Programs, programs
 from tests.connectors.test_kafka import read_by
+from tests.connectors.test_mongodb import server as mongodb_server
 from tests.connectors.test_mysql import USERS
 from tests.connectors.test_rabbitmq_management import TROUBLE
 from tests.connectors.test_read_only import OVER_HTTP
@@ -40,8 +43,10 @@ OWNERS = {
     "rabbitmq": "events-mq",
     "nats": "signals",
     "kafka": "events-kafka",
+    "mongodb": "profiles-db",
 }
-"""The service that each is."""
+"""The service that each is; these tell of now."""
+ASKED = {*OWNERS, "clickhouse"}
 SETTINGS = """
 [services.checkout]
 depends_on = [{depends_on}]
@@ -78,8 +83,23 @@ service = "signals"
 brokers = "127.0.0.1:{kafka}"
 tls = "off"
 service = "events-kafka"
+
+[mongodb]
+host = "127.0.0.1"
+port = {mongodb}
+tls = "off"
+service = "profiles-db"
+
+[clickhouse]
+url = "{clickhouse}"
+username = "faultline"
+database = "otel"
+
+[alerts]
+oldest_days = 36500
 """
 SECRETS = {
+    "FAULTLINE_CLICKHOUSE__TOKEN": "secret",
     "FAULTLINE_MYSQL__PASSWORD": "pw-1",
     "FAULTLINE_RABBITMQ__TOKEN": "pw-1",
     "FAULTLINE_ALERTMANAGER__WEBHOOK_TOKENS": "am-token",
@@ -105,7 +125,10 @@ def started(servers: ExitStack, folder: Path) -> str:
     url = f"http://127.0.0.1:{management}"
     start_broker(running, "rabbitmq_management", lines, url, TROUBLE)
     kafka = read_by("billing")
-    servers.enter_context(serving(kafka))
+    servers.enter_context(serving_kafka(kafka))
+    mongodb = mongodb_server()
+    servers.enter_context(serving_mongodb(mongodb))
+    (folder / "clickhouse").mkdir()
     return SETTINGS.format(
         depends_on=", ".join(map(json.dumps, OWNERS.values())),
         sockets=sockets,
@@ -114,6 +137,8 @@ def started(servers: ExitStack, folder: Path) -> str:
         rabbitmq=management,
         nats=told,
         kafka=kafka.port,
+        mongodb=mongodb.port,
+        clickhouse=servers.enter_context(clickhouse_server(folder / "clickhouse")),
     )
 
 
@@ -126,13 +151,16 @@ def start_nats(running: Programs) -> int:
     return told
 
 
-def evidence(story: Story, state: Path, name: str) -> tuple[set[str], dict[str, str], str]:
-    """Of an alert of now: the sources with an item, those with a gap and why, and the report."""
+def evidence(
+    story: Story, state: Path, name: str, at: datetime | None = None
+) -> tuple[set[str], dict[str, str], str]:
+    """Of an alert, of now unless told: the sources with an item, those with a gap and why, and the
+    report."""
     alert = {
         "status": "firing",
         "labels": {"alertname": name, "service": "checkout", "severity": "critical"},
         "annotations": {},
-        "startsAt": datetime.now(UTC).isoformat(),
+        "startsAt": (at or datetime.now(UTC)).isoformat(),
     }
     body = {"version": "4", "groupKey": name, "status": "firing", "alerts": [alert]}
     taken = httpx.post(
@@ -156,7 +184,7 @@ def evidence(story: Story, state: Path, name: str) -> tuple[set[str], dict[str, 
 
 
 def test_all_of_them_are_covered_here_or_by_stand_ins() -> None:
-    assert set(OWNERS) | set(OVER_HTTP) == set(CONNECTORS)
+    assert ASKED | set(OVER_HTTP) == set(CONNECTORS)
 
 
 def test_databases_and_brokers_bring_evidence_and_are_gaps_once_they_are_gone(
@@ -168,9 +196,12 @@ def test_databases_and_brokers_bring_evidence_and_are_gaps_once_they_are_gone(
     with bot_story(tmp_path, None, "sqlite", log=log, environ=SECRETS) as story:
         brought, gaps, _ = evidence(story, tmp_path / "state", "Up")
         assert set(OWNERS) <= brought, gaps
+        # Its rows are those of an earlier incident.
+        brought, gaps, _ = evidence(story, tmp_path / "state", "Earlier", ALERT_AT)
+        assert "clickhouse" in brought, gaps
         servers.close()
         brought, gaps, report = evidence(story, tmp_path / "state", "Gone")
-        assert set(OWNERS) <= set(gaps), brought
-        assert not set(OWNERS) & brought
-        for name in OWNERS:
+        assert set(gaps) >= ASKED, brought
+        assert not ASKED & brought
+        for name in ASKED:
             assert f"from {name}: " in report, name
