@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.wandb.runs import STEP_KEY, TIME_KEY, WandbRun, number
+from connectors.training_runs import STEP_KEY, TIME_KEY, TrainingRun, number
 
 COMMIT = "mlflow.source.git.commit"
 LATEST_MS = 7_000_000_000_000
@@ -78,10 +78,10 @@ class MlflowRun(msgspec.Struct):
     data: RunData = msgspec.field(default_factory=RunData)
 
     @property
-    def shown(self) -> WandbRun:
+    def shown(self) -> TrainingRun:
         """As a run that the shared tables are made of."""
         commit = next((tag.value for tag in self.data.tags if tag.key == COMMIT), None)
-        return WandbRun(
+        return TrainingRun(
             name=self.info.run_id,
             state=self.info.status.lower(),
             displayName=self.info.run_name or None,

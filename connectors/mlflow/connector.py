@@ -1,7 +1,7 @@
 """MLflow: a training run's metrics, system metrics, state, and what it does otherwise than the run
 before it, by the tracking server's REST API (mlflow.org/docs/latest/rest-api.html).
 
-Tables and their meaning are those of `connectors.wandb.runs`.
+Tables and their meaning are those of `connectors.training_runs`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import polars as pl
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
+from connectors import training_runs as training
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import epoch_ms
 from connectors.limits import Limits
@@ -33,7 +34,6 @@ from connectors.mlflow.settings import MlflowSettings
 from connectors.server_access import ANYONE, ServerAccess
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
-from connectors.wandb import runs as training
 
 VENDOR = "mlflow"
 LIMITS = Limits(deadline_s=40, max_bytes=96 * 1024 * 1024, requests_per_s=8, concurrency=4)

@@ -20,10 +20,12 @@ import polars as pl
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
+from connectors import training_runs
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.graphql import GraphQLReads, GraphQLSession
 from connectors.limits import Limits
 from connectors.shared_settings import SharedSettings
+from connectors.training_runs import STEP_KEY, TIME_KEY
 from connectors.vendor_text import short
 from connectors.wandb import runs as wandb_runs
 from connectors.wandb.queries import (
@@ -39,7 +41,7 @@ from connectors.wandb.queries import (
     page_address,
     place_of,
 )
-from connectors.wandb.runs import STEP_KEY, TIME_KEY, WandbRun
+from connectors.wandb.runs import WandbRun
 from connectors.wandb.settings import WandbSettings
 
 VENDOR = "wandb"
@@ -259,7 +261,7 @@ class _WandbQuestion:
         except FaultlineError as error:
             self._missing.append(Missing("metrics", query, str(error)))
             return
-        table = wandb_runs.training_rows(rows, self._job, self._windows)
+        table = training_runs.training_rows(rows, self._job, self._windows)
         if not table.height:
             reason = "the run logged nothing in these windows under names that are known"
             self._missing.append(Missing("metrics", query, reason))
@@ -277,7 +279,7 @@ class _WandbQuestion:
         """The history as a file, for the analyses that go by step and not by time."""
         run_id = re.sub(r"[^A-Za-z0-9_-]", "_", self._run.name)[:64]
         name = f"wandb-{run_id}.history.jsonl"
-        lines = wandb_runs.history_lines(rows)
+        lines = training_runs.history_lines(rows)
         try:
             await asyncio.to_thread((self._request.files / name).write_bytes, lines)
         except OSError as error:
@@ -302,7 +304,7 @@ class _WandbQuestion:
             return [], None
         # wandb samples by step, the windows are times: a coarse sample tells which steps they are.
         overview = await self._sampled([{"keys": [STEP_KEY, TIME_KEY], "samples": MAP_SAMPLES}])
-        steps = wandb_runs.rows_by_step(overview)
+        steps = training_runs.rows_by_step(overview)
         first, end = self._steps(steps, last)
         ranges = min(MOST_RANGES, max(1, math.ceil((end - first) / SAMPLES)))
         length = math.ceil((end - first) / ranges)
@@ -319,7 +321,7 @@ class _WandbQuestion:
                 specs.append(spec)
         parts = await asyncio.gather(*(self._sampled(part) for part in _chunks(specs)))
         cut = f"wandb samples {SAMPLES:,} of every {length:,} steps" if length > SAMPLES else None
-        return wandb_runs.rows_by_step(chain.from_iterable(parts)), cut
+        return training_runs.rows_by_step(chain.from_iterable(parts)), cut
 
     def _steps(self, rows: Sequence[Mapping[str, float]], last: int) -> tuple[int, int]:
         """The steps [first, end) that cover the windows, from samples of when which step was."""
@@ -348,7 +350,7 @@ class _WandbQuestion:
         answered = answer.project.run if answer.project else None
         lines = (answered.events if answered else None) or []
         rows = wandb_runs.event_rows(lines)
-        table = wandb_runs.system_rows(rows, self._job, run.label, self._windows)
+        table = training_runs.system_rows(rows, self._job, run.label, self._windows)
         if not table.height:
             self._missing.append(Missing("metrics", query, "no samples in these windows"))
             return
@@ -372,7 +374,7 @@ class _WandbQuestion:
         if whole is None:
             self._missing.append(Missing("changes", query, "the run before it cannot be read"))
             return
-        table = wandb_runs.changes_table(whole, self._run, self._job, self._link(self._run))
+        table = training_runs.changes_table(whole, self._run, self._job, self._link(self._run))
         self._tables["changes"].append(table)
         item = Item("changes", query, link=self._link(self._run), rows=table.height)
         self._items.append(item.holding(table))
@@ -389,7 +391,7 @@ class _WandbQuestion:
         """Everything that came."""
         tables = {name: pl.concat(parts) for name, parts in self._tables.items() if parts}
         links = {run.name: self._link(run) for run in self.seen}
-        tables["monitors"] = wandb_runs.states_table(self.seen, self._job, self._span.end, links)
+        tables["monitors"] = training_runs.states_table(self.seen, self._job, self._span.end, links)
         return Collected(tables, (*self._items, *self._state_items()), tuple(self._missing))
 
     def _state_items(self) -> Iterator[Item]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings
+from connectors import training_runs
 from connectors.pagerduty import connector as pagerduty
 from connectors.prometheus import exporter_queries, exporters_page, promql, query_choice
 from connectors.prometheus.default_queries import DEFAULTS
@@ -16,7 +17,6 @@ from connectors.registry import CONNECTORS
 from connectors.traces import connector as training_traces
 from connectors.traces import files as trace_files
 from connectors.wandb import connector as wandb
-from connectors.wandb import runs as wandb_runs
 
 BY_SETTINGS = frozenset({"http_source", "mcp_servers"})
 """Connectors of which the settings say what they bring."""
@@ -74,11 +74,14 @@ def test_every_signal_of_wandb_is_documented() -> None:
     text = page("wandb")
     named = [
         signal
-        for signal, _ in (*wandb_runs.GPU_SIGNALS.values(), *wandb_runs.SYSTEM_SIGNALS.values())
+        for signal, _ in (
+            *training_runs.GPU_SIGNALS.values(),
+            *training_runs.SYSTEM_SIGNALS.values(),
+        )
     ]
     for name in (
         *named,
-        *wandb_runs.SIGNAL_OF.values(),
+        *training_runs.SIGNAL_OF.values(),
         *wandb.RUN_LABELS,
         "step_time",
         "learning_rate",

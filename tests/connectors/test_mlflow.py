@@ -19,7 +19,7 @@ from connectors.base import Collected, collect_one
 from connectors.mlflow import CONNECTOR
 from connectors.mlflow.connector import LIMITS, MOST_PAGES, MlflowConnector
 from connectors.mlflow.session import MlflowHttp
-from connectors.wandb.runs import HIDDEN
+from connectors.training_runs import HIDDEN
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import mlflow as stand_in

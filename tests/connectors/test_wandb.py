@@ -18,10 +18,12 @@ from analysis.case.tables import SCHEMAS, conform, write_table
 from analysis.diagnosis import diagnose
 from analysis.errors import SettingsError
 from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity
+from bot.settings import load_settings
 from connectors.base import Collected, Request, collect_one
+from connectors.registry import build_connectors
+from connectors.training_runs import HIDDEN, LEARNING_RATE, moment
 from connectors.wandb.connector import WandbConnector
 from connectors.wandb.queries import page_address
-from connectors.wandb.runs import HIDDEN, LEARNING_RATE, moment
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.wandb_server import StoredRun, WandbServer, training_run
@@ -532,3 +534,17 @@ def test_a_restart_with_another_setting_is_the_change_to_blame(
     found = diagnosed(wandb, tmp_path)
     assert found.causes[0].change == "wandb:run-now"
     assert "optimizer.lr" in found.causes[0].summary
+
+
+def test_several_entities_are_instances_with_their_own_keys(tmp_path: Path) -> None:
+    file = tmp_path / "faultline.toml"
+    file.write_text(
+        '[[wandb]]\nname = "vision"\nentity = "acme-vision"\nproject = "pretrain"\n'
+        '[[wandb]]\nname = "speech"\nentity = "acme-speech"\nproject = "asr"\n'
+    )
+    keys = {f"FAULTLINE_WANDB__{name}__API_KEY": name[0] * 40 for name in ("VISION", "SPEECH")}
+    settings = load_settings(file, keys)
+    assert [one.name for one in build_connectors(settings)] == ["wandb vision", "wandb speech"]
+    own = [one.own.model_dump() for one in settings.instances("wandb")]
+    assert [one["entity"] for one in own] == ["acme-vision", "acme-speech"]
+    assert [one["api_key"].get_secret_value()[0] for one in own] == ["V", "S"]
