@@ -9,7 +9,6 @@ import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
@@ -126,7 +125,7 @@ def mail(tmp_path: Path) -> Iterator[MailServer]:
 def opened(given: Settings, store: Store) -> Emails:
     [target] = [one for one in declared_targets(given) if one.name == "email"]
     client: Any = target
-    made = client._client()(client, given, store, owner="w", lease=timedelta(seconds=0.2))
+    made = client._client()(client, given, store, owner="w")
     assert isinstance(made, Emails)
     return made
 

@@ -32,7 +32,7 @@ from tests.bot.answer.targets.fake_code_hosts import CONFLICT, MERGED, FakeCodeH
 from tests.bot.answer.targets.test_tickets import HOSTILE, answered, known
 
 HOSTS = ("github_reverts", "gitlab_reverts")
-LEASE = timedelta(seconds=0.2)
+LEASE = timedelta(seconds=1)
 
 
 @pytest.fixture
