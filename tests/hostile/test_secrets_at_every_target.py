@@ -30,9 +30,12 @@ from loopback.slack import LoopbackSlack
 from tests.bot.answer.targets.answers import a_store
 from tests.bot.answer.targets.answers import settings as settings_with
 from tests.bot.answer.targets.fake_chats import FakeChats
+from tests.bot.answer.targets.fake_code_hosts import FakeCodeHosts
 from tests.bot.answer.targets.fake_trackers import FakeTrackers
 from tests.bot.answer.targets.test_answer_webhook import SECRET as SIGNING_KEY
 from tests.bot.answer.targets.test_answer_webhook import Receiver
+from tests.bot.answer.targets.test_mail import PASSWORD, MailServer
+from tests.bot.answer.targets.test_mail import started as mail_server
 from tests.hostile.test_secrets_in_every_field import folder, leaked, planted
 
 __all__ = ["folder"]
@@ -48,6 +51,8 @@ class Everywhere:
     pagerduty: LoopbackPagerDuty
     chats: FakeChats
     trackers: dict[str, FakeTrackers]
+    hosts: dict[str, FakeCodeHosts]
+    mail: MailServer
     receiver: Receiver
     settings: Settings
 
@@ -60,6 +65,10 @@ class Everywhere:
             return repr(self.pagerduty.incidents[INCIDENT].notes)
         if name == "answer_webhook":
             return json.dumps(list(self.receiver.kept.values()))
+        if name == "email":
+            return "".join(one.as_string() for one in self.mail.mailbox.messages)
+        if name in self.hosts:
+            return json.dumps(self.hosts[name].requests, default=str)
         places = {"msteams": "/teams", "mattermost": "/mm", "discord": "/hooks"}
         if name in places:
             given = [one for one in self.chats.requests if one[1].startswith(places[name])]
@@ -68,13 +77,16 @@ class Everywhere:
 
 
 @pytest.fixture
-def everywhere() -> Iterator[Everywhere]:
+def everywhere(tmp_path: Path) -> Iterator[Everywhere]:
     slack = LoopbackSlack(token="xoxb-1", channels={CHANNEL: "incidents"})
     pagerduty = LoopbackPagerDuty(token="key")
     pagerduty.open_incident(INCIDENT, "web is slow", "web")
     chats, receiver = FakeChats(), Receiver()
     trackers = {name: FakeTrackers() for name in BUILT_IN if name.endswith("_issues")}
+    hosts = {name: FakeCodeHosts() for name in BUILT_IN if name.endswith("_reverts")}
     with ExitStack() as stack:
+        mail, controller = mail_server(tmp_path)
+        stack.callback(controller.stop)
 
         def served(app: Starlette) -> str:
             url, stop = serve_in_thread(app)
@@ -94,12 +106,16 @@ def everywhere() -> Iterator[Everywhere]:
         for name, tracker in trackers.items():
             tracker.url = served(tracker.app)
             sections[name] = tracker.sections()[name]
+        for name, host in hosts.items():
+            host.url = served(host.app)
+            sections[name] = host.sections()[name]
+        sections["email"] = mail.section() | {"password": PASSWORD}
         given = settings_with(**sections, **chats.sections())
-        yield Everywhere(slack, pagerduty, chats, trackers, receiver, given)
+        yield Everywhere(slack, pagerduty, chats, trackers, hosts, mail, receiver, given)
 
 
-def answered(store: Store, alert: Alert) -> StoredInvestigation:
-    """As the store keeps it, with a ticket wished for in every tracker."""
+def answered(store: Store, alert: Alert, hosts: dict[str, FakeCodeHosts]) -> StoredInvestigation:
+    """As the store keeps it, with a ticket wished for in every tracker, and a revert everywhere."""
     accepted = store.accept(alert, reply_to=ReplyTo(pagerduty_incident=INCIDENT))
     name = accepted.investigation_id or ""
     store.start(name)
@@ -108,6 +124,8 @@ def answered(store: Store, alert: Alert) -> StoredInvestigation:
     for target in BUILT_IN:
         if target.endswith("_issues"):
             AskedTickets(store.engine).ask(name, target)
+    for target, host in hosts.items():
+        AskedTickets(store.engine).ask(name, target, host.link(target))
     found = store.get(name)
     assert found is not None
     return found
@@ -126,7 +144,7 @@ def test_no_reply_target_gets_one(everywhere: Everywhere, folder: Path, tmp_path
         summary=planted("alert.summary"),
         labels={"note": planted("alert.labels")},
     )
-    investigation = answered(store, alert)
+    investigation = answered(store, alert, everywhere.hosts)
     targets = ReplyTargets(everywhere.settings, store, owner="w")
     assert {one.name for one in targets} == set(BUILT_IN)
     answer = Answer(replayed.diagnosis, replayed.report, case.evidence, case.gaps, None)

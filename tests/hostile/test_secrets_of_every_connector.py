@@ -85,5 +85,5 @@ def test_a_connector_brings_none_and_its_check_says_none(
 
 def test_every_connector_without_a_server_of_its_own_in_these_tests_is_known() -> None:
     """The texts of these are masked statements and names, before real servers."""
-    own = {"postgresql", "mysql", "redis", "rabbitmq", "nats", "kafka"}
+    own = {"postgresql", "mysql", "mongodb", "redis", "rabbitmq", "nats", "kafka", "clickhouse"}
     assert set(CONNECTORS) - set(OVER_HTTP) == own

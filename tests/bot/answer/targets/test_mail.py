@@ -74,9 +74,9 @@ class MailServer:
     port: int
     ca_file: Path
 
-    def settings(self, **more: Any) -> Settings:
-        """Settings that lead there."""
-        own = {
+    def section(self) -> dict[str, Any]:
+        """The section that leads there, without its secret."""
+        return {
             "host": "127.0.0.1",
             "port": self.port,
             "user": "faultline",
@@ -84,6 +84,10 @@ class MailServer:
             "to": ["ops@acme.example", "boss@acme.example"],
             "ca_file": str(self.ca_file),
         }
+
+    def settings(self, **more: Any) -> Settings:
+        """Settings that lead there."""
+        own = self.section()
         url = {"public_url": "https://faultline.example.com"}
         password = {"FAULTLINE_EMAIL__PASSWORD": PASSWORD}
         return settings_of({"email": own | more, "server": url}, password)
