@@ -239,7 +239,7 @@ run "installation" {
 
   # addresses
   assert {
-    condition     = output.webhook_urls.pagerduty == "https://faultline.example.com/webhooks/pagerduty" && length(output.webhook_urls) == 14 && output.webhook_urls["slack_events_eu-1"] == "https://faultline.example.com/slack/events/eu-1" && output.webhook_urls.changes == "https://faultline.example.com/changes"
+    condition     = output.webhook_urls.pagerduty == "https://faultline.example.com/webhooks/pagerduty" && length(output.webhook_urls) == 15 && output.webhook_urls["slack_events_eu-1"] == "https://faultline.example.com/slack/events/eu-1" && output.webhook_urls.changes == "https://faultline.example.com/changes"
     error_message = "The addresses must be those to enter at the vendors."
   }
 }
