@@ -166,7 +166,7 @@ def test_spans_that_cannot_be_read_are_counted(server: LocalServer, tmp_path: Pa
     ("reply", "reason"),
     [
         (Reply(b"", 401), "authentication failed"),
-        (Reply(b"", 503), "consecutive failures"),
+        (Reply(b"", 503), "requests failed"),
         (Reply({"data": [{"spans": [{"traceID": 7}]}]}), "unexpected response"),
         (Reply({"data": None, "errors": [{"code": 404}]}, 404), "not found"),
     ],
@@ -180,7 +180,7 @@ def test_searches_that_are_refused_are_gaps(
     assert found.tables["topology"].height == 1
     reasons = [gap.reason for gap in found.missing]
     assert any(reason in said for said in reasons)
-    assert all(reason in said or "consecutive failures" in said for said in reasons)
+    assert all(reason in said or "requests failed" in said for said in reasons)
 
 
 def test_check_says_which_api_answers(server: LocalServer) -> None:
