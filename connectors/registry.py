@@ -29,6 +29,7 @@ BUILT_IN = (
     "connectors.loki:CONNECTOR",
     "connectors.elasticsearch:CONNECTOR",
     "connectors.splunk:CONNECTOR",
+    "connectors.splunk_observability:CONNECTOR",
     "connectors.victorialogs:CONNECTOR",
     "connectors.tempo:CONNECTOR",
     "connectors.jaeger:CONNECTOR",
