@@ -21,6 +21,7 @@ from analysis.traces.columns.steps import steps_of
 from analysis.traces.job.trace_readers import traces_in
 from analysis.traces.reading.file_kinds import TRACES
 from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, without_doubles
+from trace_report.json_output import row_lines
 from trace_report.progress import Say as Progress
 from trace_report.rank_choice import Capture, by_number, one_per_rank
 from trace_report.registry import BESIDE, all_rows_of, cut
@@ -196,8 +197,6 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
 
 
 def _lines(rows: Mapping[str, Rows], summary: RankSummary) -> bytes:
-    from trace_report.json_lines import row_lines
-
     # What follows from the order of files is certain only once all of them have been read.
     known = summary.rank if summary.rank_source != "order" else None
     return row_lines(rows, summary.file, known)

@@ -9,13 +9,12 @@ the last line. A rank that follows from the order of files is null until its "ra
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from analysis.errors import SettingsError
-from analysis.traces.columns.row_table import Rows
 from trace_report.job_analyses import job_analyses
 from trace_report.job_report import JobReport, answer
 from trace_report.json_output import one_line
@@ -53,15 +52,6 @@ def _refusals(name: str) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise SettingsError(name, f"cannot be written ({why})") from error
-
-
-def row_lines(rows: Mapping[str, Rows], file: str, rank: int | None) -> bytes:
-    """All rows of one rank, as lines."""
-    lines = []
-    for name, own in rows.items():
-        head = {"record": "row", "analysis": name, "file": file, "rank": rank}
-        lines += [one_line(head | row) for row in own]
-    return b"".join(lines)
 
 
 def rest_of(report: JobReport) -> bytes:

@@ -1,13 +1,16 @@
-"""The answer of `--json`: strict JSON (no NaN, no lone surrogates), the same bytes for the same
-input."""
+"""The answer of `--json` and the rows of `--jsonl`: strict JSON (no NaN, no lone surrogates), the
+same bytes for the same input."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
+
+from analysis.traces.columns.row_table import Rows
 
 
 def write_json(answer: Any) -> None:
@@ -24,6 +27,15 @@ def as_bytes(answer: Any) -> bytes:
 def one_line(value: Any) -> bytes:
     """The same on one line, with its end."""
     return _packed(value) + b"\n"
+
+
+def row_lines(rows: Mapping[str, Rows], file: str, rank: int | None) -> bytes:
+    """All rows of one rank, as lines."""
+    lines = []
+    for name, own in rows.items():
+        head = {"record": "row", "analysis": name, "file": file, "rank": rank}
+        lines += [one_line(head | row) for row in own]
+    return b"".join(lines)
 
 
 def _packed(value: Any) -> bytes:
