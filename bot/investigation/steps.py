@@ -461,7 +461,7 @@ class InvestigationSteps:
         async with self._checkout(investigation_id, without=[TRACES]) as folder:
             case = await in_thread(read_case, folder)
             return Answer(
-                read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart
+                read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart, case
             )
 
     async def _named(self, alert: Alert) -> Alert:
