@@ -1,8 +1,8 @@
 """The decisive chart of an answer as line charts of a card: Teams draws them itself, on a phone and
 in dark mode too. A client that knows no charts leaves them out.
 
-Pure. The time runs in minutes or hours from one moment, because clients read the clock times of a
-card in zones of their own.
+Pure. The time runs in minutes or hours from one moment, because clients show the clock times of a
+card in their own time zones.
 
 Source: learn.microsoft.com, "Charts in Adaptive Cards", `Chart.Line`.
 """
@@ -24,7 +24,7 @@ MOST_POINTS = 60
 """Of one series: what a phone can show, and some 2 KB of a card."""
 DIGITS = 4
 LONG_S = 6 * 3600.0
-"""From this length on the time is told in hours."""
+"""From this length on the time is given in hours."""
 COLOURS = {
     "culprit": "categoricalRed",
     "candidate": "categoricalMarigold",
