@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
@@ -20,9 +19,8 @@ import httpx
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.budgets import Deadline
 from connectors.collection_builder import CollectionBuilder, full_window
-from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.http import HttpSession, VendorHttp
 from connectors.http_source.settings import HttpSourceSettings
 from connectors.limits import Limits
 from connectors.mapped_entries import EntryMapping, ReadEntries, read_entries
@@ -57,24 +55,6 @@ def build(own: HttpSourceSettings, settings: SharedSettings) -> HttpSourceConnec
     return HttpSourceConnector(own, own.url, access, names, known)
 
 
-class SourceHttp(ReadOnlyHttp):
-    """The address of the settings. `searches` are the bodies that may be sent by POST."""
-
-    searches: frozenset[bytes] = frozenset()
-
-    @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[SourceSession]:
-        """A session with its own connections, deadline and byte budget."""
-        deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline) as client:
-            yield SourceSession(self.vendor, self.base_url, client, deadline)
-
-    def _allowed(self, request: httpx.Request) -> None:
-        if request.method == "POST" and request.content in self.searches:
-            return
-        get_only(request)
-
-
 class SourceSession(HttpSession):
     """One collection's requests."""
 
@@ -88,6 +68,18 @@ class SourceSession(HttpSession):
             extensions={CALL: path},
         )
         return self._accepted(path, response).content
+
+
+class SourceHttp(VendorHttp[SourceSession]):
+    """The address of the settings. `searches` are the bodies that may be sent by POST."""
+
+    session = SourceSession
+    searches: frozenset[bytes] = frozenset()
+
+    def _allowed(self, request: httpx.Request) -> None:
+        if request.method == "POST" and request.content in self.searches:
+            return
+        get_only(request)
 
 
 @dataclass(frozen=True)
