@@ -30,7 +30,7 @@ from connectors.grafana.settings import GrafanaSettings
 from connectors.http import HttpSession
 from connectors.limits import Limits
 from connectors.readable_parts import ReadableParts
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
@@ -73,7 +73,7 @@ def build(own: GrafanaSettings, settings: SharedSettings) -> GrafanaConnector | 
     names = ServiceNames.of_catalogue(settings.services)
     return GrafanaConnector(
         own.url,
-        own.access("grafana"),
+        access_of(own, "grafana"),
         public_url=own.public_url,
         change_tags=own.change_tags,
         cloud_apps=_has_cloud_apps(own),

@@ -25,7 +25,7 @@ from connectors.http_source.settings import HttpSourceSettings
 from connectors.limits import Limits
 from connectors.mapped_entries import EntryMapping, ReadEntries, read_entries
 from connectors.placeholders import TIMES, filled, filled_in, names_in, values_of
-from connectors.server_access import ServerAccess
+from connectors.server_access import ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.transport import CALL, get_only
@@ -45,7 +45,7 @@ def build(own: HttpSourceSettings, settings: SharedSettings) -> HttpSourceConnec
     """The configured connector, or None without an address or columns."""
     if own.url is None or not own.columns:
         return None
-    access = own.access("http_source")
+    access = access_of(own, "http_source")
     if own.token is not None and own.token_header:
         headers = {k: v for k, v in access.headers.items() if k != "Authorization"}
         headers[own.token_header] = own.token.get_secret_value()

@@ -23,7 +23,7 @@ from connectors.counted_lines import CountGrid
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.log_windows import ERROR_LINES, LinePage, lines_of_window, log_windows
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, unexpected_response
@@ -49,7 +49,7 @@ def build(own: VictoriaLogsSettings, settings: SharedSettings) -> VictoriaLogsCo
         return None
     return VictoriaLogsConnector(
         own.url,
-        own.access(VENDOR),
+        access_of(own, VENDOR),
         own=own,
         names=ServiceNames.of_catalogue(settings.services),
         limits=own.limits(LIMITS),
