@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from bot.answer.foreign_text import safe_url
 from bot.answer.targets.client_target import ClientTarget
@@ -25,11 +25,12 @@ from connectors.settings_types import Section
 S = TypeVar("S", bound=Section)
 
 
+@dataclass(kw_only=True, eq=False)
 class TicketTarget(ClientTarget[S]):
     """One tracker. Nothing is made there before somebody clicks."""
 
     on_click = True
-    one: ClassVar[str]
+    one: str
     """A ticket of it, for people: "Jira issue"."""
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
@@ -64,51 +65,38 @@ class TicketTarget(ClientTarget[S]):
             yield TargetProblem("note", said, f"set {self.variable('token')} for the workers")
 
 
-class JiraIssues(TicketTarget[JiraIssuesSettings]):
-    """Jira Cloud."""
-
-    name = "jira_issues"
-    label = "Jira issues"
-    one = "Jira issue"
-    settings = JiraIssuesSettings
-    needs = ("url", "project", "email", "token")
-    client = "bot.answer.targets.tickets.jira:JiraTickets"
-
-
-class LinearIssues(TicketTarget[LinearIssuesSettings]):
-    """Linear."""
-
-    name = "linear_issues"
-    label = "Linear issues"
-    one = "Linear issue"
-    settings = LinearIssuesSettings
-    needs = ("team", "token")
-    client = "bot.answer.targets.tickets.linear:LinearTickets"
-
-
-class GitHubIssues(TicketTarget[GitHubIssuesSettings]):
-    """GitHub."""
-
-    name = "github_issues"
-    label = "GitHub issues"
-    one = "GitHub issue"
-    settings = GitHubIssuesSettings
-    needs = ("repository", "token")
-    client = "bot.answer.targets.tickets.github:GitHubTickets"
-
-
-class GitLabIssues(TicketTarget[GitLabIssuesSettings]):
-    """GitLab."""
-
-    name = "gitlab_issues"
-    label = "GitLab issues"
-    one = "GitLab issue"
-    settings = GitLabIssuesSettings
-    needs = ("project", "token")
-    client = "bot.answer.targets.tickets.gitlab:GitLabTickets"
-
-
-JIRA, LINEAR, GITHUB, GITLAB = JiraIssues(), LinearIssues(), GitHubIssues(), GitLabIssues()
+JIRA = TicketTarget(
+    name="jira_issues",
+    label="Jira issues",
+    one="Jira issue",
+    settings=JiraIssuesSettings,
+    needs=("url", "project", "email", "token"),
+    client="bot.answer.targets.tickets.jira:JiraTickets",
+)
+LINEAR = TicketTarget(
+    name="linear_issues",
+    label="Linear issues",
+    one="Linear issue",
+    settings=LinearIssuesSettings,
+    needs=("team", "token"),
+    client="bot.answer.targets.tickets.linear:LinearTickets",
+)
+GITHUB = TicketTarget(
+    name="github_issues",
+    label="GitHub issues",
+    one="GitHub issue",
+    settings=GitHubIssuesSettings,
+    needs=("repository", "token"),
+    client="bot.answer.targets.tickets.github:GitHubTickets",
+)
+GITLAB = TicketTarget(
+    name="gitlab_issues",
+    label="GitLab issues",
+    one="GitLab issue",
+    settings=GitLabIssuesSettings,
+    needs=("project", "token"),
+    client="bot.answer.targets.tickets.gitlab:GitLabTickets",
+)
 
 
 @dataclass(frozen=True)
