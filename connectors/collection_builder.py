@@ -3,7 +3,7 @@ what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -47,6 +47,32 @@ class CollectionBuilder:
         before = len(own)
         own.extend(rows)
         return len(own) - before
+
+    def keep(
+        self,
+        kind: EvidenceKind,
+        query: str,
+        window: Window,
+        rows: Sequence[tuple[Any, ...]],
+        link: str | None,
+        *,
+        cut: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Rows as an item of their query. `by` is who wrote the query, where it was not us."""
+        details = {"asked_by": by} if by else {}
+        count = self.add(kind, rows)
+        item = Item(kind, query, window, link, rows=count, cut=cut, details=details)
+        self.items.append(item.holding(rows))
+
+    def unasked(self, kind: EvidenceKind, asked: bool, more: int) -> None:
+        """The gaps where no service could be asked about, and for `more` that were not."""
+        if more:
+            reason = f"{more} more services were not asked about"
+            self.missing.append(Missing(kind, "services in scope", reason))
+        if not asked:
+            reason = "the alert names no service to ask about"
+            self.missing.append(Missing(kind, "services", reason))
 
     async def fetch(self, kind: EvidenceKind, query: str, call: Awaitable[T]) -> T | None:
         """The call's answer; a call that fails becomes a gap and gives None."""

@@ -50,10 +50,13 @@ class ServerSnapshot:
         """What happened at most so long ago belongs to the incident."""
         return (self.at - full_window(self.scope).start).total_seconds()
 
-    @property
-    def is_late(self) -> bool:
-        """Whether the incident was over long before: what is so now says nothing of it."""
-        return self.at - self.scope.incident.end > STALE
+    def comes_too_late(self) -> bool:
+        """Whether the incident was over long before: what is so now says nothing of it. Then that
+        is the snapshot's gap."""
+        is_late = self.at - self.scope.incident.end > STALE
+        if is_late:
+            self.lacks("snapshot", "the server only tells of now, and the incident is over")
+        return is_late
 
     def add(
         self,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,7 @@ class ConversationPosts:
         lease: timedelta = LEASE,
     ) -> None:
         self._conversations = conversations
-        self._owner = owner
-        self._lease = lease
+        self._post_once = partial(post_once, conversations, owner=owner, lease=lease)
         self._client = slack_client(settings.slack)
         self._replies = SlackReplies(settings, store, owner=owner, lease=lease)
 
@@ -73,7 +73,7 @@ class ConversationPosts:
                 )
             )
 
-        return MessageRef.parse(await self._once(question, key, find, send))
+        return MessageRef.parse(await self._post_once(key, question.id, find=find, send=send))
 
     async def edit(self, ref: MessageRef, answer: AnswerText, page_url: str | None) -> None:
         """Replace what stands there."""
@@ -120,7 +120,7 @@ class ConversationPosts:
             )
             return str(uploaded["file"]["id"])
 
-        await self._once(question, f"{question.id}:{FILE}", find, send)
+        await self._post_once(f"{question.id}:{FILE}", question.id, find=find, send=send)
 
     async def channel(self, channel: str) -> Mapping[str, Any]:
         """What Slack tells of a channel of this workspace. Raises ConnectorError."""
@@ -130,17 +130,6 @@ class ConversationPosts:
         )
         found = answer.get("channel")
         return found if isinstance(found, dict) else {}
-
-    async def _once(self, question: Question, key: str, find: Any, send: Any) -> str:
-        return await post_once(
-            self._conversations,
-            key,
-            question.id,
-            owner=self._owner,
-            find=find,
-            send=send,
-            lease=self._lease,
-        )
 
     async def _find(self, question: Question, is_it: IsIt) -> str | None:
         """The message of the thread, not older than the question, that is the one looked for."""

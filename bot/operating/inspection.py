@@ -21,6 +21,7 @@ from bot.queue.engine_database import system_engine
 from bot.settings import Settings
 from bot.store.connect import connect
 from bot.store.opening import engine_url, first_line, store_url
+from bot.store.sessions import reading
 from bot.store.versions import current_version, known_versions, refuse_newer
 
 EXECUTORS = "executors"
@@ -44,11 +45,9 @@ class Inspection:
         """Whether the databases are files of this machine."""
         return self.store.dialect.name == "sqlite"
 
-    @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self) -> Session:
         """A session that only reads."""
-        with Session(self.store.execution_options(reads_only=True)) as session:
-            yield session
+        return reading(self.store)
 
     def executors(self) -> Executors:
         """The workers that are alive."""

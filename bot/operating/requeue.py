@@ -24,6 +24,7 @@ from bot.settings import Settings
 from bot.store.conversation_rows import QuestionPostRow, QuestionRow
 from bot.store.message_updates import ENDED
 from bot.store.models import InvestigationRow, PostRow
+from bot.store.sessions import reading
 from bot.store.store import forgotten_key
 
 OWNER = "requeued"
@@ -70,7 +71,7 @@ def requeue_all(
     No worker may be alive.
     """
     row = InvestigationRow
-    with Session(store.execution_options(reads_only=True)) as session:
+    with reading(store) as session:
         newest = since or session.scalar(
             select(row.finished_at).order_by(row.finished_at.desc().nulls_last()).limit(1)
         )

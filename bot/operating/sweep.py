@@ -31,6 +31,7 @@ from bot.store.model_spending import KEPT as SPENDING_KEPT
 from bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
 from bot.store.people_tables import PersonActRow, SlackChannelRow
 from bot.store.person_acts import KEPT as ACTS_KEPT
+from bot.store.sessions import reading
 from bot.store.spending_tables import ModelSpendingRow
 from bot.store.store import Store
 from bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
@@ -98,7 +99,7 @@ class Sweep:
         rows."""
         count, after = 0, ""
         while not self.stop():
-            with Session(self.store.engine.execution_options(reads_only=True)) as session:
+            with reading(self.store.engine) as session:
                 names = self._over(session, before, after)
                 work = {name: engine_work(self.rows, session, name) for name in names}
             if not names:
@@ -123,7 +124,7 @@ class Sweep:
             if self.stop():
                 break
             some = due[first : first + BATCH]
-            with Session(self.store.engine.execution_options(reads_only=True)) as session:
+            with reading(self.store.engine) as session:
                 row = InvestigationRow
                 known = set(session.scalars(select(row.id).where(row.id.in_(some))))
                 over = set(

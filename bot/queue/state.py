@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from sqlalchemy import ColumnElement, Engine, Select, and_, bindparam, func, or_, select
-from sqlalchemy.orm import Session
 
 from bot.policy.priority import PRIORITIES, URGENT
 from bot.queue.order import AGEING, WaitingInvestigation, level
 from bot.store.models import InvestigationRow as Row
 from bot.store.models import ProgressRow
+from bot.store.sessions import reading
 from bot.store.store import Store
 
 WAITING, RUNNING = "accepted", "running"
@@ -61,7 +61,7 @@ def queue_state(store: Store, now: datetime | None = None) -> QueueState:
         .where(Row.status.in_((WAITING, RUNNING)))
         .group_by(Row.status, Row.team)
     )
-    with _reading(store.engine) as session:
+    with reading(store.engine) as session:
         rows = session.execute(query).all()
     counts = Counter({(status, team): number for status, team, number, _ in rows})
     teams = sorted({team for _, team, _, _ in rows})
@@ -78,7 +78,7 @@ def ahead_of(store: Store, investigation_id: str, now: datetime | None = None) -
     """How many wait before this one, by urgency and age. An estimate if teams share the workers.
     None when it no longer waits."""
     now = now or datetime.now(UTC)
-    with _reading(store.engine) as session:
+    with reading(store.engine) as session:
         row = session.get(Row, investigation_id)
         if row is None or row.status != WAITING:
             return None
@@ -92,7 +92,7 @@ def ahead_of(store: Store, investigation_id: str, now: datetime | None = None) -
 
 def any_waiting(engine: Engine) -> bool:
     """Whether anything waits in the store for the engine to have room."""
-    with _reading(engine) as session:
+    with reading(engine) as session:
         return session.scalar(select(Row.id).where(NOT_DISPATCHED).limit(1)) is not None
 
 
@@ -109,14 +109,14 @@ def next_per_team(engine: Engine, most: int) -> Sequence[WaitingInvestigation]:
     query = select(inner.c.id, inner.c.priority, inner.c.team, inner.c.accepted_at).where(
         inner.c.place <= most
     )
-    with _reading(engine) as session:
+    with reading(engine) as session:
         return [WaitingInvestigation(*row) for row in session.execute(query)]
 
 
 def taken_by_team(engine: Engine, ids: Sequence[str]) -> Counter[str]:
     """Whose these investigations are."""
     query = select(Row.team, func.count()).where(Row.id.in_(ids)).group_by(Row.team)
-    with _reading(engine) as session:
+    with reading(engine) as session:
         return Counter({row[0]: row[1] for row in session.execute(query)})
 
 
@@ -125,7 +125,7 @@ def busy(engine: Engine, ids: Sequence[str], now: datetime) -> int:
     their connectors for `VENDORS_WAIT`, and none that runs for longer than `AT_MOST`: a model, a
     capture, a large trace."""
     found = 0
-    with _reading(engine) as session:
+    with reading(engine) as session:
         for started_at, collected in session.execute(_progressed(), {"ids": list(ids)}):
             age = abs(now - started_at) if started_at is not None else timedelta(0)
             found += age < (AT_MOST if collected else VENDORS_WAIT)
@@ -153,7 +153,3 @@ def _before(row: Row, now: datetime) -> list[ColumnElement[bool]]:
             until = now
         found.append(and_(Row.priority == priority, NOT_DISPATCHED, Row.accepted_at < until))
     return found
-
-
-def _reading(engine: Engine) -> Session:
-    return Session(engine.execution_options(reads_only=True))

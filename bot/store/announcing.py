@@ -15,6 +15,7 @@ from sqlalchemy import Engine, Select, bindparam, func, select, update
 from sqlalchemy.orm import Session
 
 from bot.store.models import InvestigationRow as Row
+from bot.store.sessions import reading
 
 DUE = (Row.announced_at.is_(None), Row.status == "accepted", Row.quiet_until.is_(None))
 """Not in quiet hours: their channel gets a digest. Those that a worker has started are announced
@@ -54,7 +55,7 @@ class Announcing:
     def due(self, most: int, busy: Collection[str] = ()) -> list[Due]:
         """The first of each channel, the most urgent and then the oldest, but for channels that are
         busy."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             found = session.execute(_first_of_each_channel(), {"most": most, "busy": list(busy)})
             return [Due(name, channel) for name, channel in found]
 

@@ -18,6 +18,7 @@ from analysis.errors import BudgetExceeded
 from bot.policy.roles import ROLES, Act, Role, may
 from bot.store.api_tables import ApiTokenRow
 from bot.store.memory import storable
+from bot.store.sessions import reading
 from bot.store.store import Store
 
 PREFIX = "faultline_"
@@ -81,7 +82,7 @@ def caller_of(store: Store, header: str | None, now: datetime | None = None) -> 
     token_id = given.removeprefix(PREFIX).partition("_")[0]
     if not given.startswith(PREFIX) or not token_id.isalnum():
         return None
-    with Session(store.engine.execution_options(reads_only=True)) as session:
+    with reading(store.engine) as session:
         row = session.get(ApiTokenRow, storable(token_id, MAX_NAME))
         if row is None or not hmac.compare_digest(row.digest, _digest(given)):
             return None
@@ -132,7 +133,7 @@ def make_token(
 def tokens(store: Store) -> list[ApiToken]:
     """All tokens, the newest first; expired ones until retention deletes them."""
     query = select(ApiTokenRow).order_by(ApiTokenRow.made_at.desc(), ApiTokenRow.id)
-    with Session(store.engine.execution_options(reads_only=True)) as session:
+    with reading(store.engine) as session:
         return [
             ApiToken(_caller(row), row.made_by, row.made_at, row.expires_at, row.used_at)
             for row in session.scalars(query)

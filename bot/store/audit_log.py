@@ -14,6 +14,7 @@ from sqlalchemy import Engine, Select, delete, select
 from sqlalchemy.orm import Session
 
 from bot.store.memory import storable
+from bot.store.sessions import reading
 from bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
 
 MAX_TEXT = 300
@@ -93,7 +94,7 @@ class AuditLog:
         query = _query(wanted).order_by(VisitRow.id.desc()).limit(max(1, min(limit, PAGE)))
         if before is not None:
             query = query.where(VisitRow.id < before)
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return [_visit(row) for row in session.scalars(query)]
 
     def read_all(self, wanted: AuditFilter) -> Iterator[AuditEntry]:
@@ -106,7 +107,7 @@ class AuditLog:
 
     def actions(self) -> list[str]:
         """What is done at all, by name."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return sorted(session.scalars(select(VisitRow.action).distinct()))
 
 

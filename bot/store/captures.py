@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from analysis.secrets.redaction import masked
 from bot.store.models import CaptureRow
+from bot.store.sessions import reading
 
 CaptureStatus = Literal["asked", "recorded", "partial", "failed", "refused"]
 CLAIM_LOCK = 0x63617074
@@ -116,7 +117,7 @@ class CaptureLog:
         )
         if job is not None:
             query = query.where(CaptureRow.job == job)
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return [_record(row) for row in session.scalars(query)]
 
     @contextmanager

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Engine, func, select
-from sqlalchemy.orm import Session
 
 from bot.store.models import InvestigationRow, ProgressRow
+from bot.store.sessions import reading
 from bot.store.visibility import ALL, Visibility
 
 RECENT = 200
@@ -59,7 +59,7 @@ class Condition:
 def read_condition(engine: Engine, visibility: Visibility = ALL) -> Condition:
     """Read it in one transaction, of investigations that can be seen."""
     row = InvestigationRow
-    with Session(engine.execution_options(reads_only=True)) as session:
+    with reading(engine) as session:
         by_status = select(row.status, func.count()).where(*visibility.where()).group_by(row.status)
         counts = {status: count for status, count in session.execute(by_status).all()}  # noqa: C416
         waiting = session.scalar(

@@ -20,6 +20,7 @@ from analysis.secrets.redaction import masked
 from bot.store.conversation_rows import QuestionPostRow, QuestionRow, QuietThreadRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, PostRow
+from bot.store.sessions import reading
 from bot.store.store import PostClaim
 from connectors.named_ids import SEPARATOR
 
@@ -350,12 +351,8 @@ class Conversations:
         with Session(self.engine, expire_on_commit=False) as session, session.begin():
             yield session
 
-    @contextmanager
-    def _read(self) -> Iterator[Session]:
-        with Session(
-            self.engine.execution_options(reads_only=True), expire_on_commit=False
-        ) as session:
-            yield session
+    def _read(self) -> Session:
+        return reading(self.engine)
 
 
 def _question(row: QuestionRow) -> Question:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from analysis.secrets.redaction import masked_value
 from bot.store.deploy_tables import DeployCheckRow
+from bot.store.sessions import reading
 
 LEASE = timedelta(minutes=5)
 """Longer than any look takes: connectors end within two minutes, the statistics take seconds."""
@@ -67,7 +68,7 @@ class DeployChecks:
 
     def get(self, check_id: str) -> StoredCheck | None:
         """One check."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             row = session.get(DeployCheckRow, check_id)
             return None if row is None else _stored(row)
 

@@ -21,6 +21,7 @@ from bot.store.conversation_rows import FollowUpRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow
 from bot.store.reply_addresses import address_columns
+from bot.store.sessions import reading
 from bot.store.store import ReplyTo, StoredInvestigation, new_investigation_id
 
 MAX_SERVICES = 20
@@ -78,12 +79,12 @@ class FollowUps:
 
     def known(self, key: str) -> bool:
         """Whether one was started under this key."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return session.scalar(select(FollowUpRow.key).where(FollowUpRow.key == key)) is not None
 
     def scope(self, investigation_id: str) -> FollowUpScope | None:
         """What it looks at; None for an investigation that was not started from another one."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             row = session.get(FollowUpRow, investigation_id)
             if row is None:
                 return None
@@ -96,7 +97,7 @@ class FollowUps:
 
     def parent(self, investigation_id: str) -> str | None:
         """The investigation that it was started from."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return session.scalar(
                 select(FollowUpRow.parent_id).where(
                     FollowUpRow.investigation_id == investigation_id
@@ -115,7 +116,7 @@ class FollowUps:
     def started_from(self, parent_id: str) -> Sequence[str]:
         """The investigations that were started from this one, the oldest first."""
         query = select(FollowUpRow.investigation_id).where(FollowUpRow.parent_id == parent_id)
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return session.scalars(query.order_by(FollowUpRow.investigation_id)).all()
 
     def count_since(self, channel: str, thread: str, since: datetime) -> int:
@@ -129,7 +130,7 @@ class FollowUps:
             )
             .where(InvestigationRow.accepted_at >= since)
         )
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return session.scalar(query) or 0
 
 

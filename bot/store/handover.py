@@ -19,6 +19,7 @@ from bot.policy.words import words_of
 from bot.store.labels import Labels
 from bot.store.listing import as_given, text_of
 from bot.store.models import InvestigationRow, PostRow, RememberedRow
+from bot.store.sessions import reading
 from bot.store.storm_tables import GroupedAlertRow
 from bot.store.visibility import ALL, Visibility
 
@@ -83,7 +84,7 @@ def handover_incidents(
         .order_by(row.accepted_at.desc(), row.id.desc())
         .limit(MOST_READ)
     )
-    with Session(engine.execution_options(reads_only=True)) as session:
+    with reading(engine) as session:
         found = [tuple(one) for one in session.execute(query)]
         ids = [one[0].id for one in found]
         causes, members = _causes(session, ids), _members(session, ids)
@@ -98,7 +99,7 @@ def places(engine: Engine, investigation_ids: Collection[str]) -> list[Place]:
     """Where these are answered, in no order."""
     row, refs = InvestigationRow, defaultdict[str, list[str]](list)
     found = []
-    with Session(engine.execution_options(reads_only=True)) as session:
+    with reading(engine) as session:
         for batch in _batches(sorted(investigation_ids)):
             posts = select(PostRow.investigation_id, PostRow.ref)
             for id_, ref in session.execute(posts.where(PostRow.investigation_id.in_(batch))):

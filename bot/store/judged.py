@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
 
 from bot.policy.people import without_mentions
 from bot.store.labels import COUNTED, newest_ids
 from bot.store.listing import as_given, text_of
 from bot.store.models import InvestigationRow, LabelRow
+from bot.store.sessions import reading
 from bot.store.visibility import ALL, Visibility
 
 
@@ -51,7 +51,7 @@ def judged_answers(
         .order_by(row.accepted_at.desc(), row.id.desc())
         .limit(limit)
     )
-    with Session(engine.execution_options(reads_only=True)) as session:
+    with reading(engine) as session:
         return [_judged(*row) for row in session.execute(query)]
 
 

@@ -19,6 +19,7 @@ from analysis.secrets.redaction import masked
 from bot.policy.people import without_mentions
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow, LabelRow
+from bot.store.sessions import reading
 from bot.store.visibility import ALL, Visibility
 
 MAX_CAUSE = 2_000
@@ -108,18 +109,18 @@ class Labels:
         query = _newest().where(
             LabelRow.investigation_id.in_(list(investigation_ids)), *self._seen()
         )
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return {row.investigation_id: _label(row) for row in session.scalars(query)}
 
     def all(self, limit: int = COUNTED) -> list[AnswerLabel]:
         """The judgements that hold, the newest first."""
         query = _newest().where(*self._seen()).order_by(LabelRow.id.desc()).limit(limit)
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return [_label(row) for row in session.scalars(query)]
 
     def count(self) -> int:
         """How many answers were judged."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return (
                 session.scalar(
                     select(func.count(LabelRow.investigation_id.distinct())).where(*self._seen())
@@ -144,7 +145,7 @@ class Labels:
         )
         of: Counter[int] = Counter()
         right: Counter[int] = Counter()
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             for confidence, is_right in session.execute(query):
                 of[level_of(confidence or 0.0)] += 1
                 right[level_of(confidence or 0.0)] += is_right

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from bot.store.models import Base
+from bot.store.sessions import reading
 
 WRITES = "writes "
 """Before the name of a web process: when it last wrote only to see whether that works."""
@@ -43,5 +44,5 @@ def last_time(engine: Engine, prefix: str) -> datetime | None:
     """When the last of those whose names begin like this happened."""
     found = select(LastTimeRow.at).where(LastTimeRow.name.startswith(prefix))
     newest = found.order_by(LastTimeRow.at.desc()).limit(1)
-    with Session(engine.execution_options(reads_only=True)) as session:
+    with reading(engine) as session:
         return session.scalar(newest)

@@ -29,6 +29,7 @@ from bot.policy.words import asked_words
 from bot.store.labels import newest_ids
 from bot.store.memory import Memory
 from bot.store.models import InvestigationRow, LabelRow
+from bot.store.sessions import reading
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
 from bot.store.visibility import ALL, Visibility
 
@@ -188,7 +189,7 @@ class Listing:
         return or_(known, and_(InvestigationRow.status != "done", *in_title)) if in_title else known
 
     def _session(self) -> Session:
-        return Session(self._engine.execution_options(reads_only=True), expire_on_commit=False)
+        return reading(self._engine)
 
 
 def alert_field(engine: Engine, name: str) -> ColumnElement[Any]:

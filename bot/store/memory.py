@@ -7,8 +7,7 @@ Synchronous, each operation one transaction; callers on an event loop use `in_st
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Engine, Select, delete, false, func, or_, select, text
@@ -18,6 +17,7 @@ from analysis.case.earlier import EarlierInvestigation
 from analysis.vocabulary import Alert
 from bot.policy.words import asked_words, words_of
 from bot.store.models import RememberedRow, RememberedServiceRow
+from bot.store.sessions import reading
 from bot.store.visibility import ALL, Visibility
 
 MAX_SERVICES = 50
@@ -175,12 +175,8 @@ class Memory:
             else []
         )
 
-    @contextmanager
-    def _read(self) -> Iterator[Session]:
-        with Session(
-            self._engine.execution_options(reads_only=True), expire_on_commit=False
-        ) as session:
-            yield session
+    def _read(self) -> Session:
+        return reading(self._engine)
 
 
 def alike(alert: Alert) -> str:

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from bot.store.models import InvestigationRow as Row
+from bot.store.sessions import reading
 
 ENDED = ("done", "failed")
 EDIT_EVERY = timedelta(seconds=10)
@@ -133,4 +134,4 @@ class DueUpdates:
             session.execute(update(Row).where(ids).values(digested_at=now))
 
     def _reading(self) -> Session:
-        return Session(self._engine.execution_options(reads_only=True))
+        return reading(self._engine)

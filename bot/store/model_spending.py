@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from bot.store.memory import storable
+from bot.store.sessions import reading
 from bot.store.spending_tables import ModelSpendingRow
 
 KEPT = timedelta(days=31)
@@ -61,7 +62,7 @@ class ModelSpending:
 
     def spent(self, channel: str) -> tuple[Spent, Spent]:
         """What today took so far: all of it, and the channel's part."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return self._read(session, channel)
 
     def _read(self, session: Session, channel: str) -> tuple[Spent, Spent]:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from analysis.secrets.redaction import masked
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow
+from bot.store.sessions import reading
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
 from bot.store.visibility import ALL, Visibility
 
@@ -98,7 +99,7 @@ class Mutes:
 
     def muted(self, fingerprint: str, now: datetime) -> Mute | None:
         """The mute that holds for this alert, or None."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             row = session.scalar(
                 holding(now, MuteRow).where(MuteRow.fingerprint == fingerprint).limit(1)
             )
@@ -111,7 +112,7 @@ class Mutes:
         if not visibility.is_all:
             print_ = MuteRow.fingerprint
             query = query.where(or_(print_.in_(_prints(visibility)), print_.not_in(_prints(ALL))))
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return [_mute(row) for row in session.scalars(query)]
 
 

@@ -6,9 +6,9 @@ Synchronous; callers on an event loop use `in_store`.
 from __future__ import annotations
 
 from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
 
 from bot.store.models import PostRow
+from bot.store.sessions import reading
 
 
 def investigation_posted_as(engine: Engine, target: str, name: str) -> str | None:
@@ -19,5 +19,5 @@ def investigation_posted_as(engine: Engine, target: str, name: str) -> str | Non
         .where(PostRow.key.endswith(f":{target}", autoescape=True))
         .limit(1)
     )
-    with Session(engine.execution_options(reads_only=True)) as session:
+    with reading(engine) as session:
         return session.scalar(query)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from bot.store.models import InvestigationRow
 from bot.store.people_tables import SlackChannelRow
+from bot.store.sessions import reading
 from connectors.named_ids import bare_id, instance_in
 
 
@@ -34,7 +35,7 @@ class SlackChannelFacts:
     def read(self) -> dict[str, ChannelReaders | None]:
         """Every channel that an investigation came from; None where Slack was never asked."""
         named = select(InvestigationRow.slack_channel).distinct()
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             known = {row.channel: _readers(row) for row in session.scalars(select(SlackChannelRow))}
             return {one: known.get(one) for one in session.scalars(named) if one}
 

@@ -35,6 +35,7 @@ from bot.store.admitting import Admission, new_investigation_id
 from bot.store.incident_locks import PAUSES_S, IncidentBusy, Patience, locks_of
 from bot.store.models import InvestigationRow, PostRow, ProgressRow
 from bot.store.reply_addresses import reply_to_of
+from bot.store.sessions import reading
 from bot.store.storm_tables import GroupedAlertRow
 from bot.store.visibility import ALL, Visibility
 
@@ -84,12 +85,8 @@ class Store:
         with Session(self.engine, expire_on_commit=False) as session, session.begin():
             yield session
 
-    @contextmanager
-    def _read(self) -> Iterator[Session]:
-        with Session(
-            self.engine.execution_options(reads_only=True), expire_on_commit=False
-        ) as session:
-            yield session
+    def _read(self) -> Session:
+        return reading(self.engine)
 
     def accept(
         self,

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
+from bot.store.sessions import reading
 from bot.store.storm_tables import SuppressedAlertRow
 
 SuppressionReason = Literal["muted", "excluded", "surplus"]
@@ -76,7 +77,7 @@ def suppressed_alerts(engine: Engine, *, limit: int = 100) -> list[SuppressedAle
         .order_by(SuppressedAlertRow.last_at.desc(), SuppressedAlertRow.key)
         .limit(min(limit, MAX_LISTED))
     )
-    with Session(engine.execution_options(reads_only=True)) as session:
+    with reading(engine) as session:
         return [
             SuppressedAlert(
                 kind=row.kind,  # type: ignore[arg-type]

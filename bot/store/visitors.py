@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from bot.store.memory import storable
+from bot.store.sessions import reading
 from bot.store.visitor_tables import SessionRow, VisitorRow
 
 MAX_GROUPS = 500
@@ -112,7 +113,7 @@ class Logins:
             VisitorRow, VisitorRow.id == SessionRow.visitor_id
         )
         query = query.where(SessionRow.id == _key(secret), ~self._over(now))
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             found = session.execute(query).one_or_none()
             login = _login(*found) if found else None
         if login is not None and now - login.seen_at >= SEEN_EVERY:
@@ -128,7 +129,7 @@ class Logins:
         query = query.where(VisitorRow.id == visitor_id, ~self._over(now)).order_by(
             SessionRow.seen_at.desc()
         )
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return [_login(*found) for found in session.execute(query)]
 
     def end(self, secret: str) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from bot.store.deploy_checks import LEASE
 from bot.store.deploy_tables import WatchRow
+from bot.store.sessions import reading
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Watches:
 
     def states(self) -> list[WatchState]:
         """All of them, by name."""
-        with Session(self._engine.execution_options(reads_only=True)) as session:
+        with reading(self._engine) as session:
             return [
                 _state(row) for row in session.scalars(select(WatchRow).order_by(WatchRow.name))
             ]

@@ -12,7 +12,7 @@ from typing import TypeVar
 from analysis.case.alert_place import place_of
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
-from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.base import Check, Collected, Missing, Request
 from connectors.clickhouse import queries as sql
 from connectors.clickhouse import rows as decoded
 from connectors.clickhouse.layouts import (
@@ -119,11 +119,8 @@ class ClickHouseConnector:
             asking = _Asking(
                 session, self._names, request, place_of(request.alert), self._public_url
             )
-            if more:
-                reason = f"{more} more services were not asked about"
-                asking.missing("metrics", "services in scope", reason)
+            asking.collection.unasked("metrics", bool(services), more)
             if not services:
-                asking.missing("metrics", "services", "the alert names no service to ask about")
                 return asking.collection.collected()
             tables = await self._tables(session)
             calls = [asking.metrics(tables, services)]
@@ -223,11 +220,8 @@ class _Asking:
         """The rows as an item; none say nothing."""
         if not rows:
             return
-        self.collection.add(kind, rows)
-        details = {"asked_by": by} if by else {}
         link = sql.link(self.public_url, text) if self.public_url else None
-        item = Item(kind, text, window, link, rows=len(rows), cut=cut, details=details)
-        self.collection.items.append(item.holding(rows))
+        self.collection.keep(kind, text, window, rows, link, cut=cut, by=by)
 
     def theirs(self, services: Sequence[str]) -> list[str]:
         """Every name that the services may have."""

@@ -74,13 +74,7 @@ class DynatraceConnector:
         services, more = in_scope(request, MOST_SERVICES)
         async with self._http.open() as session:
             asking = _Asking(session, self._names, request, self._http.base_url)
-            missing = asking.collection.missing
-            if more:
-                reason = f"{more} more services were not asked about"
-                missing.append(Missing("metrics", "services in scope", reason))
-            if not services:
-                reason = "the alert names no service to ask about"
-                missing.append(Missing("metrics", "services", reason))
+            asking.collection.unasked("metrics", bool(services), more)
             calls = [asking.changes(one) for one in CHANGES]
             await asyncio.gather(*calls, asking.of_services(services))
         return asking.collection.collected()

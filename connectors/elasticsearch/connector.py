@@ -120,12 +120,8 @@ class ElasticsearchConnector:
         """Counts and lines of all windows. A call that fails becomes a gap, the others stand."""
         collection = CollectionBuilder()
         services, more = in_scope(request, MOST_SERVICES)
-        if more:
-            reason = f"{more} more services were not asked about"
-            collection.missing.append(Missing("logs", "services in scope", reason))
+        collection.unasked("logs", bool(services), more)
         if not services:
-            reason = "the alert names no service to ask about"
-            collection.missing.append(Missing("logs", "services", reason))
             return collection.collected()
         async with self._http.open() as session:
             fields, _ = await self._fields(session)
@@ -288,11 +284,8 @@ class _Asking:
         found = await lines_of_window(page, window, limit)
         if found is None:
             return
-        count = self.collection.add("logs", found.rows)
-        details = {"asked_by": by} if by else {}
         link = self.links.link(search, window)
-        item = Item("logs", search.kql, window, link, rows=count, cut=found.cut, details=details)
-        self.collection.items.append(item.holding(found.rows))
+        self.collection.keep("logs", search.kql, window, found.rows, link, cut=found.cut, by=by)
 
     async def _page(
         self, service: str, search: Search, limit: int, window: Window

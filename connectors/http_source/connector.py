@@ -18,7 +18,7 @@ import httpx
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
-from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.base import Check, Collected, Item, Request
 from connectors.collection_builder import CollectionBuilder, full_window
 from connectors.http import HttpSession, VendorHttp
 from connectors.http_source.settings import HttpSourceSettings
@@ -141,12 +141,7 @@ class HttpSourceConnector:
         """The rows of every service and window. A request that fails becomes a gap."""
         collection = CollectionBuilder()
         services, more = self._services(request)
-        if more:
-            reason = f"{more} more services were not asked about"
-            collection.missing.append(Missing(self._own.table, "services in scope", reason))
-        if not services:
-            reason = "the alert names no service to ask about"
-            collection.missing.append(Missing(self._own.table, "services", reason))
+        collection.unasked(self._own.table, bool(services), more)
         questions = []
         for service in services:
             for window in self._windows(request.scope):

@@ -189,12 +189,7 @@ class JaegerConnector:
                 self._topology(ask, collection, full_window(request.scope)), *reads
             )
             await self._own(ask, collection, trace_of(request.alert.labels), windows[-1])
-        if more:
-            reason = f"{more} more services were not asked about"
-            collection.missing.append(Missing("spans", "services in scope", reason))
-        if not services and "spans" not in collection.rows:
-            reason = "the alert names no service to ask about"
-            collection.missing.append(Missing("spans", "services", reason))
+        collection.unasked("spans", bool(services) or "spans" in collection.rows, more)
         return collection.collected()
 
     async def services_in(self, window: Window) -> tuple[str, ...]:

@@ -59,8 +59,7 @@ class KafkaConnector:
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A call that fails becomes a gap, the others stand."""
         found = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
-        if found.is_late:
-            found.lacks("snapshot", "the server only tells of now, and the incident is over")
+        if found.comes_too_late():
             return found.builder.collected()
         async with opened(self._own, self.limits) as session:
             try:

@@ -151,14 +151,7 @@ class LokiConnector:
         for service in services:
             if service not in known:
                 collection.missing.append(Missing("logs", service, unknown, unknown=True))
-        if more:
-            collection.missing.append(
-                Missing("logs", "services in scope", f"{more} more services were not asked about")
-            )
-        if not services:
-            collection.missing.append(
-                Missing("logs", "services", "the alert names no service to ask about")
-            )
+        collection.unasked("logs", bool(services), more)
         return collection.collected()
 
     async def answer(self, query: BoundedQuery) -> Collected:
@@ -307,11 +300,8 @@ class LokiConnector:
         if found is None:
             return
         rows = [(at, stream.service, *others) for at, _, *others in found.rows]
-        count = collection.add("logs", rows)
-        details = {"asked_by": by} if by else {}
         link = self._link(query, window)
-        item = Item("logs", query, window, link, rows=count, cut=found.cut, details=details)
-        collection.items.append(item.holding(rows))
+        collection.keep("logs", query, window, rows, link, cut=found.cut, by=by)
 
     def _link(self, query: str, window: Window) -> str:
         otherwise = (

@@ -69,8 +69,7 @@ class MongodbConnector:
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A command that fails becomes a gap, the others stand."""
         found = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
-        if found.is_late:
-            found.lacks("snapshot", "the server only tells of now, and the incident is over")
+        if found.comes_too_late():
             return found.builder.collected()
         server, within_s = self._server, self._statement_s
         async with opened(server, self._auth_database, self.limits, within_s) as session:

@@ -14,7 +14,7 @@ from typing import Any
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
-from connectors.base import Check, Collected, Item, Missing, Request
+from connectors.base import Check, Collected, Missing, Request
 from connectors.collection_builder import CollectionBuilder, full_window, sampled_windows
 from connectors.counted_lines import CountGrid
 from connectors.graphql import GraphQLReads, GraphQLSession
@@ -91,11 +91,7 @@ class NewRelicConnector:
         services, more = in_scope(request, MOST_SERVICES)
         async with self._account.reads.open() as session:
             asking = _Asking(self._account, session, self._names, request)
-            if more:
-                reason = f"{more} more services were not asked about"
-                asking.missing("metrics", "services in scope", reason)
-            if not services:
-                asking.missing("metrics", "services", "the alert names no service to ask about")
+            asking.collection.unasked("metrics", bool(services), more)
             traced = services[:MOST_TRACED]
             await asyncio.gather(
                 asking.changes(),
@@ -158,11 +154,7 @@ class _Asking:
         """The rows as an item; none say nothing."""
         if not rows:
             return
-        self.collection.add(kind, rows)
-        details = {"asked_by": by} if by else {}
-        link = self.account.link(text)
-        item = Item(kind, text, window, link, rows=len(rows), cut=cut, details=details)
-        self.collection.items.append(item.holding(rows))
+        self.collection.keep(kind, text, window, rows, self.account.link(text), cut=cut, by=by)
 
     async def golden(self, services: Sequence[str]) -> None:
         """Rate, errors and latency of all services, of agents and of OpenTelemetry."""

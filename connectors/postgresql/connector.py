@@ -100,8 +100,7 @@ class PostgresqlConnector:
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A query that fails becomes a gap, the others stand."""
         found = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
-        if found.is_late:
-            found.lacks("snapshot", "the server only tells of now, and the incident is over")
+        if found.comes_too_late():
             return found.builder.collected()
         async with opened(self._server, self.limits, self._statement_s) as session:
             reading = _Reading(session, found)

@@ -74,8 +74,7 @@ class RabbitmqConnector:
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A call that fails becomes a gap, the other stands."""
         found = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
-        if found.is_late:
-            found.lacks("snapshot", "the server only tells of now, and the incident is over")
+        if found.comes_too_late():
             return found.builder.collected()
         link = f"{self._http.base_url}/#/"
         async with self._http.open() as session:

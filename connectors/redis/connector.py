@@ -59,8 +59,7 @@ class RedisConnector:
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A command that is refused becomes a gap, the others stand."""
         found = ServerSnapshot("Cache", self._service, datetime.now(UTC), request.scope)
-        if found.is_late:
-            found.lacks("snapshot", "the server only tells of now, and the incident is over")
+        if found.comes_too_late():
             return found.builder.collected()
         start = full_window(request.scope).start
         async with opened(self._server, self.limits) as session:

@@ -77,12 +77,8 @@ class SplunkConnector:
         """Counts and lines of all windows. A search that fails becomes a gap, the others stand."""
         collection = CollectionBuilder()
         services, more = in_scope(request, MOST_SERVICES)
-        if more:
-            reason = f"{more} more services were not asked about"
-            collection.missing.append(Missing("logs", "services in scope", reason))
+        collection.unasked("logs", bool(services), more)
         if not services:
-            reason = "the alert names no service to ask about"
-            collection.missing.append(Missing("logs", "services", reason))
             return collection.collected()
         async with self._http.open() as session:
             asking = _Asking(session, collection, self._texts, self._names, self._web, request)
@@ -191,11 +187,8 @@ class _Asking:
         found = await lines_of_window(page, window, limit)
         if found is None or not found.rows:
             return
-        count = self.collection.add("logs", found.rows)
-        details = {"asked_by": by} if by else {}
         link = self.link(search, window)
-        item = Item("logs", search, window, link, rows=count, cut=found.cut, details=details)
-        self.collection.items.append(item.holding(found.rows))
+        self.collection.keep("logs", search, window, found.rows, link, cut=found.cut, by=by)
 
     def is_cut(self, kind: EvidenceKind, search: str, answer: SearchAnswer) -> bool:
         """Whether a part may be missing, which is then a gap."""

@@ -81,13 +81,7 @@ class SplunkObservabilityConnector:
         services, more = in_scope(request, MOST_SERVICES)
         async with self._http.open() as session:
             asking = _Asking(session, self._names, self._environment, request)
-            missing = asking.collection.missing
-            if more:
-                reason = f"{more} more services were not asked about"
-                missing.append(Missing("metrics", "services in scope", reason))
-            if not services:
-                reason = "the alert names no service to ask about"
-                missing.append(Missing("metrics", "services", reason))
+            asking.collection.unasked("metrics", bool(services), more)
             await asyncio.gather(
                 asking.golden(services), asking.alerts(), asking.changes(self._change_types)
             )

@@ -178,14 +178,7 @@ class TempoConnector:
         for service, searches in zip(services, of_each, strict=True):
             if not any(s.found or s.failed for s in searches):
                 collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
-        if more:
-            collection.missing.append(
-                Missing("spans", "services in scope", f"{more} more services were not asked about")
-            )
-        if not services and "spans" not in collection.rows:
-            collection.missing.append(
-                Missing("spans", "services", "the alert names no service to ask about")
-            )
+        collection.unasked("spans", bool(services) or "spans" in collection.rows, more)
         return collection.collected()
 
     async def services_in(self, window: Window) -> tuple[str, ...]:

@@ -99,12 +99,8 @@ class VictoriaLogsConnector:
         """Counts and lines of all windows. A call that fails becomes a gap, the others stand."""
         collection = CollectionBuilder()
         services, more = in_scope(request, MOST_SERVICES)
-        if more:
-            reason = f"{more} more services were not asked about"
-            collection.missing.append(Missing("logs", "services in scope", reason))
+        collection.unasked("logs", bool(services), more)
         if not services:
-            reason = "the alert names no service to ask about"
-            collection.missing.append(Missing("logs", "services", reason))
             return collection.collected()
         windows = log_windows(request.scope)
         async with self._http.open() as session:
@@ -266,10 +262,8 @@ class _Asking:
         if found is None:
             return
         rows = [(at, one.service, *others) for at, _, *others in found.rows]
-        count = self._collection.add("logs", rows)
-        link, details = self._link(query, window), {"asked_by": by} if by else {}
-        item = Item("logs", query, window, link, rows=count, cut=found.cut, details=details)
-        self._collection.items.append(item.holding(rows))
+        link = self._link(query, window)
+        self._collection.keep("logs", query, window, rows, link, cut=found.cut, by=by)
 
     async def _page(self, query: str, limit: int, window: Window) -> LinePage:
         """The first lines of a window, oldest first. Raises ConnectorError."""

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -51,8 +52,7 @@ class OneMessage(ABC):
         self._declared = declared
         self._settings = settings
         self._store = store
-        self._owner = owner
-        self._lease = lease
+        self._post_once = partial(post_once, store, owner=owner, lease=lease)
 
     @abstractmethod
     async def find(self, address: str, key: str, since: datetime) -> str | None:
@@ -141,7 +141,7 @@ class OneMessage(ABC):
             sent.append(await self._said("send", self.send(address, key, text)))
             return sent[-1]
 
-        ref = await self._claimed(key, investigation, find, send)
+        ref = await self._post_once(key, investigation.id, find=find, send=send)
         return ref, bool(sent) and sent[-1] == ref
 
     async def _no_preview_after(self, investigation: StoredInvestigation) -> None:
@@ -159,24 +159,7 @@ class OneMessage(ABC):
             return None
 
         key = f"{self._key(investigation)}-preview:{investigation.runs}"
-        await self._claimed(key, investigation, find, send)
-
-    async def _claimed(
-        self,
-        key: str,
-        investigation: StoredInvestigation,
-        find: Callable[[], Awaitable[str | None]],
-        send: Callable[[], Awaitable[str]],
-    ) -> str:
-        return await post_once(
-            self._store,
-            key,
-            investigation.id,
-            owner=self._owner,
-            find=find,
-            send=send,
-            lease=self._lease,
-        )
+        await self._post_once(key, investigation.id, find=find, send=send)
 
     def _key(self, investigation: StoredInvestigation) -> str:
         return self._declared.post_key(investigation.id)

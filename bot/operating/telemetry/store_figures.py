@@ -21,7 +21,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 
 from analysis.case.earlier import RecordLevel
 from bot.policy.priority import HIGH, LOW, URGENT, USUAL
@@ -31,6 +30,7 @@ from bot.store.abandoned import AbandonableStore, StoreHangsError, another_store
 from bot.store.labels import Labels
 from bot.store.models import InvestigationRow as Row
 from bot.store.models import PostRow
+from bot.store.sessions import reading
 from bot.store.sizes import database_bytes
 from bot.store.store import Store
 
@@ -95,7 +95,7 @@ def read_figures(
         .where(Row.status.in_((WAITING, RUNNING)))
         .group_by(Row.status, Row.priority, Row.team)
     )
-    with Session(store.engine.execution_options(reads_only=True)) as session:
+    with reading(store.engine) as session:
         parts = [
             QueuePart(
                 status,
@@ -125,7 +125,7 @@ def posted_since(store: Store, investigation_id: str, place: str, moment: dateti
     query = select(PostRow.key).where(
         PostRow.key == f"{investigation_id}:{place}", PostRow.posted_at >= moment
     )
-    with Session(store.engine.execution_options(reads_only=True)) as session:
+    with reading(store.engine) as session:
         return session.scalar(query) is not None
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from analysis.errors import ConnectorError
@@ -46,8 +47,7 @@ class PagerDutyReplies:
     ) -> None:
         self._settings = settings
         self._store = store
-        self._owner = owner
-        self._lease = lease
+        self._post_once = partial(post_once, store, owner=owner, lease=lease)
         self._target = TARGET.seen_in(settings)
         self._pace = pace_of(self._target.own_name, settings.pagerduty.api_url)
         self._calls = PagerDutyCalls(settings.pagerduty, self._pace)
@@ -124,15 +124,7 @@ class PagerDutyReplies:
             return written[-1]
 
         key = self._key(investigation, incident, own)
-        note_id = await post_once(
-            self._store,
-            key,
-            investigation.id,
-            owner=self._owner,
-            find=find,
-            send=send,
-            lease=self._lease,
-        )
+        note_id = await self._post_once(key, investigation.id, find=find, send=send)
         if amend and note_id not in written:
             await self._calls.asked(self._calls.amend, path, note_id, text)
         return note_id
@@ -234,15 +226,8 @@ class PagerDutyReplies:
                 return NO_POST
             return await self._calls.asked(self._calls.create, path, text)
 
-        await post_once(
-            self._store,
-            self._key(investigation, incident, own),
-            investigation.id,
-            owner=self._owner,
-            find=find,
-            send=send,
-            lease=self._lease,
-        )
+        key = self._key(investigation, incident, own)
+        await self._post_once(key, investigation.id, find=find, send=send)
 
     def _joined(self, investigation: StoredInvestigation) -> list[GroupedAlert]:
         """The alerts of this account that joined."""

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -90,6 +91,7 @@ class SlackReplies:
         self._store = store
         self._owner = owner
         self._lease = lease
+        self._post_once = partial(post_once, store, owner=owner, lease=lease)
         self._client = slack_client(settings.slack)
         self._target = TARGET.seen_in(settings)
 
@@ -161,15 +163,7 @@ class SlackReplies:
             return None
 
         key = f"{self._target.post_key(investigation.id)}{PREVIEW}:{investigation.runs}"
-        await post_once(
-            self._store,
-            key,
-            investigation.id,
-            owner=self._owner,
-            find=find,
-            send=send,
-            lease=self._lease,
-        )
+        await self._post_once(key, investigation.id, find=find, send=send)
 
     async def refresh(self, outcome: Outcome) -> MessageRef | None:
         """Bring the message up to date with the store; None when none was posted yet."""
@@ -208,15 +202,7 @@ class SlackReplies:
             sent.append(await self._send(place, key, message))
             return sent[-1]
 
-        ref = await post_once(
-            self._store,
-            key,
-            investigation.id,
-            owner=self._owner,
-            find=find,
-            send=send,
-            lease=self._lease,
-        )
+        ref = await self._post_once(key, investigation.id, find=find, send=send)
         return MessageRef.parse(ref), bool(sent) and sent[-1] == ref
 
     async def post_digest(
@@ -253,9 +239,7 @@ class SlackReplies:
         async def send() -> str:
             return await self._send(place, key, message)
 
-        await post_once(
-            self._store, key, first.id, owner=self._owner, find=find, send=send, lease=self._lease
-        )
+        await self._post_once(key, first.id, find=find, send=send)
 
     async def edit(self, ref: MessageRef, message: SlackMessage) -> None:
         """Replace the message. Without its image, at last without blocks, where Slack does not take
