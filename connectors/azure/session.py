@@ -12,9 +12,9 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -26,6 +26,9 @@ from connectors.http import HttpSession
 from connectors.limits import Limits
 from connectors.transport import CALL, ERROR_BODY, Retries, Timeouts, open_client
 from connectors.vendor_text import plain_url, problem_of, short
+
+if TYPE_CHECKING:
+    from connectors.azure.settings import AzureMonitorSettings
 
 VENDOR = "azure_monitor"
 LOGIN, IDENTITY = "https://login.microsoftonline.com", "http://169.254.169.254"
@@ -79,6 +82,26 @@ class Credential:
         if self.is_managed:
             return f"{self.identity_url}{IDENTITY_PATH}"
         return f"{self.login_url}/{quote(self.tenant_id or '', safe='')}/oauth2/v2.0/token"
+
+
+def credential_of(own: AzureMonitorSettings) -> Credential:
+    """As whom the settings ask Azure. Raises SettingsError."""
+    secret = own.client_secret.get_secret_value() if own.client_secret else None
+    if secret is not None and not (own.tenant_id and own.client_id):
+        raise SettingsError(
+            "azure_monitor.tenant_id", "and client_id are needed with the client secret"
+        )
+    credential = Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret)
+    around = Credential.of_environment()
+    if secret is None and around.assertion_file is not None:
+        # A workload identity: what the settings name wins over what AKS put into the environment.
+        credential = replace(
+            credential,
+            tenant_id=own.tenant_id or around.tenant_id,
+            client_id=own.client_id or around.client_id,
+            assertion_file=around.assertion_file,
+        )
+    return credential
 
 
 def _assertion(path: str) -> str:
