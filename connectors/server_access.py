@@ -14,7 +14,7 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -24,6 +24,9 @@ from connectors.azure_token import Credential, Tokens
 from connectors.budgets import Deadline
 from connectors.google_token import TOKEN_LIMITS, TOKEN_WITHIN_S, GoogleToken
 from connectors.self_hosted import SelfHostedSettings
+
+if TYPE_CHECKING:
+    from connectors.azure.session import Credential
 
 LONGEST_TOKEN = 65_536
 AZURE_AUDIENCE = "https://prometheus.monitor.azure.com"
@@ -234,15 +237,19 @@ class SignedForAws(httpx.Auth):
 
 
 class AzureToken(httpx.Auth):
-    """A token of the pod's workload identity, or of the machine's managed identity."""
+    """A token of the pod's workload identity, or of the machine's managed identity, unless another
+    credential is given."""
 
-    def __init__(self) -> None:
-        self._tokens = Tokens(Credential.of_environment(), TOKEN_LIMITS)
+    def __init__(
+        self, audience: str = AZURE_AUDIENCE, credential: Credential | None = None
+    ) -> None:
+        self._audience = audience
+        self._tokens = Tokens(credential or Credential.of_environment(), TOKEN_LIMITS)
 
     async def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Add the header. Raises ConnectorError where no token is given."""
-        token = await self._tokens.token(AZURE_AUDIENCE, Deadline.after(TOKEN_WITHIN_S))
+        token = await self._tokens.token(self._audience, Deadline.after(TOKEN_WITHIN_S))
         request.headers["Authorization"] = f"Bearer {token}"
         yield request

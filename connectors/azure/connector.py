@@ -10,7 +10,7 @@ import asyncio
 import base64
 import gzip
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -19,16 +19,16 @@ from urllib.parse import quote
 import polars as pl
 
 from analysis.case.tables import METRICS
-from analysis.errors import ConnectorError, FaultlineError, SettingsError
+from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.abilities import BoundedQuery
 from connectors.azure import queries as kql
 from connectors.azure import rows as tables
 from connectors.azure.platform import named_resources, platform_rows
 from connectors.azure.queries import LogTable, Schema
-from connectors.azure.session import QueryApi, QuerySession, Rows
+from connectors.azure.session import QueryApi, QuerySession, Rows, credential_of
 from connectors.azure.settings import AzureMonitorSettings
-from connectors.azure_token import VENDOR, Credential, Tokens
+from connectors.azure_token import VENDOR, Tokens
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits
@@ -81,23 +81,8 @@ def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorCo
     SettingsError."""
     if own.workspace_id is None and own.application_id is None:
         return None
-    secret = own.client_secret.get_secret_value() if own.client_secret else None
-    if secret is not None and not (own.tenant_id and own.client_id):
-        raise SettingsError(
-            "azure_monitor.tenant_id", "and client_id are needed with the client secret"
-        )
-    credential = Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret)
-    around = Credential.of_environment()
-    if secret is None and around.assertion_file is not None:
-        # A workload identity: what the settings name wins over what AKS put into the environment.
-        credential = replace(
-            credential,
-            tenant_id=own.tenant_id or around.tenant_id,
-            client_id=own.client_id or around.client_id,
-            assertion_file=around.assertion_file,
-        )
     limits = own.limits(LIMITS)
-    tokens = Tokens(credential, limits)
+    tokens = Tokens(credential_of(own), limits)
     workspace = application = None
     if own.workspace_id is not None:
         api = QueryApi(own.api_url, tokens, limits, "azure_monitor.api_url")

@@ -8,24 +8,47 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
-from analysis.errors import ConnectorError
-from connectors.azure_token import VENDOR, Tokens
+from analysis.errors import ConnectorError, SettingsError
+from connectors.azure_token import VENDOR, Credential, Tokens
 from connectors.budgets import ByteBudget, Deadline
 from connectors.http import HttpSession
 from connectors.limits import Limits
 from connectors.transport import Timeouts, open_client
 from connectors.vendor_text import plain_url, problem_of, short
 
+if TYPE_CHECKING:
+    from connectors.azure.settings import AzureMonitorSettings
+
 WAIT_S = 18
 """How long Azure may work on one query (`Prefer: wait`); its default is three minutes."""
 PARTIAL = "PartialError"
+
+
+def credential_of(own: AzureMonitorSettings) -> Credential:
+    """As whom the settings ask Azure. Raises SettingsError."""
+    secret = own.client_secret.get_secret_value() if own.client_secret else None
+    if secret is not None and not (own.tenant_id and own.client_id):
+        raise SettingsError(
+            "azure_monitor.tenant_id", "and client_id are needed with the client secret"
+        )
+    credential = Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret)
+    around = Credential.of_environment()
+    if secret is None and around.assertion_file is not None:
+        # A workload identity: what the settings name wins over what AKS put into the environment.
+        credential = replace(
+            credential,
+            tenant_id=own.tenant_id or around.tenant_id,
+            client_id=own.client_id or around.client_id,
+            assertion_file=around.assertion_file,
+        )
+    return credential
 
 
 class _AzureColumn(msgspec.Struct):

@@ -34,6 +34,20 @@ REPLICA_SET: Mapping[str, Any] = {"replSetGetStatus": 1}
 REPLICA_SET_CONFIG: Mapping[str, Any] = {"replSetGetConfig": 1}
 DATABASES: Mapping[str, Any] = {"listDatabases": 1}
 DISK: Mapping[str, Any] = {"dbStats": 1}
+MOST_NAMES = 1000
+COLLECTIONS: Mapping[str, Any] = {
+    "listCollections": 1,
+    # Views have no size, and the role may not read sizes of the server's own collections.
+    "filter": {
+        "type": {"$in": ["collection", "timeseries"]},
+        "name": {"$not": {"$regex": r"^system\."}},
+    },
+    # A user without the action `listCollections` gets the names of those that it has any right
+    # on, and nothing else ("listCollections", "Required Access").
+    "nameOnly": True,
+    "authorizedCollections": True,
+    "cursor": {"batchSize": MOST_NAMES},
+}
 RIGHTS: Mapping[str, Any] = {"connectionStatus": 1, "showPrivileges": True}
 OPERATIONS: Mapping[str, Any] = {
     "aggregate": 1,
@@ -54,3 +68,14 @@ OPERATIONS: Mapping[str, Any] = {
     "cursor": {"batchSize": MOST_OPERATIONS},
 }
 """Who is where in the server ("$currentOp (aggregation stage)")."""
+
+
+def storage_of(collection: str) -> Mapping[str, Any]:
+    """How much of the disk a collection takes ("$collStats (aggregation)"): one document, or one
+    from each shard."""
+    kept = ("totalSize", "storageSize", "totalIndexSize", "freeStorageSize")
+    pipeline = [
+        {"$collStats": {"storageStats": {}}},
+        {"$project": {f"storageStats.{name}": 1 for name in kept}},
+    ]
+    return {"aggregate": collection, "pipeline": pipeline, "cursor": {}}

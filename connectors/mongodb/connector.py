@@ -2,11 +2,12 @@
 connections, tickets and cache, the replica set, the disk.
 
 A snapshot of now by commands of the role `clusterMonitor` (serverStatus, $currentOp,
-replSetGetStatus, replSetGetConfig, dbStats, listDatabases).
+replSetGetStatus, replSetGetConfig, dbStats, listDatabases, listCollections, $collStats).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -29,6 +30,11 @@ VENDOR = "mongodb"
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=10, concurrency=2)
 NO_REPLICA_SET = frozenset({59, 76})
 """CommandNotFound of mongos, NoReplicationEnabled (error_codes.yml of MongoDB)."""
+GONE = frozenset({26})
+"""NamespaceNotFound: a collection that was dropped since it was listed."""
+MOST_COLLECTIONS = 50
+SIZES_WITHIN_S = 10.0
+"""Sizes of collections are asked one by one. A server that takes longer is not asked on."""
 T = TypeVar("T")
 
 
@@ -113,15 +119,22 @@ class _MongodbReading:
 
     def _said(self, command: Mapping[str, Any]) -> str:
         """The command as evidence names it."""
-        name = "$currentOp" if command is commands.OPERATIONS else next(iter(command))
+        name = next(iter(command))
+        if name == "aggregate":
+            name = next(iter(command["pipeline"][0]))
         return f"{self._session.server.address}: {name}"
 
     async def _answer(
-        self, command: Mapping[str, Any], type: type[T], *, may_lack: frozenset[int] = frozenset()
+        self,
+        command: Mapping[str, Any],
+        type: type[T],
+        *,
+        database: str = "admin",
+        may_lack: frozenset[int] = frozenset(),
     ) -> T | None:
         """None where it failed, which is a gap unless the server has no such thing."""
         try:
-            return await self._session.answer(command, type)
+            return await self._session.answer(command, type, database=database)
         except MongodbError as error:
             if error.code not in may_lack:
                 self._found.lacks(self._said(command), str(error))
@@ -161,9 +174,50 @@ class _MongodbReading:
         self._found.add(self._said(commands.REPLICA_SET), told, details)
 
     async def sizes(self) -> None:
-        """The file system and the databases on it."""
+        """The file system, the databases on it, and the collections of the largest."""
         disk = await self._answer(commands.DISK, facts.DiskAnswer)
         databases = await self._answer(commands.DATABASES, facts.DatabasesAnswer)
+        largest: list[facts.CollectionSize] = []
+        details: dict[str, str] = {}
+        if databases is not None:
+            largest, unasked = await self._collections(databases)
+            details |= facts.sizes_said(databases) | facts.collections_said(largest, unasked)
         if disk is not None:
-            details = facts.sizes_said(databases) if databases is not None else {}
-            self._found.add(self._said(commands.DISK), facts.disk_facts(disk), details)
+            self._found.add(self._said(commands.DISK), facts.disk_facts(disk, largest), details)
+
+    async def _collections(
+        self, databases: facts.DatabasesAnswer
+    ) -> tuple[list[facts.CollectionSize], int]:
+        """Those that were asked, the largest first, and how many were not. The first failure ends
+        it, as a gap: what refuses one collection, or is slow with it, is not asked for the next."""
+        until = time.monotonic() + SIZES_WITHIN_S
+        names = await self._names(databases)
+        found: list[facts.CollectionSize] = []
+        asked = 0
+        for database, name in names[:MOST_COLLECTIONS]:
+            command = commands.storage_of(name)
+            if time.monotonic() > until:
+                took = f"sizes of collections took more than {SIZES_WITHIN_S:g} s"
+                self._found.lacks(self._said(command), f"{took}; {len(names) - asked} were left")
+                break
+            asked += 1
+            gaps = len(self._found.builder.missing)
+            answer = await self._answer(
+                command, facts.ShardsAnswer, database=database, may_lack=GONE
+            )
+            if answer is not None:
+                found.append(facts.size_of(short(f"{database}.{name}", 120), answer))
+            elif len(self._found.builder.missing) > gaps:
+                break
+        found.sort(key=lambda one: (-one.total_b, one.name))
+        return found, len(names) - asked
+
+    async def _names(self, databases: facts.DatabasesAnswer) -> list[tuple[str, str]]:
+        """Databases and names of collections; of the largest database first."""
+        names: list[tuple[str, str]] = []
+        for database in facts.databases_to_look_into(databases):
+            answer = await self._answer(commands.COLLECTIONS, facts.NamesAnswer, database=database)
+            if answer is None:
+                break
+            names += [(database, one.name) for one in answer.cursor.firstBatch]
+        return names

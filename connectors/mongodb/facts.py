@@ -6,6 +6,7 @@ Fields: "serverStatus", "replSetGetStatus" and "dbStats" of its manual, versions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
@@ -22,6 +23,8 @@ MOST_OPERATIONS = 5
 DIRTY_SHARE = 0.2
 """From here on threads of clients have to write pages out (WiredTiger, eviction_dirty_trigger)."""
 DISK_SHARE = 0.95
+MOST_DATABASES, MOST_COLLECTIONS_SAID = 3, 10
+OF_THE_SERVER = frozenset({"admin", "config", "local"})
 HEALTHY = frozenset({1, 2, 7})
 """Primary, secondary, arbiter ("Replica Set Member States")."""
 PRIMARY, SECONDARY = 1, 2
@@ -122,6 +125,53 @@ class DatabasesAnswer(msgspec.Struct):
     databases: list[DatabaseAnswer] = []
 
 
+class NameAnswer(msgspec.Struct):
+    name: str
+
+
+class NamesCursor(msgspec.Struct):
+    firstBatch: list[NameAnswer] = []
+
+
+class NamesAnswer(msgspec.Struct):
+    cursor: NamesCursor
+
+
+class StorageAnswer(msgspec.Struct):
+    totalSize: float | None = None
+    storageSize: float = 0
+    totalIndexSize: float = 0
+    freeStorageSize: float = 0
+
+
+class ShardAnswer(msgspec.Struct):
+    storageStats: StorageAnswer = msgspec.field(default_factory=StorageAnswer)
+
+
+class ShardsCursor(msgspec.Struct):
+    firstBatch: list[ShardAnswer] = []
+
+
+class ShardsAnswer(msgspec.Struct):
+    cursor: ShardsCursor
+
+
+@dataclass(frozen=True)
+class CollectionSize:
+    """What a collection takes of the disk with its indexes, in bytes; `free_b` of it is empty, and
+    only the collection itself can use it again."""
+
+    name: str
+    total_b: float
+    free_b: float = 0
+
+    @property
+    def said(self) -> str:
+        """For people."""
+        free = f", {amount(self.free_b, BYTES)} of it free" if self.free_b >= 1 else ""
+        return f"{self.name}: {amount(self.total_b, BYTES)}{free}"
+
+
 class DiskAnswer(msgspec.Struct):
     fsUsedSize: float | None = None
     fsTotalSize: float | None = None
@@ -220,13 +270,41 @@ def delays_of(found: SetSettings) -> dict[str, float]:
     return {one.host: one.secondaryDelaySecs or one.slaveDelay for one in found.members}
 
 
-def disk_facts(disk: DiskAnswer) -> list[Fact]:
-    """Where the file system of its data is almost full."""
+def disk_facts(disk: DiskAnswer, largest: Sequence[CollectionSize] = ()) -> list[Fact]:
+    """Where the file system of its data is almost full, and which collection takes most of it."""
     used, total = disk.fsUsedSize, disk.fsTotalSize
     if not used or not total or used < DISK_SHARE * total:
         return []
     value = f"{amount(used, BYTES)} of {amount(total, BYTES)} in use"
+    if largest:
+        value += f"; largest collection {largest[0].said}"
     return [Fact("database_storage_full", value, field="fsUsedSize")]
+
+
+def databases_to_look_into(found: DatabasesAnswer) -> list[str]:
+    """The largest databases of people: the server's own hold little, or are capped."""
+    own = [one for one in found.databases if one.name not in OF_THE_SERVER]
+    own.sort(key=lambda one: (-one.sizeOnDisk, one.name))
+    return [one.name for one in own[:MOST_DATABASES]]
+
+
+def size_of(name: str, found: ShardsAnswer) -> CollectionSize:
+    """Of a collection, on all shards together."""
+    total_b = free_b = 0.0
+    for one in found.cursor.firstBatch:
+        own = one.storageStats
+        # Not all servers that speak the protocol have the total.
+        total_b += own.totalSize or own.storageSize + own.totalIndexSize
+        free_b += own.freeStorageSize
+    return CollectionSize(name, total_b, free_b)
+
+
+def collections_said(largest: Sequence[CollectionSize], unasked: int) -> dict[str, str]:
+    """The largest collections, for people."""
+    lines = [one.said for one in largest[:MOST_COLLECTIONS_SAID]]
+    if lines and unasked:
+        lines.append(f"({unasked} collections were not asked)")
+    return {"largest collections": "\n".join(lines)} if lines else {}
 
 
 def sizes_said(found: DatabasesAnswer) -> dict[str, str]:

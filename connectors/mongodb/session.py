@@ -59,11 +59,12 @@ class MongodbSession:
         if self._client is not None:
             await asyncio.to_thread(self._client.close)
 
-    async def answer(self, command: Mapping[str, Any], type: type[T]) -> T:
-        """Of one of our commands, to the database `admin`. Raises ConnectorError,
-        BudgetExceeded."""
+    async def answer(
+        self, command: Mapping[str, Any], type: type[T], *, database: str = "admin"
+    ) -> T:
+        """Of one of our commands. Raises ConnectorError, BudgetExceeded."""
         call = next(iter(command))
-        found = await self._asked(call, lambda: self._read(command))
+        found = await self._asked(call, lambda: self._read(command, database))
         try:
             return msgspec.convert(found, type=type, strict=False)
         except msgspec.ValidationError as error:
@@ -98,10 +99,11 @@ class MongodbSession:
         )
         self._client.admin.command("ping")
 
-    def _read(self, command: Mapping[str, Any]) -> Any:
+    def _read(self, command: Mapping[str, Any], database: str) -> Any:
         assert self._client is not None, "connect comes first"
         limit_ms = round(1000 * self._statement_s)
-        return _plain(self._client.admin.command({**command, "maxTimeMS": limit_ms}), DEEPEST)
+        asked = {**command, "maxTimeMS": limit_ms}
+        return _plain(self._client[database].command(asked), DEEPEST)
 
     async def _asked(self, call: str, asks: Callable[[], R]) -> R:
         errors = (PyMongoError, OSError, ValueError)

@@ -11,9 +11,9 @@ CONNECTOR = ConnectorType(
     docs="status_pages.md",
     listing=Listing(
         title="Status pages of providers",
-        login="nothing",
+        login="nothing; Azure Service Health as Azure Monitor",
         places="components and regions that a page names",
-        permissions="none exist",
-        tested_against="a stand-in after the feeds' documentation",
+        permissions="none exist; Azure Service Health: Reader",
+        tested_against="a stand-in after the feeds' documentation and Azure's specification",
     ),
 )

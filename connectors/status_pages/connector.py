@@ -37,6 +37,20 @@ from connectors.vendor_text import short, unexpected_response
 LIMITS = Limits(deadline_s=10, max_bytes=8 * 1024 * 1024, requests_per_s=1, concurrency=1)
 
 
+class StatusPage(NamedTuple):
+    """One page: its path, and where people read it."""
+
+    path: str
+    link: str
+
+
+class PageIncidents(NamedTuple):
+    """What a page says; `cut` where that is not all."""
+
+    incidents: list[ProviderIncident]
+    cut: str | None = None
+
+
 class PageFormat(NamedTuple):
     """What is asked, and how the answer is read."""
 
@@ -61,9 +75,16 @@ def build(own: StatusPageSettings, settings: SharedSettings) -> StatusPagesConne
     provider = own.provider or settings.instance_of("status_pages")
     if not provider:
         raise SettingsError("status_pages.provider", "must be set: whose page it is")
+    if own.kind == "azure_service_health":
+        # Late: it loads the client of Azure.
+        from connectors.status_pages.service_health import build_service_health
+
+        return build_service_health(own, settings, provider)
     if not (own.url or FORMATS[own.kind].base):
         raise SettingsError("status_pages.url", f"must be set for kind {own.kind}")
-    return StatusPagesConnector(own, provider)
+    base = own.url or FORMATS[own.kind].base
+    http = ReadOnlyHttp("status_pages", base, limits=own.limits(LIMITS))
+    return StatusPagesConnector(own, provider, http)
 
 
 class StatusPagesConnector:
@@ -71,49 +92,65 @@ class StatusPagesConnector:
 
     name = "status_pages"
     kinds: tuple[EvidenceKind, ...] = ("states",)
+    access_said = "a public page, there is nothing to write"
 
-    def __init__(self, own: StatusPageSettings, provider: str) -> None:
+    def __init__(self, own: StatusPageSettings, provider: str, http: ReadOnlyHttp) -> None:
         self._own = own
         self._provider = provider
-        self._format = FORMATS[own.kind]
-        self.limits = own.limits(LIMITS)
-        self._http = ReadOnlyHttp(self.name, own.url or self._format.base, limits=self.limits)
+        self._http = http
+        self.limits = http.limits
 
     async def collect(self, request: Request) -> Collected:
-        """Those of its incidents that count and overlap with ours."""
+        """Those of its incidents that count and overlap with ours, each once."""
         collection = CollectionBuilder()
-        query = f"GET {self._http.base_url}{self._format.path}"
+        scope, told = request.scope, set[ProviderIncident]()
         async with self._http.open() as session:
-            found = await collection.fetch("states", query, self._incidents(session))
-        if found is None:
-            return collection.collected()
-        own = [one for one in found if self._is_ours(one) and self._overlaps(one, request.scope)]
-        rows = [row for one in own for row in self._rows(one, request.scope, query)]
-        count = collection.add("states", rows)
-        cut = f"the first {MOST_INCIDENTS} incidents" if len(found) == MOST_INCIDENTS else None
-        window, page = full_window(request.scope), self._http.base_url
-        collection.items.append(Item("states", query, window, page, rows=count, cut=cut))
+            for page in self._pages():
+                query = f"GET {self._http.base_url}{page.path}"
+                reading = self._incidents(session, page, scope.incident.start)
+                found = await collection.fetch("states", query, reading)
+                if found is None:
+                    continue
+                rows: list[tuple[Any, ...]] = []
+                for one in found.incidents:
+                    if one not in told and self._is_ours(one) and self._overlaps(one, scope):
+                        told.add(one)
+                        rows += self._rows(one, scope, query)
+                count = collection.add("states", rows)
+                window = full_window(scope)
+                item = Item("states", query, window, page.link, rows=count, cut=found.cut)
+                collection.items.append(item)
         return collection.collected()
 
     async def check(self) -> Check:
         """Can the page be read?"""
+        found: list[ProviderIncident] = []
         try:
             async with self._http.open() as session:
-                found = await self._incidents(session)
+                for page in self._pages():
+                    found += (await self._incidents(session, page, datetime.now(UTC))).incidents
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         now = sum(one.until is None for one in found)
         line = f"{self._provider}: {len(found)} incidents at {self._http.base_url} can be read"
         open_now = "" if self._own.kind in HISTORIES else f", {now} of them open"
-        return Check(self.name, True, f"{line}{open_now}; a public page, there is nothing to write")
+        return Check(self.name, True, f"{line}{open_now}; {self.access_said}")
 
-    async def _incidents(self, session: HttpSession) -> list[ProviderIncident]:
-        path = self._format.path
-        body = await session.body(path)
+    def _pages(self) -> list[StatusPage]:
+        """What is asked, one after the other."""
+        return [StatusPage(FORMATS[self._own.kind].path, self._http.base_url)]
+
+    async def _incidents(
+        self, session: HttpSession, page: StatusPage, at: datetime
+    ) -> PageIncidents:
+        """What a page says at a time. Raises ConnectorError, BudgetExceeded."""
+        body = await session.body(page.path)
         try:
-            return self._format.read(body)[:MOST_INCIDENTS]
+            found = FORMATS[self._own.kind].read(body)
         except (ValueError, RecursionError, msgspec.DecodeError) as error:
-            raise unexpected_response(self.name, path or self._http.base_url, error) from error
+            raise unexpected_response(self.name, page.path or self._http.base_url, error) from error
+        cut = f"the first {MOST_INCIDENTS} incidents" if len(found) > MOST_INCIDENTS else None
+        return PageIncidents(found[:MOST_INCIDENTS], cut)
 
     def _is_ours(self, one: ProviderIncident) -> bool:
         """Whether it is of a part and region that counts. One that names none is of all."""

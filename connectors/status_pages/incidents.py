@@ -4,7 +4,9 @@ Sources: Statuspage, any page's own /api (`incidents.json`); incident.io answers
 `null` for empty lists and without components. AWS, no documentation: fields as several open
 readers of `public/currentevents` have them (UTF-16, `date` in Unix seconds, `status` from 0 for
 resolved over 1 for information and 2 for degraded to 3 for disrupted). Google Cloud,
-status.cloud.google.com/incidents.schema.json. Azure and others, RSS 2.0 and Atom (RFC 4287).
+status.cloud.google.com/incidents.schema.json. Azure and others, RSS 2.0 and Atom (RFC 4287). Azure
+Service Health, `events` of Microsoft.ResourceHealth in Azure's REST API specifications; levels,
+learn.microsoft.com, "Service health notifications".
 """
 
 from __future__ import annotations
@@ -33,6 +35,14 @@ _GOOGLE_IMPACT = {
     "SERVICE_DISRUPTION": "minor",
     "SERVICE_OUTAGE": "major",
 }
+_AZURE_IMPACT = {
+    "Critical": "critical",
+    "Error": "major",
+    "Warning": "minor",
+    "Informational": "minor",
+}
+"""An error is widespread, a warning is about some services or regions. Of informational issues
+management or latency suffers, and not the availability."""
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _TAGS = re.compile(r"<[^<>]{0,500}>")
 
@@ -99,6 +109,72 @@ class _GoogleIncident(msgspec.Struct):
     affected_products: list[_GooglePlace] | None = None
     currently_affected_locations: list[_GooglePlace] | None = None
     previously_affected_locations: list[_GooglePlace] | None = None
+
+
+class _AzureRegion(msgspec.Struct, rename="camel"):
+    impacted_region: str | None = None
+
+
+class _AzurePart(msgspec.Struct, rename="camel"):
+    impacted_service: str | None = None
+    impacted_regions: list[_AzureRegion] | None = None
+
+
+class _AzureIssue(msgspec.Struct, rename="camel"):
+    event_type: str | None = None
+    status: str | None = None
+    title: str | None = None
+    level: str | None = None
+    event_level: str | None = None
+    event_tags: list[str] | None = None
+    impact_start_time: str | None = None
+    impact_mitigation_time: str | None = None
+    last_update_time: str | None = None
+    impact: list[_AzurePart] | None = None
+
+
+class _AzureHealthEvent(msgspec.Struct):
+    properties: _AzureIssue | None = None
+
+
+class _AzureHealthEvents(msgspec.Struct, rename="camel"):
+    value: list[_AzureHealthEvent]
+    next_link: str | None = None
+
+
+def of_service_health(body: bytes) -> tuple[list[ProviderIncident], str]:
+    """The service issues of a subscription, and the address of the next page. Advisories, planned
+    maintenance and what Azure took back are left out. Raises msgspec.DecodeError."""
+    answer = msgspec.json.decode(body, type=_AzureHealthEvents)
+    found = []
+    for event in answer.value:
+        one = event.properties
+        if one is None or one.event_type != "ServiceIssue":
+            continue
+        if "False Positive" in (one.event_tags or ()):
+            continue
+        until = None
+        if one.status == "Resolved":
+            until = _iso(one.impact_mitigation_time) or _iso(one.last_update_time)
+        impact = _AZURE_IMPACT.get(one.event_level or one.level or "", "")
+        parts = [short(part.impacted_service or "", 80) for part in one.impact or ()]
+        regions: list[str] = []
+        for part in one.impact or ():
+            regions += [short(of.impacted_region or "", 60) for of in part.impacted_regions or ()]
+        if any(region.casefold() == "global" for region in regions):
+            # It counts for every region.
+            regions = []
+        found.append(
+            ProviderIncident(
+                _title(one.title),
+                _iso(one.impact_start_time),
+                until,
+                impact,
+                tuple(dict.fromkeys(filter(None, parts))),
+                tuple(dict.fromkeys(filter(None, regions))),
+            )
+        )
+    return found, answer.next_link or ""
 
 
 def of_statuspage(body: bytes) -> list[ProviderIncident]:

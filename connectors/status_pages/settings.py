@@ -15,12 +15,17 @@ class StatusPageSettings(ConnectorSettings):
 
     provider: str | None = Field(default=None, pattern=r"^[^,\r\n]{1,60}$")
     """The provider's name in answers. Unset: the `name` of the table."""
-    kind: Literal["statuspage", "aws", "google_cloud", "azure", "feed"] = "statuspage"
+    kind: Literal["statuspage", "aws", "google_cloud", "azure", "azure_service_health", "feed"] = (
+        "statuspage"
+    )
     """What the page is made with. `statuspage` is also for incident.io, `feed` is any RSS or Atom
-    feed."""
+    feed, and `azure_service_health` what Azure tells your `subscriptions`."""
     url: Url | None = None
     """The page's address, or that of a `feed`. Unset: the public one of `aws`, `google_cloud` or
     `azure`."""
+    subscriptions: Names = ()
+    """Ids of the Azure subscriptions whose Service Health is read, with the credential of
+    `[azure_monitor]`."""
     called_as: Names = ()
     """Names and domains by which services call it, such as `stripe.com`, which stands for all hosts
     below it. Unset: its name alone."""
@@ -29,4 +34,4 @@ class StatusPageSettings(ConnectorSettings):
     components: Names = ()
     """The parts of it that count, as the page calls them. `*` stands for anything. Unset: all."""
     regions: Names = ()
-    """The regions that count, of `aws` and `google_cloud`. Unset: all."""
+    """The regions that count, of `aws`, `google_cloud` and `azure_service_health`. Unset: all."""

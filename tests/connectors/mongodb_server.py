@@ -14,7 +14,7 @@ import socketserver
 import ssl
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,9 +46,10 @@ def refusal(code: int, text: str) -> dict[str, Any]:
 
 @dataclass
 class MongodbServer:
-    """Its answers by the names of commands; others are unknown commands."""
+    """Its answers by the names of commands, or what makes one of a command; others are unknown
+    commands."""
 
-    answers: Mapping[str, Mapping[str, Any]]
+    answers: Mapping[str, Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]]]
     login: tuple[str, str] | None = None
     port: int = 0
     asked: list[Mapping[str, Any]] = field(default_factory=list)
@@ -68,7 +69,8 @@ class MongodbServer:
             return refusal(13, f"Command {name} requires authentication")
         if name in ("ping", "endSessions"):
             return {"ok": 1.0}
-        return self.answers.get(name) or refusal(59, f"no such command: '{name}'")
+        found = self.answers.get(name) or refusal(59, f"no such command: '{name}'")
+        return found(command) if callable(found) else found
 
 
 class Scram:

@@ -63,14 +63,44 @@ RIGHTS_OF_MONITOR = [
 ]
 
 
-def server(*operations: Mapping[str, Any], **more: Mapping[str, Any]) -> MongodbServer:
+COLLECTIONS = {"events": (5.0, 1.0), "orders": (2.0, 0.0)}
+"""Of the database shop: bytes in all, and free, in GB."""
+
+
+def cursor(*batch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An answer that is a cursor."""
+    return {"cursor": {"firstBatch": list(batch), "id": Int64(0), "ns": "admin.$cmd"}, "ok": 1.0}
+
+
+def names(command: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Collections as they are named to a user with a right on them alone."""
+    assert command["nameOnly"], command
+    assert command["authorizedCollections"], command
+    found = COLLECTIONS if command["$db"] == "shop" else {}
+    return cursor(*[{"name": name, "type": "collection"} for name in found])
+
+
+def sizes(command: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of one collection, as the manual's example has them."""
+    total, free = COLLECTIONS[command["aggregate"]]
+    stats = {"storageSize": Int64(total * GB - 100), "totalIndexSize": 100}
+    stats |= {"totalSize": Int64(total * GB), "freeStorageSize": Int64(free * GB)}
+    return cursor({"storageStats": stats})
+
+
+def server(*operations: Mapping[str, Any], **more: Any) -> MongodbServer:
     """A healthy server that runs these operations, some answers replaced."""
-    answers = {
+
+    def aggregate(command: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The operations, or the size of a collection."""
+        if command["aggregate"] == 1:
+            return cursor(*operations)
+        return sizes(command)
+
+    answers: dict[str, Any] = {
         "serverStatus": STATUS,
-        "aggregate": {
-            "cursor": {"firstBatch": list(operations), "id": Int64(0), "ns": "admin.$cmd"},
-            "ok": 1.0,
-        },
+        "aggregate": aggregate,
+        "listCollections": names,
         "replSetGetStatus": NO_SET,
         "replSetGetConfig": {"config": {"_id": "rs0", "members": []}, "ok": 1.0},
         "dbStats": {"db": "admin", "fsUsedSize": 10.0 * GB, "fsTotalSize": 100.0 * GB, "ok": 1.0},
@@ -221,7 +251,9 @@ def test_a_server_out_of_tickets_connections_and_disk(place: str, tmp_path: Path
         "pool_exhausted": "950 of 1000 (95 % of maxIncomingConnections)",
         "database_restarted": "its server started 2 min ago",
         "commands_slow": "all 128 tickets for a read are taken, 60 wait",
-        "database_storage_full": "104 GB of 107 GB in use",
+        "database_storage_full": (
+            "104 GB of 107 GB in use; largest collection shop.events: 5.4 GB, 1.1 GB of it free"
+        ),
     }
 
 
@@ -276,7 +308,10 @@ def test_a_healthy_server_has_no_fact_and_shows_what_is_large(tmp_path: Path) ->
         found = snapshot(connector(own), tmp_path)
     assert (facts_of(found), found.missing) == ({}, ())
     [sizes] = [one for one in found.items if one.query.endswith(": dbStats")]
-    assert list(sizes.details.values()) == ["shop: 7.5 GB\nadmin: 41 kB"]
+    assert list(sizes.details.values()) == [
+        "shop: 7.5 GB\nadmin: 41 kB",
+        "shop.events: 5.4 GB, 1.1 GB of it free\nshop.orders: 2.1 GB",
+    ]
 
 
 def test_only_commands_that_read_state_are_sent_each_with_a_limit_of_time(tmp_path: Path) -> None:
@@ -288,19 +323,102 @@ def test_only_commands_that_read_state_are_sent_each_with_a_limit_of_time(tmp_pa
     ours = [one for one in own.asked if next(iter(one)) not in ("ping", "endSessions")]
     allowed = {next(iter(one)) for one in constant if one} - {"__name__"}
     assert {next(iter(one)) for one in ours} <= allowed
-    assert {one["$db"] for one in ours} == {"admin"}
+    assert {one["$db"] for one in ours} == {"admin", "shop"}
     assert {one["maxTimeMS"] for one in ours} == {2_000, 5_000}
-    [stages] = [one["pipeline"] for one in ours if "pipeline" in one]
-    assert [next(iter(stage)) for stage in stages] == ["$currentOp", "$match", "$limit", "$project"]
+    stages = [[next(iter(one)) for one in each["pipeline"]] for each in ours if "pipeline" in each]
+    assert stages == [
+        ["$currentOp", "$match", "$limit", "$project"],
+        ["$collStats", "$project"],
+        ["$collStats", "$project"],
+    ]
 
 
 def test_what_a_user_may_not_read_is_a_gap_and_the_rest_stands(tmp_path: Path) -> None:
-    own = server(aggregate=refusal(13, "not authorized on admin to execute command"))
+    refused = refusal(13, "not authorized on admin to execute command")
+    own = server()
+    own.answers = {
+        **own.answers,
+        "aggregate": lambda asked: refused if asked["aggregate"] == 1 else sizes(asked),
+    }
     with serving(own):
         found = snapshot(connector(own), tmp_path)
     [gap] = found.missing
     assert gap.reason.startswith("mongodb aggregate: not permitted: ")
     assert len(found.items) == 2
+
+
+@pytest.mark.parametrize("command", ["listCollections", "aggregate"])
+def test_without_the_right_to_sizes_of_collections_those_of_databases_stand(
+    command: str, tmp_path: Path
+) -> None:
+    refused = refusal(13, "not authorized on shop to execute command")
+    own = server()
+    usual: Any = own.answers[command]
+
+    def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        return refused if asked["$db"] == "shop" else usual(asked)
+
+    own.answers = {**own.answers, command: answer}
+    with serving(own):
+        found = snapshot(connector(own), tmp_path)
+    [gap] = found.missing
+    assert "not permitted: not authorized on shop" in gap.reason
+    [item] = [one for one in found.items if one.query.endswith(": dbStats")]
+    assert list(item.details) == ["largest databases"]
+    assert len([one for one in own.asked if one["$db"] == "shop"]) <= 2, "it is not asked on"
+
+
+def test_sizes_of_shards_are_added_and_a_collection_that_is_gone_is_passed_over(
+    tmp_path: Path,
+) -> None:
+    def aggregate(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        if asked["aggregate"] == 1:
+            return cursor()
+        if asked["aggregate"] == "events":
+            return refusal(26, "Collection [shop.events] not found.")
+        shard = {"storageStats": {"storageSize": Int64(GB), "totalIndexSize": Int64(GB)}}
+        return cursor(shard, shard)
+
+    own = server(aggregate=aggregate)
+    with serving(own):
+        found = snapshot(connector(own), tmp_path)
+    assert found.missing == ()
+    [item] = [one for one in found.items if one.query.endswith(": dbStats")]
+    assert item.details["largest collections"] == "shop.orders: 4.3 GB"
+
+
+def test_of_many_collections_some_are_asked_and_the_others_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.mongodb.connector.MOST_COLLECTIONS", 12)
+    many = [{"name": f"c{number:03d}", "type": "collection"} for number in range(32)]
+
+    def aggregate(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        if asked["aggregate"] == 1:
+            return cursor()
+        number = int(asked["aggregate"][1:])
+        return cursor({"storageStats": {"totalSize": Int64(number * 1_000_000)}})
+
+    own = server(aggregate=aggregate, listCollections=lambda _: cursor(*many))
+    with serving(own):
+        found = snapshot(connector(own), tmp_path)
+    assert found.missing == ()
+    [item] = [one for one in found.items if one.query.endswith(": dbStats")]
+    lines = item.details["largest collections"].splitlines()
+    assert lines[0] == "shop.c011: 11 MB"
+    assert (len(lines), lines[-1]) == (11, "(20 collections were not asked)")
+
+
+def test_a_server_that_is_slow_with_sizes_is_not_asked_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.mongodb.connector.SIZES_WITHIN_S", -1.0)
+    own = server()
+    with serving(own):
+        found = snapshot(connector(own), tmp_path)
+    [gap] = found.missing
+    assert gap.reason.endswith("2 were left")
+    assert [one for one in own.asked if one["$db"] == "shop" and "aggregate" in one] == []
 
 
 def test_check_says_what_is_missing_and_what_is_too_much() -> None:

@@ -148,6 +148,89 @@ def test_an_alert_without_a_condition_is_taken() -> None:
     assert found.labels["cause"] == "Platform"
 
 
+def test_microsofts_sample_of_a_log_search_alert_links_to_its_results() -> None:
+    """Log Alerts V2, shortened, of "Sample alert payloads"."""
+    criterion = {
+        "searchQuery": "Heartbeat",
+        "metricMeasureColumn": "CounterValue",
+        "targetResourceTypes": "['Microsoft.Compute/virtualMachines']",
+        "operator": "LowerThan",
+        "threshold": "1",
+        "timeAggregation": "Count",
+        "dimensions": [{"name": "Computer", "value": "TestComputer"}],
+        "metricValue": 0.0,
+        "failingPeriods": {"numberOfEvaluationPeriods": 1, "minFailingPeriodsToAlert": 1},
+        "linkToSearchResultsUI": "https://portal.azure.com#@1/blade/LogsBlade/all",
+        "linkToFilteredSearchResultsUI": "https://portal.azure.com#@1/blade/LogsBlade/mine",
+        "linkToSearchResultsAPI": "https://api.loganalytics.io/v1/query?query=Heartbeat",
+    }
+    given = notification(signalType="Log", monitoringService="Log Alerts V2")
+    given["data"]["alertContext"] = {
+        "properties": {"name1": "value1"},
+        "conditionType": "LogQueryCriteria",
+        "condition": {"windowSize": "PT10M", "allOf": [criterion]},
+    }
+    found = arrival(given).alert
+    assert found.query is None, "its query counts rows, and is no metric"
+    assert found.labels["Computer"] == "TestComputer"
+    assert [link.title for link in found.links] == ["Alert", "Query"]
+    assert found.links[1].url.endswith("LogsBlade/mine")
+
+
+@pytest.mark.parametrize(
+    ("service", "properties"),
+    [
+        (
+            "ServiceHealth",
+            {
+                "title": "Azure Synapse Analytics Scheduled Maintenance Pending",
+                "service": "Azure Synapse Analytics",
+                "region": "East US",
+                "incidentType": "Maintenance",
+                "impactedServices": '[{"ServiceName":"Azure Synapse Analytics"}]',
+                "stage": "Planned",
+                "isHIR": "false",
+            },
+        ),
+        (
+            "Resource Health",
+            {
+                "title": "This virtual machine is stopping and deallocating",
+                "details": None,
+                "currentHealthStatus": "Unavailable",
+                "previousHealthStatus": "Available",
+                "type": "Downtime",
+                "cause": "UserInitiated",
+            },
+        ),
+    ],
+)
+def test_microsofts_samples_of_activity_log_alerts_are_read_with_their_ends(
+    service: str, properties: dict[str, Any]
+) -> None:
+    """Of "Sample alert payloads": numbers and nulls stand where other kinds have texts."""
+    arrivals = []
+    for condition in ("Fired", "Resolved"):
+        given = notification(condition, signalType="Activity Log", monitoringService=service)
+        given["data"]["alertContext"] = {
+            "authorization": None,
+            "channels": 1,
+            "eventSource": 2,
+            "eventTimestamp": "2026-03-02T11:58:00.0312699+00:00",
+            "level": 3,
+            "operationName": f"Microsoft.{service}/action",
+            "properties": properties,
+            "status": "Active",
+            "ResourceType": None,
+        }
+        arrivals.append(arrival(given))
+    fired, ended = arrivals
+    assert (fired.alert.status, ended.alert.status) == ("firing", "resolved")
+    assert fired.alert.fingerprint == ended.alert.fingerprint
+    assert fired.alert.labels["title"] == properties["title"]
+    assert "details" not in fired.alert.labels
+
+
 @pytest.mark.parametrize("given", [b"[]", b"{", b'{"schemaId": "AzureMonitorMetricAlert"}'])
 def test_another_form_is_refused_so_that_the_action_group_shows_it(given: bytes) -> None:
     with pytest.raises(Refused):
@@ -190,6 +273,11 @@ def test_over_http_the_token_stands_in_the_address(sqlite_store: Store) -> None:
         assert (sent.status_code, sent.json()["outcome"]) == (202, "started")
         again = httpx.post(f"{path}?token=t0ken", json=fresh)
         assert again.json()["outcome"] == "duplicate"
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        ended = notification("Resolved", firedDateTime=now, resolvedDateTime=now)
+        assert httpx.post(path, json=ended).status_code == 401
+        over = httpx.post(f"{path}?token=t0ken", json=ended)
+        assert (over.status_code, over.json()["outcome"]) == (202, "resolved")
         assert httpx.post(f"{path}?token=t0ken", json={}).status_code == 400
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from bot.intake.accepting import Ignored
 from bot.intake.sources.webhook import read_webhook
-from bot.settings import Settings
+from bot.settings import Settings, load_settings
 from bot.settings.webhook import WebhookSettings
 from bot.settings.webhook_presets import PRESETS
-from bot.store.store import Arrival
+from bot.store.store import Arrival, Store
 from connectors.shared_settings import ServiceSettings
+from tests.bot.intake.conftest import Senders
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)
 BEGAN = datetime(2026, 11, 20, 9, 58, tzinfo=UTC)
@@ -217,6 +222,28 @@ def test_the_documented_body_opens_and_ends_one_alert(
     assert begin.delivery.occurrence == end.delivery.occurrence, "its end is this one's"
     if update is not None:
         assert isinstance(read(preset, update), Ignored)
+
+
+def test_google_cloud_is_known_by_basic_authentication_and_ends_what_it_began(
+    serve: Callable[..., Senders], sqlite_store: Store, tmp_path: Path
+) -> None:
+    file = tmp_path / "faultline.toml"
+    file.write_text('[[webhook]]\nname = "gcp"\npreset = "gcp_monitoring"\n')
+    environ = {"FAULTLINE_WEBHOOK__GCP__TOKENS": "faultline:pw-1"}
+    bot = serve(sqlite_store, load_settings(file, environ))
+
+    def post(payload: Any, user: str) -> httpx.Response:
+        basic = base64.b64encode(user.encode()).decode()
+        headers = {"authorization": f"Basic {basic}"}
+        return bot.post("/webhooks/webhook", json.dumps(payload).encode(), headers)
+
+    opened = changed(GCP, "incident", "started_at", to=int(time.time()) - 60)
+    ended = changed(opened, "incident", "state", to="closed")
+    ended["incident"]["ended_at"] = int(time.time())
+    for wrong in ("faultline:pw-2", "other:pw-1", "faultline"):
+        assert post(opened, wrong).status_code == 401
+    outcomes = [post(one, "faultline:pw-1").json()["outcome"] for one in (opened, opened, ended)]
+    assert outcomes == ["started", "duplicate", "resolved"]
 
 
 def test_opsgenies_own_samples_are_read(shared: Path) -> None:

@@ -83,9 +83,8 @@ def stormy(text: str, count: int, **more: Any) -> StoredInvestigation:
 def status(text: str) -> AnswerStatus:
     """All of it at once."""
     mute = Mute("f" * 16, text, ALERT_AT, ALERT_AT + timedelta(hours=8), text, text, 9, ALERT_AT)
-    note = TicketOffer(
-        "pagerduty", text, text, "P1", text, "https://acme.pagerduty.com/incidents/P1"
-    )
+    label, url = "Update the PagerDuty note", "https://acme.pagerduty.com/incidents/P1"
+    note = TicketOffer("pagerduty", "PagerDuty note", label, "P1", text, url)
     return AnswerStatus(AnswerLabel("i", False, text, text, ALERT_AT), mute, True, text, (note,))
 
 

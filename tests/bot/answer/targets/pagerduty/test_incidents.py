@@ -13,6 +13,7 @@ import pytest
 
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert, Link
+from bot.answer.message_updates import MessageUpdates
 from bot.answer.outcome import Answer, Outcome
 from bot.answer.targets.pagerduty import pace
 from bot.answer.targets.pagerduty.incident import read_incident
@@ -23,7 +24,6 @@ from bot.answer.view import answer_view
 from bot.operating.settings_checks import settings_checks
 from bot.settings.settings import settings_of
 from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.message_updates import DueUpdates
 from bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
 from bot.store.tickets import AskedTickets
 from loopback.pagerduty import LoopbackIncident
@@ -127,17 +127,23 @@ def test_a_person_gets_the_whole_answer_on_an_incident_that_is_over(
     assert note.content.startswith("Likely cause: payments v2")
 
 
-def test_of_several_workers_one_writes_what_a_person_asked_for_and_it_shows_once(
+def further_of(store: Store, first: StoredInvestigation) -> StoredInvestigation:
+    """A follow-up, which is answered nowhere by itself."""
+    name, _ = FollowUps(store.engine).start(
+        first, FollowUpScope(), key="k", question="wider", who="ann", reply_to=ReplyTo()
+    )
+    store.finish(name, "done", verdict=None, confidence=None, headline="payments v2")
+    found = store.get(name)
+    assert found is not None
+    return found
+
+
+def test_two_workers_write_one_note_of_what_a_person_asked_for(
     pagerduty_at: PagerDutyAt, store: Store
 ) -> None:
-    """In the incident that the first was merged into, too: other messages are edited once."""
-    opened(pagerduty_at, "P1", status="resolved", merged_into="P2")
-    incident = opened(pagerduty_at, "P2")
+    incident = opened(pagerduty_at, "P1")
     first = accepted(store, ReplyTo(pagerduty_incident="P1"))
-    key = {"key": "k", "question": "wider", "who": "ann", "reply_to": ReplyTo()}
-    name, _ = FollowUps(store.engine).start(first, FollowUpScope(), **key)  # type: ignore[arg-type]
-    further = store.get(name)
-    assert further is not None
+    further = further_of(store, first)
     one, other = replies(pagerduty_at, store), replies(pagerduty_at, store)
     assert not one.wanted(further)
     wished = asked(store, further, "P1")
@@ -146,15 +152,34 @@ def test_of_several_workers_one_writes_what_a_person_asked_for_and_it_shows_once
 
     async def both() -> None:
         await asyncio.gather(one.answer(outcome), other.answer(outcome))
-        await one.answer(outcome)
 
     asyncio.run(both())
     [note] = incident.notes
     assert note.content.endswith(f"Faultline {first.id}")
-    assert f"/investigations/{name}" in note.content
-    revisions = DueUpdates(store.engine).revisions(datetime.now(UTC))
-    asked_and_made = 2
-    assert revisions[0].revision <= asked_and_made + 1, "each of the two may say that it is there"
+    assert f"/investigations/{further.id}" in note.content
+
+
+@pytest.mark.parametrize("merged_into", [None, "P2"])
+def test_a_click_and_a_note_that_was_written_are_each_due_once_at_the_worker(
+    pagerduty_at: PagerDutyAt, store: Store, merged_into: str | None
+) -> None:
+    opened(pagerduty_at, "P1", merged_into=merged_into)
+    opened(pagerduty_at, "P2")
+    further = further_of(store, accepted(store, ReplyTo(pagerduty_incident="P1")))
+    queued: list[tuple[str, ...]] = []
+    updates = MessageUpdates(
+        store, [replies(pagerduty_at, store)], lambda *job: queued.append(job), every_s=1
+    )
+    now = datetime.now(UTC)
+    updates.look(now + timedelta(minutes=1))
+    assert queued == []
+    wished = asked(store, further, "P1")
+    for minute in range(2, 6):
+        updates.look(now + timedelta(minutes=minute))
+        answered(pagerduty_at, store, wished)
+    jobs = [(further.id, "pagerduty")] * 2
+    assert [job[-2:] for job in queued] == jobs, "for the click, and to say that it is there"
+    assert len(pagerduty_at.pagerduty.notes) == 1
 
 
 def test_an_account_of_another_name_is_not_written_to(
