@@ -29,10 +29,11 @@ CUT = "…"
 
 @dataclass(frozen=True)
 class CardExtras:
-    """Small lines below an answer, and buttons."""
+    """Charts and small lines below an answer, and buttons."""
 
     lines: Sequence[str] = ()
     actions: Sequence[Part] = ()
+    charts: Sequence[Part] = ()
 
 
 NO_EXTRAS = CardExtras()
@@ -47,7 +48,7 @@ def card_of(text: str, key: str, extras: CardExtras = NO_EXTRAS) -> Part:
         "type": "AdaptiveCard",
         "version": "1.5",
         "fallbackText": quotable(parts.title),
-        "body": [title, *(_line(line) for line in parts.lines if line)],
+        "body": [title, *(_line(line) for line in parts.lines if line), *extras.charts],
     }
     url = safe_url(parts.page)
     actions = [{"type": "Action.OpenUrl", "title": OPEN, "url": url}] if url else []
