@@ -3,8 +3,9 @@
     python benchmarks/trace_page.py [--ranks 64] [--mb 4] [--source TRACE] [--keep FILE]
 
 Writes the traces of `benchmarks/trace_memory.py`, runs `faultline trace --html`, and opens the page
-in a fresh Chromium three times. Printed are the page's size, its elements, and the medians from the
-start of the navigation to the first paint and to the end of loading, scripts included.
+in a fresh Chromium three times. Printed are the page's size, its elements, the medians from the
+start of the navigation to the first paint, to the end of loading (scripts included) and until the
+curves are drawn, and the CPU time of the page's main thread until then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -28,9 +28,11 @@ TIMES = 3
 MEASURE = """(() => {
   const [navigation] = performance.getEntriesByType('navigation');
   const paint = performance.getEntriesByName('first-contentful-paint')[0];
-  return [paint ? paint.startTime : 0, navigation.loadEventEnd, document.querySelectorAll('*').length,
-    document.documentElement.scrollHeight, document.documentElement.scrollWidth];
-})()"""  # noqa: E501
+  const drawn = performance.getEntriesByName('curves drawn')[0];
+  return [paint ? paint.startTime : 0, navigation.loadEventEnd, drawn ? drawn.startTime : 0,
+    document.querySelectorAll('*').length];
+})()"""
+CPU = ("TaskDuration", "ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
 
 
 def main() -> None:
@@ -45,10 +47,13 @@ def main() -> None:
             subprocess.run([*command, "--html", page], stdout=subprocess.DEVNULL, check=True)
             opened = [asyncio.run(open_page(page)) for _ in range(TIMES)]
             size = page.stat().st_size / 1e6
-        paint, loaded = (statistics.median(one[i] for one in opened) for i in (0, 1))
+        paint, loaded, drawn, elements, task, script, style, layout = map(
+            statistics.median, zip(*opened, strict=True)
+        )
         print(
-            f"{count} ranks: {size:.2f} MB, {opened[0][2]:,} elements; "
-            f"first paint {paint:.0f} ms, loaded {loaded:.0f} ms"
+            f"{count} ranks: {size:.2f} MB, {elements:,.0f} elements; first paint {paint:.0f} ms, "
+            f"loaded {loaded:.0f} ms, curves drawn {drawn:.0f} ms; CPU {task:.0f} ms (scripts "
+            f"{script:.0f}, style {style:.0f}, layout {layout:.0f})"
         )
 
 
@@ -65,16 +70,18 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def open_page(page: Path) -> list[Any]:
-    """What `MEASURE` says of the page in a fresh browser."""
+async def open_page(page: Path) -> list[float]:
+    """What `MEASURE` says of the page in a fresh browser, and `CPU`, ms."""
     chromium = debian_binary("chromium", "/usr/bin/chromium")
     with tempfile.TemporaryDirectory() as profile:
         async with browser_page(chromium, Path(profile) / "profile") as opened:
+            await opened.call("Performance.enable", timeDomain="threadTicks")
             await opened.open(page.absolute().as_uri())
-            # The end of the load event is known only after it.
-            await opened.until("performance.getEntriesByType('navigation')[0].loadEventEnd > 0")
-            found: list[Any] = await opened.value(MEASURE)
-            return found
+            await opened.until("performance.getEntriesByName('curves drawn').length > 0")
+            metrics = (await opened.call("Performance.getMetrics"))["metrics"]
+            seconds = {metric["name"]: metric["value"] for metric in metrics}
+            found: list[float] = await opened.value(MEASURE)
+            return found + [1000 * seconds[name] for name in CPU]
 
 
 if __name__ == "__main__":

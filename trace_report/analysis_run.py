@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from analysis.errors import EvidenceError, FaultlineError
+from analysis.errors import EvidenceError, FaultlineError, SettingsError
 from analysis.traces.across_ranks.rank_summary import RankSummary, summarise, within_job
 from analysis.traces.columns.device import launched_by
 from analysis.traces.columns.events import TraceColumns
@@ -52,6 +52,8 @@ class Wanted:
     """Whether all rows are wanted, and not only those that a document holds."""
     as_lines: bool = False
     """Whether all rows are wanted as lines of JSON."""
+    table_folder: Path | None = None
+    """Where all rows are to be written as tables, a folder for each rank."""
     kept: frozenset[str] | None = None
     """Analyses whose rows are handed on beside the lines; None for all."""
 
@@ -68,6 +70,8 @@ class RankResult:
     charts: RankCharts | None = None
     lines: bytes = b""
     """All rows as lines of JSON, where they are wanted."""
+    table_folder: Path | None = None
+    """Where its tables are, a file for each analysis, where they are wanted."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,9 @@ def run_job(
     for update in run_tasks(read_ranks, tasks, jobs):
         done += update.done
         say(f"{tasks[update.number].argument.name} {update.doing}", done, len(tasks))
+        if isinstance(update.error, SettingsError):
+            # Not a fault of this file: no other could be written either.
+            raise update.error
         if update.error is not None:
             unread.append((tasks[update.number].argument.name, problem_of(update.error)))
         elif update.result is not None:
@@ -166,10 +173,10 @@ def read_ranks(task: RankRun, say: Say) -> list[RankResult]:
     traces = traces_in(task.path, order=task.order, progress=_percent(task.path, say))
     steps = task.wanted.steps
     named = [replace(t, file=task.name, step_name=steps or t.step_name) for t in traces]
-    return [_analysed(trace, task, say) for trace in named]
+    return [_analysed(trace, task, say, place) for place, trace in enumerate(named)]
 
 
-def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
+def _analysed(trace: TraceColumns, task: RankRun, say: Say, place: int) -> RankResult:
     say("summing up")
     summary = summarise(trace)
     wanted = task.wanted
@@ -191,15 +198,28 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say) -> RankResult:
         if correlated is not None:
             rows["execution_trace"] = correlated
     lines = _lines(rows, summary) if wanted.as_lines else b""
+    table_folder = _written_tables(rows, task, place)
     say("charts")
     charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
-    return RankResult(task.path, summary, _kept(rows, wanted), failed, charts, lines)
+    kept = _kept(rows, wanted)
+    return RankResult(task.path, summary, kept, failed, charts, lines, table_folder)
 
 
 def _lines(rows: Mapping[str, Rows], summary: RankSummary) -> bytes:
     # What follows from the order of files is certain only once all of them have been read.
     known = summary.rank if summary.rank_source != "order" else None
     return row_lines(rows, summary.file, known)
+
+
+def _written_tables(rows: Mapping[str, Rows], task: RankRun, place: int) -> Path | None:
+    """The rank's folder."""
+    if task.wanted.table_folder is None:
+        return None
+    from trace_report.tables import write_rank
+
+    folder = task.wanted.table_folder / f"{task.order}-{place}"
+    write_rank(rows, folder)
+    return folder
 
 
 def _kept(rows: Mapping[str, Rows], wanted: Wanted) -> dict[str, Rows]:

@@ -18,7 +18,7 @@ from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplai
 from analysis.traces.doctor.rules import diagnose
 from analysis.traces.job.telemetry import diagnoses_of_files
 from trace_report.analysis_run import JobResult
-from trace_report.job_analyses import job_analyses
+from trace_report.job_analyses import ACROSS_RANKS, job_analyses
 from trace_report.rank_lines import RankLine, rank_line, window_parts_ms
 from trace_report.registry import cut
 
@@ -246,25 +246,29 @@ def _world_size(lines: Sequence[RankLine]) -> int | None:
     return max((line.world_size for line in lines if line.world_size), default=None)
 
 
-def rows_by_name(report: JobReport, *, whole: bool = False) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each analysis, those of single ranks with their `rank`; what is across ranks is
-    as documents hold it, or `whole`."""
+def rows_by_name(report: JobReport) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each analysis as documents hold them, those of single ranks with their `rank`."""
     found: dict[str, list[dict[str, Any]]] = {}
-    if report.compared and report.all_ranks:
-        for name, rows in job_analyses(report.compared).items():
-            found[name] = rows if whole else cut(rows)
-    of_ranks: dict[str, list[dict[str, Any]]] = {}
+    for name, rows in rows_of_job(report).items():
+        found[name] = cut(rows) if name in ACROSS_RANKS else rows
     for rank in report.result.ranks:
         for name, rows in rank.rows.items():
-            own = of_ranks.setdefault(name, [])
+            own = found.setdefault(name, [])
             for row in rows:
                 own.append({"rank": rank.summary.rank, **row})
-    found |= of_ranks
+    return dict(sorted(found.items()))
+
+
+def rows_of_job(report: JobReport) -> dict[str, list[dict[str, Any]]]:
+    """All rows of the analyses that are not of single ranks."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    if report.compared and report.all_ranks:
+        found |= job_analyses(report.compared)
     for file, rows in report.result.timelines.items():
         timeline = found.setdefault("memory_by_category", [])
         for row in rows:
             timeline.append({"file": file, **row})
-    return dict(sorted(found.items()))
+    return found
 
 
 def _rounded(parts: dict[str, float]) -> dict[str, float]:

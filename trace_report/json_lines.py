@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from analysis.errors import SettingsError
-from trace_report.job_analyses import job_analyses
-from trace_report.job_report import JobReport, answer
+from trace_report.job_report import JobReport, answer, rows_of_job
 from trace_report.json_output import one_line
 
 STANDARD_OUTPUT = "-"
@@ -60,13 +59,9 @@ def rest_of(report: JobReport) -> bytes:
 
 
 def _rest(report: JobReport) -> Iterator[dict[str, Any]]:
-    if report.compared and report.all_ranks:
-        for name, rows in job_analyses(report.compared).items():
-            for row in rows:
-                yield {"record": "row", "analysis": name, **row}
-    for file, rows in report.result.timelines.items():
+    for name, rows in rows_of_job(report).items():
         for row in rows:
-            yield {"record": "row", "analysis": "memory_by_category", "file": file, **row}
+            yield {"record": "row", "analysis": name, **row}
     told = answer(report)
     for rank in told["ranks"]:
         yield {"record": "rank", **rank}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.errors import EvidenceError, SettingsError
 from trace_report.analysis_run import Wanted, run_job
-from trace_report.job_report import JobReport, answer, report_of
+from trace_report.job_report import JobReport, answer, report_of, rows_of_job
 from trace_report.json_lines import STANDARD_OUTPUT, line_writer, rest_of
 from trace_report.page_parts import visible
 from trace_report.progress import progress, say_what_is_slow
@@ -52,17 +53,16 @@ def run_report(options: Options) -> int:
     say_what_is_slow()
     if options.as_json and options.lines == STANDARD_OUTPUT:
         raise SettingsError("--jsonl", "--json is on standard output already: name a file")
-    whole = options.as_json or options.html is not None or options.tables is not None
+    whole = options.as_json or options.html is not None
     names = chosen(options.analyses)
+    if not (whole or options.lines or options.tables is not None):
+        names = tuple(name for name in ON_THE_TERMINAL if name in names)
     wanted = Wanted(
-        names
-        if whole or options.lines
-        else tuple(name for name in ON_THE_TERMINAL if name in names),
+        names,
         options.rank,
         options.step,
         charts=options.html is not None,
         steps=options.steps,
-        uncut=options.tables is not None,
         as_lines=options.lines is not None,
         kept=None if whole else IN_THE_SUMMARY,
     )
@@ -70,19 +70,36 @@ def run_report(options: Options) -> int:
         opened(options.paths) as sources,
         progress(options.progress) as say,
         line_writer(options.lines) as write_lines,
+        _folder_for_ranks(options.tables) as table_folder,
     ):
+        wanted = replace(wanted, table_folder=table_folder)
         result = run_job(sources, wanted, jobs=options.jobs, say=say, write_lines=write_lines)
         report = report_of(result, all_ranks=options.analyses is None)
         _check(report, options)
         if write_lines is not None:
             write_lines(rest_of(report))
         if options.tables is not None:
-            from trace_report.tables import without_long_tables, write_tables
-
-            write_tables(report, options.tables)
-            report = without_long_tables(report)
+            _write_tables(report, options.tables)
         _show(report, options)
     return _exit_code(report, options.fail_on)
+
+
+def _folder_for_ranks(tables: Path | None) -> AbstractContextManager[Path | None]:
+    if tables is None:
+        return nullcontext()
+    from trace_report.tables import folder_for_ranks
+
+    return folder_for_ranks(tables)
+
+
+def _write_tables(report: JobReport, folder: Path) -> None:
+    from trace_report.tables import write_tables
+
+    ranks = []
+    for rank in report.result.ranks:
+        if rank.table_folder is not None:
+            ranks.append((rank.summary.rank, rank.table_folder))
+    write_tables(folder, ranks, rows_of_job(report))
 
 
 def _check(report: JobReport, options: Options) -> None:

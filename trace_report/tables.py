@@ -1,37 +1,102 @@
-"""`--tables DIR`: every analysis as a Parquet file, with all of its rows."""
+"""`--tables DIR`: every analysis as a Parquet file, with all of its rows.
+
+The rows of a rank are written by the process that analysed it and not kept: a file for each
+analysis in a folder of the rank's. Once all ranks are known, the files of an analysis become one,
+piece by piece.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+from polars.exceptions import PolarsError
 
 from analysis.errors import SettingsError
-from trace_report.frames import frame_of
-from trace_report.job_report import JobReport, rows_by_name
-from trace_report.registry import ANALYSES, BESIDE, cut
+from analysis.traces.columns.row_table import Rows
+from trace_report.frames import frame_of, schema_of
+
+OF_RANK = "file of the rank"
+AS_NAMED: Mapping[str, Any] = {"glob": False, "hive_partitioning": False}
+"""Files are as they are called: brackets and "rank=3" in the names of folders mean nothing."""
+MEANWHILE: Literal["lz4"] = "lz4"
+"""Compression of what is read again soon."""
 
 
-def write_tables(report: JobReport, folder: Path) -> None:
-    """Write `folder/NAME.parquet` for each analysis; those of single ranks have a column `rank`.
+@contextmanager
+def folder_for_ranks(folder: Path) -> Iterator[Path]:
+    """Where ranks put their rows meanwhile: within the folder of the tables, on the disk that has
+    room for them. Raises SettingsError where it cannot be made."""
+    with _refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=folder, prefix=".ranks-")
+    with scratch as path:
+        yield Path(path)
+
+
+def write_rank(rows: Mapping[str, Rows], folder: Path) -> None:
+    """Write the rows of one rank into a new folder, without its number: what follows from the order
+    of files is not known before all of them are read. Raises SettingsError where that is
+    impossible."""
+    with _refusals(folder):
+        folder.mkdir()
+        for name, own in rows.items():
+            frame_of(name, own).write_parquet(folder / f"{name}.parquet", compression=MEANWHILE)
+
+
+def write_tables(
+    folder: Path, ranks: Iterable[tuple[int, Path]], others: Mapping[str, Rows]
+) -> None:
+    """Write `folder/NAME.parquet` for each analysis: what `write_rank` wrote of each rank, with a
+    column `rank`, and the rows of `others`, which are not of single ranks.
 
     The columns are those of the Python library's frames. Raises SettingsError where that is
     impossible.
     """
+    parts: dict[str, list[Path]] = {}
+    with _refusals(folder):
+        for rank, written in ranks:
+            for file in written.rename(written.with_name(f"rank{rank}")).iterdir():
+                parts.setdefault(file.stem, []).append(file)
+        for name, own in parts.items():
+            _join(name, own, folder / f"{name}.parquet")
+        for name, rows in others.items():
+            frame_of(name, rows).write_parquet(folder / f"{name}.parquet")
+
+
+def _join(name: str, files: list[Path], target: Path) -> None:
+    """Make one file of those of the ranks, which are in folders with their numbers."""
+    columns = _same_columns(name, files)
+    # One scan of many files is linear in their number; a concatenation of scans is not.
+    whole = pl.scan_parquet(files, include_file_paths=OF_RANK, **AS_NAMED)
+    number = pl.col(OF_RANK).str.extract(r"rank(\d+)/[^/]+$").cast(pl.Int64)
+    whole.select(number.alias("rank"), *columns).sink_parquet(target)
+
+
+def _same_columns(name: str, files: Sequence[Path]) -> list[str]:
+    """Give the files the same columns, and name them: some analyses have columns that only some
+    traces have."""
+    schemas = [pl.scan_parquet(file, **AS_NAMED).collect_schema() for file in files]
+    distinct = {tuple(schema.items()): schema for schema in schemas}
+    frames = [pl.DataFrame(schema=schema) for schema in distinct.values()]
+    known = schema_of(name)
+    empty = pl.concat(frames, how="diagonal_relaxed")
+    empty = empty.select(*known, *sorted(set(empty.columns) - set(known)))
+    for file, schema in zip(files, schemas, strict=True):
+        if list(schema.items()) != list(empty.schema.items()):
+            whole = pl.concat([empty, pl.read_parquet(file, **AS_NAMED)], how="diagonal_relaxed")
+            whole.write_parquet(file, compression=MEANWHILE)
+    return empty.columns
+
+
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, rows in rows_by_name(report, whole=True).items():
-            by_rank = name in ANALYSES or (name in BESIDE and all("rank" in row for row in rows))
-            frame = frame_of(name, rows, by_rank=by_rank)
-            frame.write_parquet(folder / f"{name}.parquet")
-    except OSError as error:
-        why = error.strerror or type(error).__name__
+        yield
+    except (OSError, PolarsError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
         raise SettingsError(str(folder), f"cannot be written ({why})") from error
-
-
-def without_long_tables(report: JobReport) -> JobReport:
-    """The report with the rows that documents hold."""
-    ranks = []
-    for rank in report.result.ranks:
-        shown = {name: cut(rows) for name, rows in rank.rows.items()}
-        ranks.append(replace(rank, rows=shown))
-    return replace(report, result=replace(report.result, ranks=tuple(ranks)))

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from tests.analysis.traces.written_traces import document, job, write_trace
+from tests.analysis.traces.written_traces import document, event, job, write_trace
 from tests.bot.web.browser import Page, browser_page
 from tests.debian_tools import debian_binary
 from tests.trace_report.command import STRAGGLER, trace, write_job
@@ -154,10 +154,16 @@ def test_the_page_runs_without_a_complaint_and_asks_for_nothing(
     assert page.requested == [straggler_page.as_uri()]
 
 
+ATTACKED = """(() => {
+  for (const pick of document.querySelectorAll('.picker button')) pick.click();
+  const ready = document.documentElement.classList.contains('js') && document.querySelectorAll('.panel').length === 2;
+  return ready && window.broken === undefined;
+})()"""  # noqa: E501
+
+
 def test_an_attack_in_a_trace_does_not_run(tmp_path: Path, chromium: Path) -> None:
     file = page_of(hostile_job(tmp_path / "job"))
-    look = "document.documentElement.classList.contains('js') && window.broken === undefined"
-    page = seen(chromium, file, tmp_path, look)
+    page = seen(chromium, file, tmp_path, ATTACKED)
     assert page.messages == []
     assert page.requested == [file.as_uri()]
 
@@ -211,12 +217,85 @@ def test_a_wide_table_fits_a_large_screen_and_keeps_its_names_on_a_small_one(
     assert asyncio.run(visit()) == [True, True]
 
 
-def test_only_the_first_rank_is_laid_out_when_the_page_opens(straggler_page: Path) -> None:
-    panels = re.findall(
-        r'<div class="panel" data-rank="(\d+)"( hidden)?>', straggler_page.read_text()
-    )
-    assert [rank for rank, hidden in panels if not hidden] == [panels[0][0]]
-    assert len(panels) == 4
+PANELS = (
+    "[...document.querySelectorAll('.panel')].map((p) => [p.dataset.rank, p.checkVisibility()])"
+)
+
+
+def test_other_ranks_are_in_the_page_once_someone_looks_at_them_or_prints(
+    tmp_path: Path, straggler_page: Path, chromium: Path
+) -> None:
+    async def visit() -> list[Any]:
+        async with browser_page(chromium, tmp_path / "profile") as page:
+            await page.open(straggler_page.as_uri())
+            await page.until("true")
+            found = [await page.value(PANELS)]
+            await page.value("document.querySelector('.picker [data-rank=\"3\"]').click()")
+            found.append(await page.value(PANELS))
+            await page.call("Page.printToPDF")
+            found.append(await page.value(PANELS))
+            return found
+
+    first, picked, printed = asyncio.run(visit())
+    assert first == [["2", True]]
+    assert picked == [["2", False], ["3", True]]
+    assert sorted(printed) == [["0", False], ["1", False], ["2", False], ["3", True]]
+
+
+def test_without_scripts_all_ranks_are_shown(
+    tmp_path: Path, straggler_page: Path, chromium: Path
+) -> None:
+    async def visit() -> Any:
+        async with browser_page(chromium, tmp_path / "profile") as page:
+            await page.call("Emulation.setScriptExecutionDisabled", value=True)
+            await page.open(straggler_page.as_uri())
+            return await page.value(PANELS)
+
+    assert sorted(asyncio.run(visit())) == [[str(rank), True] for rank in range(4)]
+
+
+SORTED_LATER = """(() => {
+  document.querySelector('.picker [data-rank="3"]').click();
+  const table = document.querySelector('.panel:not([hidden]) details table'), head = table.querySelector('th.n');
+  table.closest('details').open = true;
+  head.querySelector('button').click();
+  return head.getAttribute('aria-sort') === 'descending';
+})()"""  # noqa: E501
+
+
+def test_tables_of_a_rank_that_came_later_sort_too(
+    tmp_path: Path, straggler_page: Path, chromium: Path
+) -> None:
+    assert seen(chromium, straggler_page, tmp_path, SORTED_LATER).messages == []
+
+
+HEIGHTS = """(async () => {
+  const table = [...document.querySelectorAll('.scroll.many')].filter((one) => one.offsetHeight).at(-1);
+  const heights = () => [table.offsetHeight, document.body.scrollHeight];
+  const skipped = !table.querySelector('td').checkVisibility({ contentVisibilityAuto: true }), before = heights();
+  table.scrollIntoView();
+  await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)));
+  const shown = table.querySelector('td').checkVisibility({ contentVisibilityAuto: true });
+  return [skipped, shown, before.join() === heights().join()];
+})()"""  # noqa: E501
+
+
+def test_a_long_table_is_laid_out_as_it_comes_near_and_moves_nothing(
+    tmp_path: Path, chromium: Path
+) -> None:
+    kernels = [event(f"kernel {n}", 10.0 * n, 5, cat="kernel", tid=7, stream=7) for n in range(60)]
+    folder = tmp_path / "job"
+    for rank in range(40):
+        write_trace(folder / f"rank{rank}.json", document(kernels, rank, 40))
+    file = page_of(folder)
+
+    async def visit() -> Any:
+        async with browser_page(chromium, tmp_path / "profile") as page:
+            await page.open(file.as_uri(), height=300)
+            await page.until("true")
+            return await page.value(HEIGHTS)
+
+    assert asyncio.run(visit()) == [True, True, True]
 
 
 SORTED = """(() => {

@@ -13,13 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from analysis.traces.native import library as native
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 from tests.trace_report.command import STRAGGLER, trace, trace_process, write_job
-from trace_report.registry import MAX_ROWS
 
 KEYS = ["ranks", "summary", "analyses", "diagnoses", "dropped"]
 
@@ -316,32 +314,6 @@ def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(
     os.close(main)
     assert b"/2" in shown
     assert b"rank" in shown
-
-
-def test_tables_hold_every_row_and_documents_beside_them_do_not(tmp_path: Path) -> None:
-    names = [f"kernel_{number}" for number in range(MAX_ROWS + 200)]
-    kernels = [
-        event(name, 1_000 + 10 * place, 5, cat="kernel", tid=7, stream=7)
-        for place, name in enumerate(names)
-    ]
-    file = write_trace(tmp_path / "rank0.json", document(kernels, rank=0))
-    found = answer(file, "--tables", tmp_path / "tables")
-    table = pl.read_parquet(tmp_path / "tables" / "kernels.parquet")
-    assert set(table["name"]) == set(names)
-    assert table["rank"].to_list() == [0] * len(names)
-    assert len(found["analyses"]["kernels"]) == MAX_ROWS
-    assert {path.stem for path in (tmp_path / "tables").iterdir()} == set(found["analyses"])
-
-
-def test_tables_of_what_was_asked_for(tmp_path: Path) -> None:
-    folder = tmp_path / "tables"
-    done = trace(write_job(tmp_path), "--only", "temporal", "--tables", folder)
-    assert done.returncode == 0, done.stderr
-    assert [path.name for path in folder.iterdir()] == ["temporal.parquet"]
-    (tmp_path / "file").write_text("")
-    done = trace(write_job(tmp_path), "--tables", tmp_path / "file" / "below")
-    assert done.returncode == 2
-    assert "cannot be written (Not a directory)" in done.stderr
 
 
 def test_without_the_compiled_library_one_line_says_so(

@@ -26,14 +26,18 @@
     if (down) lines.reverse();
     body.append(...lines);
   }
-  for (const header of document.querySelectorAll("table.sortable thead th"))
-    header.querySelector("button").addEventListener("click", () => sortBy(header));
-  for (const input of document.querySelectorAll("input.filter"))
-    input.addEventListener("input", () => {
-      const wanted = input.value.toLowerCase();
-      for (const line of input.parentNode.querySelectorAll("tbody tr"))
-        line.hidden = !line.textContent.toLowerCase().includes(wanted);
-    });
+  // One listener for all tables, those that come into the page later too.
+  document.addEventListener("click", (event) => {
+    const header = event.target.closest("table.sortable thead th");
+    if (header && event.target.closest("button")) sortBy(header);
+  });
+  document.addEventListener("input", (event) => {
+    const input = event.target;
+    if (!input.matches("input.filter")) return;
+    const wanted = input.value.toLowerCase();
+    for (const line of input.parentNode.querySelectorAll("tbody tr"))
+      line.hidden = !line.textContent.toLowerCase().includes(wanted);
+  });
   // Long names are cut after two lines; the whole one shows as a title, and is in the page once.
   document.addEventListener("pointerover", (event) => {
     const name = event.target.closest(".clamp");
@@ -72,21 +76,30 @@
   function drawVisible() {
     for (const place of document.querySelectorAll("[data-chart]"))
       if (place.clientWidth && drawn.get(place)?.width !== place.clientWidth) draw(place);
+    performance.mark("curves drawn");
   }
   let later;
   addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawVisible, 150); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const place of drawn.keys()) draw(place); });
 
-  // One rank at a time
-  const panels = [...document.querySelectorAll(".panel")], picks = [...document.querySelectorAll(".picker button")];
+  // One rank at a time. To a browser with scripts, what is in <noscript> is one text, so the other ranks cost nothing
+  // until someone looks at them, or prints.
+  const picks = [...document.querySelectorAll(".picker button")];
+  function readIn(later) {
+    const held = document.createElement("template");
+    held.innerHTML = later.textContent;
+    later.replaceWith(held.content);
+  }
   const show = (rank) => {
-    for (const panel of panels) panel.hidden = panel.dataset.rank !== rank;
+    for (const later of document.querySelectorAll("noscript.later")) if (later.dataset.rank === rank) readIn(later);
+    for (const panel of document.querySelectorAll(".panel")) panel.hidden = panel.dataset.rank !== rank;
     for (const pick of picks) pick.setAttribute("aria-pressed", String(pick.dataset.rank === rank));
     drawVisible();
   };
   for (const pick of picks) pick.addEventListener("click", () => show(pick.dataset.rank));
-  if (picks.length) show(picks[0].dataset.rank);
-  else drawVisible();
+  addEventListener("beforeprint", () => { for (const later of document.querySelectorAll("noscript.later")) readIn(later); });
+  // The page can be read before its curves are drawn.
+  addEventListener("load", () => setTimeout(drawVisible));
 
   // Windows of the trace, for Perfetto
   function bytesOf(id) {
