@@ -57,7 +57,7 @@ def _blocks(
     shown = answer.lines[:most]
     if shown:
         parts.append(bullets([_line(line, longest) for line in shown]))
-    box = _box(answer.code, code)
+    box = code_box(answer.code, code)
     if box:
         parts.append(preformatted(box))
     blocks = [rich(*parts)]
@@ -80,7 +80,8 @@ def _line(line: AnswerLine, longest: int) -> Block:
     return section(*elements)
 
 
-def _box(lines: tuple[str, ...], limit: int) -> str:
+def code_box(lines: tuple[str, ...], limit: int) -> str:
+    """Log lines of at most `limit` characters."""
     kept, room = [], limit
     for one in lines:
         shown = one_line(one, 300)

@@ -26,11 +26,11 @@ from bot.conversation.answering import (
     answer_from_case,
     finished,
 )
+from bot.conversation.chat_posts import ChatPosts
 from bot.conversation.correction import Correction
 from bot.conversation.handover import handover
 from bot.conversation.help_text import HELP
 from bot.conversation.pictures import drawn
-from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.starting import asked_investigation
 from bot.conversation.status import Health, status_text
 from bot.conversation.visibility import ConversationVisibility
@@ -46,8 +46,7 @@ from bot.store.conversations import Conversations, Question
 from bot.store.follow_ups import FollowUps, FollowUpScope
 from bot.store.labels import NO_ANSWER, Labels
 from bot.store.person_acts import PersonActs
-from bot.store.store import ReplyTo, StoredInvestigation
-from connectors.named_ids import instance_in, named_id
+from bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:
     # Late otherwise: loading the model's client takes a second.
@@ -67,13 +66,17 @@ class Replies:
     """Words the answer to any question; posts nothing."""
 
     def __init__(
-        self, context: WorkerContext, conversations: Conversations, posts: ConversationPosts
+        self,
+        context: WorkerContext,
+        conversations: Conversations,
+        posts: ChatPosts,
+        visibility: ConversationVisibility,
     ) -> None:
         self._context = context
         self._conversations = conversations
         self._furthers = FollowUps(context.store.engine)
         self._posts = posts
-        self._visibility = ConversationVisibility(context.store, posts, context.settings)
+        self._visibility = visibility
         self._health = Health(context.connectors)
 
     async def reply(self, question: Question) -> AnswerText | None:
@@ -87,7 +90,7 @@ class Replies:
         if question.kind == "help":
             return HELP
         if question.kind == "limited":
-            limit = self._context.settings.slack.questions_per_hour
+            limit = self._posts.questions_per_hour
             return AnswerText(
                 lead=f"This thread has reached its limit of {limit} questions per hour. Ask again "
                 "later."
@@ -154,7 +157,13 @@ class Replies:
         if (too_many := await self._too_many(question)) is not None:
             return too_many
         started = await in_store(
-            asked_investigation, question, text, self._context.settings, self._context.store
+            asked_investigation,
+            question,
+            text,
+            self._context.settings,
+            self._context.store,
+            self._posts.source,
+            self._posts.reply_to(question),
         )
         return AnswerText(
             lead="I'm looking into it and will answer in this thread.", investigation_id=started
@@ -163,7 +172,7 @@ class Replies:
     async def _too_many(self, question: Question) -> AnswerText | None:
         """Count one more investigation for whoever asks; the answer where that is too many."""
         people = self._context.settings.people
-        who = named_id(instance_in(question.channel), question.who)
+        who = self._posts.asker(question)
         most, acts = people.investigations_per_hour, PersonActs(self._context.store.engine)
         if await in_store(acts.count, who, "investigate", question.id, most, HOUR):
             return None
@@ -232,13 +241,13 @@ class Replies:
         """Keep what somebody said of the answer, and show it under the answer's message. Said
         again, by a second worker or a second time, it is kept once."""
         store, about = self._context.store, answered.investigation
-        labels = Labels(store.engine)
+        labels, who = Labels(store.engine), self._posts.name_of(question)
         await in_store(
-            partial(labels.write, right=given.right, cause=given.cause, who=question.who), about.id
+            partial(labels.write, right=given.right, cause=given.cause, who=who), about.id
         )
         said = "right" if given.right else "wrong"
         told = f": the cause was {given.cause}" if given.cause else ""
-        what = f"{capitalised(person(question.who))} said that the answer is {said}{told}"
+        what = f"{capitalised(person(who))} said that the answer is {said}{told}"
         await in_store(
             partial(store.add_progress, key=f"{PEOPLE}:{question.id}"), about.id, PEOPLE, what
         )
@@ -266,8 +275,8 @@ class Replies:
         self, question: Question, answered: AnsweredCase, wanted: FollowUpWanted
     ) -> AnswerText:
         """Start a further investigation in the same thread, once, whoever asks again."""
-        limit, since = self._context.settings.slack.further_per_hour, datetime.now(UTC) - HOUR
-        count = await in_store(self._furthers.count_since, question.channel, question.thread, since)
+        limit, since = self._posts.further_per_hour, datetime.now(UTC) - HOUR
+        count = await in_store(self._posts.further_since, question, since)
         if count >= limit:
             lead = (
                 f"This thread has reached its limit of {limit} follow-ups per hour. Ask again "
@@ -285,8 +294,8 @@ class Replies:
             scope,
             key=question.id,
             question=question.text,
-            who=question.who,
-            reply_to=ReplyTo(question.channel, question.thread),
+            who=self._posts.name_of(question),
+            reply_to=self._posts.reply_to(question),
         )
         said = []
         if window is not None:
@@ -319,7 +328,7 @@ class Replies:
             return (
                 found if found and await self._visibility.may_tell(question, found) else None
             ), False
-        ids = list(await in_store(self._conversations.in_thread, question.channel, question.thread))
+        ids = list(await in_store(self._posts.investigations_in, question))
         some = await in_store(store.some, ids, self._visibility.seen(question))
         if not some and question.surface in ("dm", "pane"):
             spoken = [

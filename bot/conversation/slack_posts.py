@@ -4,8 +4,8 @@ posted once."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ from bot.answer.targets.slack.posts import (
 )
 from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.messages import message_of
+from bot.conversation.starting import SOURCE
 from bot.intake.questions.slack_question import AnswerText
 from bot.settings import Settings
 from bot.store.conversations import Conversations, Question
-from bot.store.store import Store
-from connectors.named_ids import bare_id
+from bot.store.follow_ups import FollowUps
+from bot.store.store import ReplyTo, Store
+from connectors.named_ids import bare_id, instance_in, named_id
 
 EVENT_TYPE = "faultline_answer"
 """Type of the message metadata by which an answer is found again, and known as our own."""
@@ -42,6 +44,8 @@ class ConversationPosts:
     """Posts answers and files in one workspace. Every failure is one ConnectorError that says
     whether to try again."""
 
+    source = SOURCE
+
     def __init__(
         self,
         settings: Settings,
@@ -51,6 +55,8 @@ class ConversationPosts:
         owner: str,
         lease: timedelta = LEASE,
     ) -> None:
+        self.questions_per_hour = settings.slack.questions_per_hour
+        self.further_per_hour = settings.slack.further_per_hour
         self._conversations = conversations
         self._post_once = partial(post_once, conversations, owner=owner, lease=lease)
         self._client = slack_client(settings.slack)
@@ -86,6 +92,27 @@ class ConversationPosts:
             await self._replies.refresh(outcome)
         except ConnectorError as error:
             log.warning("slack: a message was not brought up to date (%s)", error)
+
+    def investigations_in(self, question: Question) -> Sequence[str]:
+        """Those that are answered in the question's thread, the newest first. Blocks."""
+        return self._conversations.in_thread(question.channel, question.thread)
+
+    def further_since(self, question: Question, since: datetime) -> int:
+        """Follow-ups that this thread has asked for since then. Blocks."""
+        counted = FollowUps(self._conversations.engine).count_since
+        return counted(question.channel, question.thread, since)
+
+    def reply_to(self, question: Question) -> ReplyTo:
+        """In this thread."""
+        return ReplyTo(question.channel, question.thread)
+
+    def asker(self, question: Question) -> str:
+        """With the workspace, where there are several."""
+        return named_id(instance_in(question.channel), question.who)
+
+    def name_of(self, question: Question) -> str:
+        """Slack names people by ids."""
+        return question.who
 
     async def show_chart(
         self,

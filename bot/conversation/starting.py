@@ -15,12 +15,12 @@ MAX_QUESTION = 2_000
 
 
 def asked_investigation(
-    question: Question, text: str, settings: Settings, store: Store
+    question: Question, text: str, settings: Settings, store: Store, source: str, reply_to: ReplyTo
 ) -> str | None:
     """Accept it under the question's own id; the same question again starts nothing. Gives the
     investigation."""
     alert = Alert(
-        source=SOURCE,
+        source=source,
         id=question.ts,
         title=one_line(text),
         started_at=question.asked_at,
@@ -29,8 +29,8 @@ def asked_investigation(
     )
     accepted = store.accept(
         alert,
-        delivery=Delivery(SOURCE, f"question {question.id}"),
-        reply_to=ReplyTo(question.channel, question.thread),
+        delivery=Delivery(source, f"question {question.id}"),
+        reply_to=reply_to,
         question=plain(text, MAX_QUESTION),
     )
     return accepted.investigation_id

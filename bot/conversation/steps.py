@@ -1,8 +1,8 @@
 """The steps by which a worker answers one question. Each can be run again after a crash: it says
 the same words once.
 
-`word` decides what is said and keeps it, `post` brings it to Slack, `finish` is the end; a trace
-has a step before.
+`word` decides what is said and keeps it, `post` brings it into the thread, `finish` is the end; a
+trace has a step before.
 """
 
 from __future__ import annotations
@@ -14,23 +14,30 @@ import tempfile
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
 from bot.answer.exports.formats import FORMATS
-from bot.answer.targets.slack.posts import MessageRef
+from bot.answer.targets.chats.target import MSTEAMS
 from bot.conversation.answered_case import page_url
+from bot.conversation.chat_posts import ChatPosts
 from bot.conversation.replies_to import Replies
-from bot.conversation.slack_posts import ConversationPosts
 from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place
+from bot.conversation.visibility import ConversationVisibility
 from bot.intake.questions.commands import command_in
 from bot.intake.questions.slack_question import AnswerText
+from bot.intake.questions.teams_thread import target_in
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.threads import in_store, in_thread
+from bot.settings import Settings
 from bot.store.conversations import Conversations, Question, QuestionStatus
 from connectors.named_ids import instance_in
+
+if TYPE_CHECKING:
+    from bot.answer.targets.slack.posts import MessageRef
+    from bot.conversation.slack_posts import ConversationPosts
 
 TRACES = "traces"
 REPORT = "report.html"
@@ -48,11 +55,13 @@ class Tried(TypedDict):
 
 
 @dataclass(frozen=True)
-class WorkspaceTalk:
-    """What answers the questions of one workspace: with its token, by its limits."""
+class Talk:
+    """What answers the questions of one workspace or bot: with its token, by its limits."""
 
-    posts: ConversationPosts
+    posts: ChatPosts
     replies: Replies
+    files: ConversationPosts | None = None
+    """What puts files and pictures into a thread, in Slack."""
 
 
 class ConversationSteps:
@@ -61,12 +70,31 @@ class ConversationSteps:
     def __init__(self, context: WorkerContext, *, owner: str) -> None:
         self._context = context
         self._conversations = Conversations(context.store.engine)
-        self._talks: dict[str, WorkspaceTalk] = {}
+        self._talks: dict[str, Talk] = {}
         for settings in context.settings.each("slack"):
-            posts = ConversationPosts(settings, context.store, self._conversations, owner=owner)
-            seen = replace(context, settings=settings)
-            replies = Replies(seen, self._conversations, posts)
-            self._talks[settings.instance_of("slack")] = WorkspaceTalk(posts, replies)
+            if settings.slack.bot_token is not None:
+                self._talks[settings.instance_of("slack")] = self._in_slack(settings, owner)
+        for settings in context.settings.each("msteams"):
+            target = MSTEAMS.seen_in(settings)
+            if target.configured(settings):
+                self._talks[target.own_name] = self._in_teams(settings, owner)
+
+    def _in_slack(self, settings: Settings, owner: str) -> Talk:
+        # Late: each client takes a while to load, and few bots talk in both.
+        from bot.conversation.slack_posts import ConversationPosts
+
+        context = replace(self._context, settings=settings)
+        posts = ConversationPosts(settings, context.store, self._conversations, owner=owner)
+        visibility = ConversationVisibility(context.store, posts, settings)
+        return Talk(posts, Replies(context, self._conversations, posts, visibility), posts)
+
+    def _in_teams(self, settings: Settings, owner: str) -> Talk:
+        from bot.conversation.teams_posts import TeamsPosts, TeamsVisibility
+
+        context = replace(self._context, settings=settings)
+        posts = TeamsPosts(settings, context.store, self._conversations, owner=owner)
+        visibility = TeamsVisibility(context.store, posts, settings)
+        return Talk(posts, Replies(context, self._conversations, posts, visibility))
 
     async def word(self, question_id: str) -> bool:
         """Decide on the words and keep them; False when nothing is to be said."""
@@ -130,19 +158,31 @@ class ConversationSteps:
             else None
         )
         try:
-            posts = self._talk(question).posts
-            ref = await posts.post(question, answer, url)
-            if question.kind == "trace":
-                await posts.edit(ref, answer, url)
-                await self._attach_report(question)
+            talk = self._talk(question)
+            ref = await self._brought(talk, question, answer, url)
         except ConnectorError as error:
             again = error.retryable and datetime.now(UTC) - question.asked_at < TOO_OLD
             return {"again": again, "why": str(error)}
-        if answer.chart is not None or answer.picture is not None:
-            await self._show_chart(question, answer, ref, url)
-        if answer.export is not None:
-            await self._attach_export(question, answer)
+        if talk.files is not None and ref is not None:
+            if answer.chart is not None or answer.picture is not None:
+                await self._show_chart(talk, talk.files, question, answer, ref, url)
+            if answer.export is not None:
+                await self._attach_export(talk, talk.files, question, answer)
         return {"again": False, "why": "posted"}
+
+    async def _brought(
+        self, talk: Talk, question: Question, answer: AnswerText, url: str | None
+    ) -> MessageRef | None:
+        """The message, where files can be put beside it. Raises ConnectorError."""
+        files = talk.files
+        if files is None:
+            await talk.posts.post(question, answer, url)
+            return None
+        ref = await files.post(question, answer, url)
+        if question.kind == "trace":
+            await files.edit(ref, answer, url)
+            await self._attach_report(question, files)
+        return ref
 
     async def finish(self, question_id: str, why: str) -> str:
         """It is answered, or given up."""
@@ -166,21 +206,21 @@ class ConversationSteps:
                 await in_thread(self._context.cases.put, _trace_case(question), REPORT, report)
         return answer
 
-    async def _attach_report(self, question: Question) -> None:
+    async def _attach_report(self, question: Question, files: ConversationPosts) -> None:
         content = await in_thread(self._context.cases.get, _trace_case(question), REPORT)
         if content is None:
             return
         with tempfile.TemporaryDirectory(prefix="faultline-report-") as scratch:
             file = Path(scratch) / REPORT
             await in_thread(file.write_bytes, content)
-            await self._talk(question).posts.attach(
-                question, file, f"{_trace_case(question)}.html", "Trace report"
-            )
+            await files.attach(question, file, f"{_trace_case(question)}.html", "Trace report")
         await in_thread(self._context.cases.delete, _trace_case(question), "")
 
-    async def _attach_export(self, question: Question, answer: AnswerText) -> None:
+    async def _attach_export(
+        self, talk: Talk, files: ConversationPosts, question: Question, answer: AnswerText
+    ) -> None:
         """The draft as a file. As with a picture, a failure costs the file only."""
-        talk, name = self._talk(question), FORMATS[answer.export or ""].file
+        name = FORMATS[answer.export or ""].file
         content = await talk.replies.exported(answer)
         if content is None:
             return
@@ -189,20 +229,25 @@ class ConversationSteps:
             await in_thread(file.write_bytes, content)
             try:
                 title = FORMATS[answer.export or ""].title
-                await talk.posts.attach(question, file, name, title)
+                await files.attach(question, file, name, title)
             except ConnectorError as error:
                 log.warning("%s of %s: %s", name, question.id, error)
 
     async def _show_chart(
-        self, question: Question, answer: AnswerText, ref: MessageRef, url: str | None
+        self,
+        talk: Talk,
+        files: ConversationPosts,
+        question: Question,
+        answer: AnswerText,
+        ref: MessageRef,
+        url: str | None,
     ) -> None:
         """The answer stands without its picture, so a failure costs the picture only."""
-        talk = self._talk(question)
         png = await talk.replies.chart(answer)
         if png is None:
             return
         try:
-            await talk.posts.show_chart(ref, question, answer, url, png)
+            await files.show_chart(ref, question, answer, url, png)
         except ConnectorError as error:
             log.warning("chart of %s: %s", question.id, error)
 
@@ -215,12 +260,17 @@ class ConversationSteps:
         """None, too, for a question from a workspace that is not in the settings any more: nobody
         can answer it."""
         question = await in_store(self._conversations.get, question_id)
-        if question is None or instance_in(question.channel) not in self._talks:
+        if question is None or _chat_of(question) not in self._talks:
             return None
         return question
 
-    def _talk(self, question: Question) -> WorkspaceTalk:
-        return self._talks[instance_in(question.channel)]
+    def _talk(self, question: Question) -> Talk:
+        return self._talks[_chat_of(question)]
+
+
+def _chat_of(question: Question) -> str:
+    """Which workspace of Slack, or which bot in Teams."""
+    return target_in(question.channel) or instance_in(question.channel)
 
 
 def _place_asked(question: Question) -> str:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from analysis.errors import ConnectorError
-from bot.conversation.slack_posts import ConversationPosts
 from bot.policy.teams import Teams
 from bot.runtime.threads import in_store
 from bot.settings import Settings
@@ -24,6 +24,9 @@ from bot.store.handover import Place
 from bot.store.store import Store, StoredInvestigation
 from bot.store.visibility import ALL, Visibility, visible_to_teams
 from connectors.named_ids import bare_id, instance_in
+
+if TYPE_CHECKING:
+    from bot.conversation.slack_posts import ConversationPosts
 
 PUBLIC_FOR_S = 600.0
 """How long a channel is remembered to be public."""
@@ -34,7 +37,7 @@ class ConversationVisibility:
     """Decides with the store and with what Slack says of channels."""
 
     def __init__(
-        self, store: Store, posts: ConversationPosts, settings: Settings | None = None
+        self, store: Store, posts: ConversationPosts | None, settings: Settings | None = None
     ) -> None:
         self._store = store
         self._posts = posts
@@ -75,12 +78,14 @@ class ConversationVisibility:
         """The teams of the channel, and of the one that the person is looking at. Slack tells no
         one's teams."""
         assert self._teams is not None
-        asked_in = (question.channel, question.about_channel or "")
         return tuple(
             self._teams.channels[c.casefold()]
-            for c in asked_in
+            for c in self._asked_in(question)
             if c.casefold() in self._teams.channels
         )
+
+    def _asked_in(self, question: Question) -> tuple[str, ...]:
+        return (question.channel, question.about_channel or "")
 
     async def visible(
         self, question: Question, some: Iterable[StoredInvestigation], limit: int
@@ -99,6 +104,7 @@ class ConversationVisibility:
         known = self._public.get(channel)
         if known is not None and time.monotonic() - known[0] < PUBLIC_FOR_S:
             return known[1]
+        assert self._posts is not None, "only Slack tells of channels"
         try:
             told = await self._posts.channel(channel)
         except ConnectorError:

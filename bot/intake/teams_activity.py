@@ -14,9 +14,9 @@ import msgspec
 
 from analysis.errors import FaultlineError
 from bot.intake.payload_fields import plain
+from bot.settings.chats import THREAD
 
 CLICK = "adaptiveCard/action"
-THREAD = ";messageid="
 MAX_TEXT = 2_000
 _MENTION = re.compile(r"<at(?: [^<>]*)?>[^<>]*</at>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,200}>")

@@ -1,5 +1,5 @@
-"""What people ask of the bot in Teams, by mentioning it: an investigation, the hand-over, a mute of
-the alert whose answer begins the thread, or how to ask."""
+"""What people ask of the bot in Teams, by mentioning it: an investigation, an answer about one in
+its thread, the hand-over, a mute of the alert whose answer begins the thread, or how to ask."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from bot.intake.alert_source import Intake
 from bot.intake.asked_incident import since_in
 from bot.intake.payload_fields import one_line
 from bot.intake.questions.commands import Command, command_in
+from bot.intake.questions.message_router import MessageRouter
+from bot.intake.questions.teams_thread import asked_in_teams
 from bot.intake.service_names import mentioned
 from bot.intake.since import length_of
 from bot.intake.teams_activity import Activity
@@ -26,6 +28,7 @@ from bot.policy.person_limits import too_many_investigations
 from bot.policy.roles import Act, may
 from bot.policy.values import Arrival, Delivery, ReplyTo
 from bot.settings import Settings
+from bot.store.conversations import Conversations
 from bot.store.store import StoredInvestigation
 
 HELP = (
@@ -34,8 +37,9 @@ HELP = (
     "- investigate: in the thread of an answer, the same again\n"
     "- handover 24h: what is open, what recurs, which alerts were noise\n"
     f"- mute {MUTE_HOURS}h, unmute: in the thread of an answer, its alert\n"
-    "Questions about an answer are answered on its page."
+    "In the thread of an answer, mention me with a question: why not the deploy?"
 )
+ON_ITS_PAGE = "Questions about this answer are answered on its page."
 NOT_OURS = "Say that in the thread of an answer of mine, or click its button."
 USUAL, LONGEST = timedelta(days=7), timedelta(days=90)
 EACH = 4
@@ -48,16 +52,25 @@ class TeamsCommands:
     def __init__(self, settings: Settings, intake: Intake, people: TeamsPeople) -> None:
         self._settings, self._intake, self._people = settings, intake, people
         self._store = TeamsStore(settings, intake)
+        assert intake.store is not None, "the server has one"
+        self._within_s = intake.limits.accept_within_s
+        self._questions = MessageRouter(
+            settings,
+            Conversations(intake.store.engine),
+            questions_per_hour=settings.msteams.questions_per_hour,
+        )
 
     async def said(self, activity: Activity) -> str:
         """The answer, "" where the investigation's own message is one. Raises Unknown,
         NotAccepted."""
         person = await self._people.sender(activity)
         words = activity.said
-        command = _mute_in(words) or command_in(words) or Command("help")
+        command = _mute_in(words) or command_in(words) or Command("question")
         act = _act(command)
         if not may(person.role, act):
             return person.refusal(act)
+        if command.kind in ("question", "explain"):
+            return await self._ask(activity, person, words)
         if command.kind == "investigate":
             return await self._investigate(activity, person, command.argument)
         if command.kind == "handover":
@@ -65,6 +78,25 @@ class TeamsCommands:
         if command.kind in ("quiet", "listen"):
             return await self._mute(activity, person, command)
         return HELP
+
+    async def _ask(self, activity: Activity, person: TeamsPerson, words: str) -> str:
+        """A worker answers in the thread."""
+        about = await self._store.newest_in(activity)
+        if about is None:
+            return HELP
+        asked = asked_in_teams(
+            words,
+            self._store.target,
+            activity.conversation.id,
+            activity.id,
+            who=person.who,
+            own_id=person.id,
+            about=about,
+        )
+        if asked is None:
+            return ON_ITS_PAGE
+        await self._questions.take(asked, within_s=self._within_s)
+        return ""
 
     async def _investigate(self, activity: Activity, person: TeamsPerson, question: str) -> str:
         about = await self._store.answered_in(activity)
@@ -137,6 +169,8 @@ def _mute_in(text: str) -> Command | None:
 def _act(command: Command) -> Act:
     if command.kind == "investigate":
         return "investigate"
+    if command.kind in ("question", "explain"):
+        return "ask"
     return "mute" if command.kind in ("quiet", "listen") else "read"
 
 

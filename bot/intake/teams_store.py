@@ -38,7 +38,7 @@ from bot.store.handover import HandoverIncident, handover_incidents
 from bot.store.labels import Labels
 from bot.store.mutes import Mute, Mutes
 from bot.store.person_acts import PersonActs
-from bot.store.posted import investigation_posted_as
+from bot.store.posted import investigation_posted_as, investigations_in
 from bot.store.store import StoredInvestigation
 from bot.store.tickets import AskedTickets
 from bot.store.visibility import Visibility
@@ -76,6 +76,12 @@ class TeamsStore:
         engine = self._store.engine
         name = await self._stored(investigation_posted_as, engine, self.target, activity.root)
         return await self._stored(self._store.get, name) if name else None
+
+    async def newest_in(self, activity: Activity) -> str | None:
+        """The newest investigation that is answered in this thread."""
+        engine, address = self._store.engine, activity.conversation.id
+        found = await self._stored(investigations_in, engine, self.target, address, activity.root)
+        return next(iter(found), None)
 
     async def posted_here(self, investigation_id: str) -> StoredInvestigation | None:
         """An investigation that a card of this bot names."""

@@ -109,6 +109,8 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
     traces = TraceReading(context.cases, settings.worker)
     context = replace(context, traces=traces)
     talks = any(one.slack.bot_token for one in settings.each("slack"))
+    # Where nobody is heard in Teams, nobody asks there.
+    talks = talks or any(one.msteams.tenant_id for one in settings.each("msteams"))
     # Woken when the store changes; and looking all the same, for what is due by the clock.
     rest_s = settings.worker.polling_interval_s
     # A loop that gives no sign of life for long counts as hung.

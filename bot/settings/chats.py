@@ -23,6 +23,8 @@ TEAMS_HOSTS = (
     "smba.infra.dod.teams.microsoft.us",
 )
 """Hosts of Microsoft's connector service for Teams, in its public and its government clouds."""
+THREAD = ";messageid="
+"""In Teams' id of a channel's thread, before that of its first message."""
 
 
 class ChatSettings(Section):
@@ -51,6 +53,10 @@ class MsTeamsSettings(ChannelsSettings):
     tenant_id: str | None = None
     """Id (UUID) of the tenant whose people may mention the bot and click its buttons, once its
     messaging endpoint is set. Unset: it hears nobody. Servers need the client secret then, too."""
+    questions_per_hour: int = Field(default=40, ge=1, le=1000)
+    """Questions answered in one thread within an hour."""
+    further_per_hour: int = Field(default=5, ge=0, le=100)
+    """Follow-ups that the questions of one thread may start within an hour."""
     team: str | None = None
     """Id of the Microsoft 365 group behind the team. Set it where the app may read the channel's
     messages: a message whose sending was not confirmed is then looked for before it is sent again.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import ColumnElement, Engine, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -20,7 +20,7 @@ from analysis.vocabulary import Scope, Window
 from bot.store.conversation_rows import FollowUpRow
 from bot.store.memory import storable
 from bot.store.models import InvestigationRow
-from bot.store.reply_addresses import address_columns
+from bot.store.reply_addresses import address_columns, answered_at
 from bot.store.sessions import reading
 from bot.store.store import ReplyTo, StoredInvestigation, new_investigation_id
 
@@ -120,15 +120,20 @@ class FollowUps:
             return session.scalars(query.order_by(FollowUpRow.investigation_id)).all()
 
     def count_since(self, channel: str, thread: str, since: datetime) -> int:
-        """How many this thread has asked for since then."""
+        """How many this thread of Slack has asked for since then."""
+        row = InvestigationRow
+        return self._count(since, row.slack_channel == channel, row.slack_thread == thread)
+
+    def count_at(self, target: str, address: str, since: datetime) -> int:
+        """How many are answered at this address of another reply target since then."""
+        return self._count(since, answered_at(target, address))
+
+    def _count(self, since: datetime, *where: ColumnElement[bool]) -> int:
         query = (
             select(func.count())
             .select_from(FollowUpRow)
             .join(InvestigationRow, InvestigationRow.id == FollowUpRow.investigation_id)
-            .where(
-                InvestigationRow.slack_channel == channel, InvestigationRow.slack_thread == thread
-            )
-            .where(InvestigationRow.accepted_at >= since)
+            .where(InvestigationRow.accepted_at >= since, *where)
         )
         with reading(self._engine) as session:
             return session.scalar(query) or 0

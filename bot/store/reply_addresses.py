@@ -6,7 +6,9 @@ looked up by them. Any other target's is kept under the target's name.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
+
+from sqlalchemy import ColumnElement
 
 from bot.policy.values import ReplyTo
 from bot.store.models import InvestigationRow
@@ -57,3 +59,10 @@ def _kept(reply_to: ReplyTo) -> dict[str, str] | None:
         if address and len(address) <= MAX_ADDRESS:
             kept[target] = address
     return kept or None
+
+
+def answered_at(target: str, address: str) -> ColumnElement[bool]:
+    """The condition on rows: answered at this address of a target without a column."""
+    addresses: Any = InvestigationRow.reply_addresses
+    condition: ColumnElement[bool] = addresses[target].as_string() == address
+    return condition

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bot.policy.roles import ROLES, Role
+from bot.store.conversations import Conversations
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import StoredInvestigation
@@ -59,7 +60,7 @@ def account_id(who: str) -> str:
 
 @dataclass
 class Try:
-    """Somebody, before an answer that nobody else has touched."""
+    """Somebody, before an answer that nobody has touched."""
 
     teams: Teams
     who: str
@@ -87,7 +88,8 @@ class Try:
         assert kept is not None
         label = Labels(store.engine).get(self.found.id)
         noted = [line.text for line in store.progress(self.found.id)]
-        return [store.count(), label, self.muted, kept.reply_to.others, noted]
+        questions = Conversations(store.engine).waiting()
+        return [store.count(), questions, label, self.muted, kept.reply_to.others, noted]
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,11 @@ def judged(one: Try, _said: str) -> bool:
 
 
 def asked_for(one: Try, _said: str) -> bool:
-    return "github_issues" in one.state()[3]
+    return "github_issues" in one.state()[4]
+
+
+def asked(one: Try, said: str) -> bool:
+    return said == "" and Conversations(one.teams.store.engine).waiting() == 1
 
 
 def has(words: str) -> Callable[[Try, str], bool]:
@@ -132,6 +138,8 @@ def never(_one: Try, _said: str) -> bool:
 ACTS = {
     "help": Tried("viewer", lambda one: one.say("help"), has("I investigate alerts.")),
     "digest": Tried("viewer", lambda one: one.say("handover 24h"), has(FOUND)),
+    "ask": Tried("responder", lambda one: one.say("is it the database?"), asked),
+    "explain": Tried("responder", lambda one: one.say("explain F1"), asked),
     "investigate": Tried("responder", lambda one: one.say("investigate checkout errors"), begun),
     "investigate again": Tried("responder", lambda one: one.say("investigate"), begun),
     "run again": Tried("responder", lambda one: one.click("again"), begun),
@@ -159,7 +167,6 @@ ACTS = {
     "answer elsewhere": Tried(None, lambda one: one.click("ticket", target="msteams"), never),
     "change the rules": Tried(None, lambda one: one.click("rules", rules=[]), never),
     "delete": Tried(None, lambda one: one.click("delete"), never),
-    "change the rules in words": Tried(None, lambda one: one.say("rules off"), never),
 }
 
 

@@ -20,6 +20,7 @@ from bot.intake.questions.commands import command_in, is_courtesy
 from bot.intake.questions.first_contact import tells_of_trouble
 from bot.intake.questions.is_question import is_question
 from bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, Taken
+from bot.intake.questions.teams_thread import target_in
 from bot.policy.person_limits import HOUR
 from bot.runtime.threads import in_store
 from bot.settings import Settings
@@ -38,10 +39,17 @@ TALKING_FOR = timedelta(minutes=15)
 class MessageRouter:
     """Takes what people ask us. One per process; it holds its settings and the store alone."""
 
-    def __init__(self, settings: Settings, conversations: Conversations) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        conversations: Conversations,
+        *,
+        questions_per_hour: int | None = None,
+    ) -> None:
         self._settings = settings
         self._slack = settings.slack
         self._conversations = conversations
+        self._per_hour = questions_per_hour or settings.slack.questions_per_hour
 
     @property
     def engine(self) -> Engine:
@@ -111,12 +119,12 @@ class MessageRouter:
         before = self._conversations.asked_since(
             question.channel, question.thread, now - RATE_WINDOW
         )
-        if before > self._slack.questions_per_hour:
+        if before > self._per_hour:
             return Taken(False, "too many questions in this thread")
         new = NewQuestion(
             id=question.id,
             event_id=question.event_id,
-            kind="limited" if before == self._slack.questions_per_hour else kind,
+            kind="limited" if before == self._per_hour else kind,
             surface=question.surface,
             text=question.text[:MAX_TEXT],
             who=question.who,
@@ -139,7 +147,7 @@ class MessageRouter:
         command = command_in(question.text)
         if command is not None:
             return command.kind, ""
-        if self._slack.follow_ups == "off":
+        if self._slack.follow_ups == "off" and not target_in(question.channel):
             return None, "follow-up questions are off"
         answered = ours or self._conversations.has_trace(question.channel, question.thread)
         return ("question" if answered or question.surface != "mention" else "help"), ""

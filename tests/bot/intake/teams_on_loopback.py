@@ -154,10 +154,13 @@ def chats() -> Iterator[FakeChats]:
 def open_teams(chats: FakeChats, sqlite_store: Store) -> Iterator[Callable[..., Teams]]:
     started: list[Any] = []
 
-    def made(**more: Any) -> Teams:
-        own = chats.sections()["msteams"]
-        own |= {"tenant_id": HOME, "openid_url": f"{chats.url}/openid", "team": None}
-        given = {"msteams": own, "server": {"public_url": "https://faultline.example.com"}} | more
+    def made(own: dict[str, Any] | None = None, **more: Any) -> Teams:
+        section = chats.sections()["msteams"] | {"tenant_id": HOME, "team": None, **(own or {})}
+        section["openid_url"] = f"{chats.url}/openid"
+        given = {
+            "msteams": section,
+            "server": {"public_url": "https://faultline.example.com"},
+        } | more
         settings = Settings.model_validate(given)
         opened = serving(settings, store_accept(sqlite_store), store=sqlite_store)
         started.append(opened)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import smtplib
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from email.message import EmailMessage
@@ -133,8 +133,17 @@ def _message(own: EmailSettings, address: str, key: str, text: str) -> EmailMess
     message["Auto-Submitted"] = "auto-generated"
     message["X-Auto-Response-Suppress"] = "All"
     page = f"\n\nThe whole answer, with its evidence: {parts.page}" if parts.page else ""
-    message.set_content("\n".join((parts.title, "", *parts.lines)) + page + "\n")
+    message.set_content("\n".join((parts.title, *_spaced(parts.lines))) + page + "\n")
     return message
+
+
+def _spaced(lines: Sequence[str]) -> Iterator[str]:
+    """With an empty line before each paragraph and each heading of a list: plain text has no other
+    spacing."""
+    for line in lines:
+        if line and not line.startswith("- "):
+            yield ""
+        yield line
 
 
 def _id(own: EmailSettings, key: str) -> str:

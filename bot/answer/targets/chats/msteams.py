@@ -25,18 +25,14 @@ from bot.answer.targets.chats.teams_connector import (
     bearer,
     new_token,
 )
-from bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from bot.answer.targets.text_parts import TextParts
+from bot.answer.targets.posting import REQUEST_TIMEOUT_S, Claims, post_once
 from bot.answer.targets.vendor_message import VendorMessage, asked_who, call
-from bot.answer.writer.quotable import quotable
 from bot.runtime.threads import in_store, in_thread
-from bot.settings.chats import MsTeamsSettings
+from bot.settings.chats import THREAD, MsTeamsSettings
 
 CARD = "application/vnd.microsoft.card.adaptive"
 MOST_LOOKED_AT = 50
 """Graph's largest page. The newest come first."""
-THREAD = ";messageid="
-"""In the id of a channel's thread, before that of its first message."""
 
 
 class TeamsCards(VendorMessage):
@@ -73,9 +69,7 @@ class TeamsCards(VendorMessage):
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Begin a thread in the channel."""
-        card = await self._card(text, key)
-        sent = await self._connector.request("POST", activities(address), card)
-        return _ref(sent.json()["id"], key)
+        return await self._sent(address, key, await self._card(text, key))
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Put another card in its place."""
@@ -93,7 +87,27 @@ class TeamsCards(VendorMessage):
         finally:
             self._charts.pop(key, None)
 
-    async def _card(self, text: str, key: str) -> dict[str, Any]:
+    async def say_once(
+        self, claims: Claims, about: str, address: str, key: str, card: Part, since: datetime
+    ) -> str:
+        """Post a card that says something else than an answer, once under its key; gives its ref.
+        `about` is what the claims are about. Raises ConnectorError."""
+
+        async def find() -> str | None:
+            return await self._said("find", self.find(address, key, since))
+
+        async def send() -> str:
+            return await self._said("send", self._sent(address, key, message_with(card)))
+
+        return await post_once(
+            claims, key, about, owner=self._owner, find=find, send=send, lease=self._lease
+        )
+
+    async def _sent(self, address: str, key: str, message: Part) -> str:
+        sent = await self._connector.request("POST", activities(address), message)
+        return _ref(sent.json()["id"], key)
+
+    async def _card(self, text: str, key: str) -> Part:
         """The card, with buttons where people can be heard."""
         extras = NO_EXTRAS
         if self.own.tenant_id is not None:
@@ -119,10 +133,15 @@ async def _messages(own: MsTeamsSettings, channel: str, token: str, most: int) -
     return await call(own.graph_url, bearer(token), "GET", path, params=params)
 
 
-def message_of(text: str, key: str, extras: CardExtras = NO_EXTRAS) -> dict[str, Any]:
-    """The message with the card. `summary` is what notifications show."""
-    card = {"contentType": CARD, "content": card_of(text, key, extras)}
-    return {"type": "message", "summary": quotable(TextParts.of(text).title), "attachments": [card]}
+def message_of(text: str, key: str, extras: CardExtras = NO_EXTRAS) -> Part:
+    """The message with the card of an answer."""
+    return message_with(card_of(text, key, extras))
+
+
+def message_with(card: Part) -> Part:
+    """The message. `summary` is what notifications show."""
+    attached = {"contentType": CARD, "content": card}
+    return {"type": "message", "summary": card["fallbackText"], "attachments": [attached]}
 
 
 def _ref(name: str, key: str) -> str:

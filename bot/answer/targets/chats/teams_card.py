@@ -42,51 +42,61 @@ NO_EXTRAS = CardExtras()
 def card_of(text: str, key: str, extras: CardExtras = NO_EXTRAS) -> Part:
     """The card that bears `key`, which people do not see, as the id of its title."""
     parts = TextParts.of(text)
-    title = _block(_run(parts.title, weight="Bolder", size="Medium"), id=key)
-    card = {
+    title = block(run(parts.title, weight="Bolder", size="Medium"), id=key)
+    body = [title, *(_line(line) for line in parts.lines if line), *extras.charts]
+    return whole_card(parts.title, body, parts.page, extras)
+
+
+def whole_card(
+    title: str, body: Sequence[Part], page: str | None, extras: CardExtras = NO_EXTRAS
+) -> Part:
+    """A card with this body. `title` is what stands where cards are not shown."""
+    card: Part = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.5",
-        "fallbackText": quotable(parts.title),
-        "body": [title, *(_line(line) for line in parts.lines if line), *extras.charts],
+        "fallbackText": quotable(title),
+        "body": list(body),
     }
-    url = safe_url(parts.page)
+    url = safe_url(page)
     actions = [{"type": "Action.OpenUrl", "title": OPEN, "url": url}] if url else []
     actions += extras.actions
     if actions:
         card["actions"] = actions
-    return _fitting(card, [_block(_run(line, isSubtle=True)) for line in extras.lines])
+    return _fitting(card, [block(run(line, isSubtle=True)) for line in extras.lines])
 
 
 def _line(line: str) -> Part:
     if line.startswith("- "):
-        return _block(_run(f"•  {line[2:]}"), spacing="Small")
+        return block(run(f"•  {line[2:]}"), spacing="Small")
     if line.endswith(":"):
-        return _block(_run(line, weight="Bolder"))
+        return block(run(line, weight="Bolder"))
     for label in LABELS:
         if line.startswith(label):
-            return _block(_run(label, weight="Bolder"), _run(line.removeprefix(label)))
-    return _block(_run(line))
+            return block(run(label, weight="Bolder"), run(line.removeprefix(label)))
+    return block(run(line))
 
 
-def _block(*runs: Part, **more: str) -> Part:
+def block(*runs: Part, **more: Any) -> Part:
+    """A line of runs."""
     return {"type": "RichTextBlock", "inlines": list(runs), **more}
 
 
-def _run(text: str, **more: str | bool) -> Part:
+def run(text: str, **more: Any) -> Part:
+    """A text run: what it holds is no mark-up."""
     space = " " if text.endswith(" ") else ""
     return {"type": "TextRun", "text": quotable(text) + space, **more}
 
 
 def _fitting(card: Part, last: Sequence[Part]) -> Part:
-    """Without the last lines of the answer, where it is too long. `last` stays."""
+    """Without the last lines of the body, where the card is too long. `last` stays."""
     body = card["body"]
     sizes = [len(json.dumps(part).encode()) + 2 for part in body]
     size = len(json.dumps({**card, "body": list(last)}).encode()) + sum(sizes)
     if size <= MAX_CARD_BYTES:
         body += last
         return card
-    left_out = _block(_run(CUT))
+    left_out = block(run(CUT))
     while size > MAX_CARD_BYTES - 200 and len(body) > 1:
         body.pop()
         size -= sizes.pop()

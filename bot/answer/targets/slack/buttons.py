@@ -9,9 +9,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 
+from analysis.wording.phrases import capitalised
 from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 from bot.answer.lines import at
-from bot.answer.targets.slack.blocks import Block, actions, button, option, overflow
+from bot.answer.targets.slack.blocks import (
+    MAX_OVERFLOW,
+    Block,
+    actions,
+    button,
+    option,
+    overflow,
+)
 from bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
 from bot.answer.targets.tickets.target import TicketOffer
 from bot.policy.people import SLACK_USER
@@ -59,18 +67,18 @@ def all_buttons() -> tuple[SlackButton, ...]:
 
 
 def buttons(offer: Offer) -> list[Block]:
-    """The row of buttons; of a failed investigation those that need no answer."""
+    """The rows of buttons; of a failed investigation those that need no answer."""
     shown = []
     for one in all_buttons():
         label = one.label(offer)
         if label is not None:
             shown.append((one.name, label))
-    return [_row(shown, offer.investigation.id)]
+    return _rows(shown, offer.investigation.id)
 
 
 def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
-    """Small lines under the buttons: who judged it, until when it is muted, what it was started
-    from."""
+    """Small lines under the buttons, each by itself: who judged it, until when it is muted, what it
+    was started from."""
     lines: list[str] = []
     if status.label is not None:
         lines.append(_judged(status.label))
@@ -84,7 +92,7 @@ def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
         )
     lines += [_ticket(one) for one in status.tickets if one.title]
     elements = [{"type": "mrkdwn", "text": line, "verbatim": True} for line in lines]
-    return [{"type": "context", "elements": elements}] if elements else []
+    return [{"type": "context", "elements": [one]} for one in elements]
 
 
 def until_words(until: datetime) -> str:
@@ -111,14 +119,20 @@ def _muted(mute: Mute) -> str:
 
 def _ticket(one: TicketOffer) -> str:
     url, title = safe_url(one.url), escape_mrkdwn(one_line(one.title, MAX_WHO))
-    return f"{one.one} <{escape_mrkdwn(url)}|{title}>" if url else f"{one.one} {title}"
+    what = capitalised(one.one)
+    return f"{what} <{escape_mrkdwn(url)}|{title}>" if url else f"{what} {title}"
 
 
-def _row(shown: Sequence[tuple[str, str]], investigation_id: str) -> Block:
+def _rows(shown: Sequence[tuple[str, str]], investigation_id: str) -> list[Block]:
+    """A row with a menu at its end, and a second row of what the menu has no room for."""
     rest = shown[MAX_BUTTONS - 1 :] if len(shown) > MAX_BUTTONS else ()
-    first = shown[: len(shown) - len(rest)]
+    first, menu, more = shown[: len(shown) - len(rest)], rest[:MAX_OVERFLOW], rest[MAX_OVERFLOW:]
     elements = [button(f"{PREFIX}{name}", label, investigation_id) for name, label in first]
-    if rest:
-        options = [option(label, f"{name} {investigation_id}") for name, label in rest]
+    if menu:
+        options = [option(label, f"{name} {investigation_id}") for name, label in menu]
         elements.append(overflow(MORE, options))
-    return actions("faultline_buttons", elements)
+    rows = [actions("faultline_buttons", elements)]
+    if more:
+        below = [button(f"{PREFIX}{name}", label, investigation_id) for name, label in more]
+        rows.append(actions("faultline_more_buttons", below))
+    return rows

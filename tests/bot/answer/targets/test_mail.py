@@ -161,6 +161,12 @@ def test_the_answer_follows_the_first_message_in_its_thread_once(
     assert answer["Auto-Submitted"] == "auto-generated"
     body = answer.get_content()
     assert "rose 31x right after v2" in body
+    # Plain text has no other spacing: each paragraph and each list begins after an empty line.
+    lines = body.splitlines()
+    headings = [n for n, line in enumerate(lines) if line and line[0] != "-"][1:]
+    assert len(headings) > 3
+    assert all(lines[n - 1] == "" for n in headings)
+    assert lines[lines.index("Why:") + 1].startswith("- ")
     assert f"https://faultline.example.com/investigations/{investigation.id}" in body
     assert mail.mailbox.encrypted == [True, True]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from analysis.vocabulary import Claim, Finding, Impact, Verdict
 from bot.answer.targets.pagerduty.note import note_text
+from bot.answer.targets.slack.button_type import AnswerStatus
+from bot.answer.targets.slack.buttons import MAX_BUTTONS
 from bot.answer.targets.slack.message import (
     MAX_TEXT,
     SlackMessage,
@@ -20,7 +23,9 @@ from bot.answer.targets.slack.message import (
     first_message,
     slack_alert_failed_message,
 )
+from bot.answer.targets.tickets.target import TicketOffer
 from bot.answer.view import answer_view
+from bot.store.labels import AnswerLabel
 from loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.answer.targets.answers import (
     GRAPH,
@@ -382,3 +387,26 @@ def test_evidence_is_given_up_before_the_six_lines_are() -> None:
     assert "Confidence" in text
     assert not too_long(message.blocks)
     assert len([e for e in elements(message.blocks) if e.get("type") == "rich_text_list"]) > 0
+
+
+def test_whatever_may_be_asked_for_is_offered_and_each_thing_that_was_stands_by_itself() -> None:
+    names = ("jira_issues", "linear_issues", "github_issues", "gitlab_issues")
+    tickets = [TicketOffer(name, name, f"Create {name}") for name in names]
+    tickets += [
+        TicketOffer("github_reverts", "draft revert on GitHub", "Draft a revert of #12"),
+        TicketOffer("gitlab_reverts", "draft revert on GitLab", "Draft !3", title="!4"),
+    ]
+    at = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
+    judged = AnswerLabel("x", right=False, cause="the cart", who="Ann", at=at)
+    status = AnswerStatus(label=judged, note="send", tickets=tuple(tickets))
+    message = a_final(status=status)
+    assert broken_rules(message.blocks, lambda _: True) == []
+    rows = [block for block in message.blocks if block["type"] == "actions"]
+    assert all(len(row["elements"]) <= MAX_BUTTONS for row in rows)
+    said = json.dumps(message.blocks)
+    for ticket in tickets:
+        assert f'"{ticket.label}"' in said
+    lines = [block["elements"] for block in message.blocks if block["type"] == "context"]
+    [[ann], [revert]] = lines[:2]
+    assert "said Ann" in ann["text"]
+    assert revert["text"] == "Draft revert on GitLab !4"

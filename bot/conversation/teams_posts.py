@@ -1,0 +1,151 @@
+"""The answer in Microsoft Teams: one card for each question, in its thread, posted once.
+
+A card shows no picture and holds no file, so it says where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from bot.answer.exports.formats import FORMATS
+from bot.answer.foreign_text import one_line, safe_url
+from bot.answer.outcome import Outcome
+from bot.answer.targets.chats.target import MSTEAMS
+from bot.answer.targets.chats.teams_card import CardExtras, Part, block, run, whole_card
+from bot.answer.targets.one_message import SEARCH_BACK
+from bot.conversation.messages import IMAGE_ALT, LEAD, LINE, MAX_LINES, code_box
+from bot.conversation.visibility import ConversationVisibility
+from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from bot.intake.questions.teams_thread import channel_in, conversation_of, id_in, name_in
+from bot.policy.values import ReplyTo
+from bot.runtime.threads import in_store
+from bot.settings import Settings
+from bot.store.conversations import Conversations, Question
+from bot.store.follow_ups import FollowUps
+from bot.store.handover import Place
+from bot.store.posted import investigations_in
+from bot.store.store import Store
+from bot.store.tickets import AskedTickets
+
+if TYPE_CHECKING:
+    from bot.answer.targets.chats.msteams import TeamsCards
+
+CODE = 2_400
+"""Characters of log lines."""
+LINKS, LINK_TITLE, LABEL = 4, 40, 120
+
+
+class TeamsPosts:
+    """Posts the answers of one bot."""
+
+    source = "msteams"
+
+    def __init__(
+        self, settings: Settings, store: Store, conversations: Conversations, *, owner: str
+    ) -> None:
+        declared = MSTEAMS.seen_in(settings)
+        self.questions_per_hour = settings.msteams.questions_per_hour
+        self.further_per_hour = settings.msteams.further_per_hour
+        self.target = declared.own_name
+        self._store, self._conversations = store, conversations
+        self._cards: TeamsCards = declared.build(settings, store, owner=owner)  # type: ignore[assignment]
+
+    async def post(self, question: Question, answer: AnswerText, page_url: str | None) -> None:
+        """The answer to the question, posted now or before. Raises ConnectorError."""
+        key = f"{question.id}:answer"
+        await self._cards.say_once(
+            self._conversations,
+            question.id,
+            _conversation(question),
+            key,
+            card_of_answer(answer, key, page_url),
+            question.asked_at - SEARCH_BACK,
+        )
+
+    async def refresh(self, outcome: Outcome) -> None:
+        """A worker edits the card, as after a click."""
+        tickets = AskedTickets(self._store.engine)
+        await in_store(tickets.made, outcome.investigation.id)
+
+    def investigations_in(self, question: Question) -> Sequence[str]:
+        """Those that are answered in the question's thread, the newest first. Blocks."""
+        engine, address = self._store.engine, _conversation(question)
+        return investigations_in(engine, self.target, address, question.thread)
+
+    def further_since(self, question: Question, since: datetime) -> int:
+        """Follow-ups that this thread has asked for since then. Blocks."""
+        counted = FollowUps(self._store.engine).count_at
+        return counted(self.target, _conversation(question), since)
+
+    def reply_to(self, question: Question) -> ReplyTo:
+        """In this thread."""
+        return ReplyTo(others={self.target: _conversation(question)})
+
+    def asker(self, question: Question) -> str:
+        """As clicks count them."""
+        return f"{self.source}:{id_in(question.who)}"
+
+    def name_of(self, question: Question) -> str:
+        """Their name."""
+        return name_in(question.who)
+
+
+class TeamsVisibility(ConversationVisibility):
+    """In a thread: what is answered in it, and nothing else. Teams tells nobody's channels."""
+
+    def __init__(self, store: Store, posts: TeamsPosts, settings: Settings) -> None:
+        super().__init__(store, None, settings)
+        self._here = posts.investigations_in
+
+    async def _may_tell(self, question: Question, place: Place) -> bool:
+        if self._teams is not None and place.team not in ("", *self._heard_by(question)):
+            return False
+        return place.id in await in_store(self._here, question)
+
+    def _asked_in(self, question: Question) -> tuple[str, ...]:
+        return (channel_in(question.channel),)
+
+
+def card_of_answer(answer: AnswerText, key: str, page_url: str | None) -> Part:
+    """The card that bears `key` as the id of its first line."""
+    lead = one_line(answer.lead, LEAD)
+    shown = answer.lines[:MAX_LINES]
+    left = len(answer.lines) - len(shown)
+    more = [*([f"{left} more lines on the page"] if left else []), *answer.more]
+    body = [block(run(lead or "-"), id=key), *(_line(line) for line in shown)]
+    for line in code_box(answer.code, CODE).splitlines():
+        body.append(block(run(line, fontType="Monospace", size="Small"), spacing="Small"))
+    body += _elsewhere(answer, page_url)
+    fine = [one_line(line, IMAGE_ALT) for line in more]
+    return whole_card(lead or "-", body, page_url, CardExtras(fine))
+
+
+def _line(line: AnswerLine) -> Part:
+    label = [run(f"{one_line(line.bold, LABEL)} ", weight="Bolder")] if line.bold else []
+    text = run(one_line(line.text, LINE))
+    links = [link for title, url in line.links[:LINKS] for link in _link(title, url)]
+    return block(run("•  "), *label, text, *links, spacing="Small")
+
+
+def _link(title: str, address: str | None) -> Iterator[Part]:
+    url = safe_url(address)
+    if url:
+        yield run(" ")
+        yield run(one_line(title, LINK_TITLE), selectAction={"type": "Action.OpenUrl", "url": url})
+
+
+def _elsewhere(answer: AnswerText, page_url: str | None) -> Iterator[Part]:
+    """Where the picture and the file of an answer are."""
+    if answer.export is not None and page_url:
+        export = FORMATS[answer.export]
+        yield block(*_link(export.title, f"{page_url}/export/{export.file}"))
+    if answer.chart is not None and page_url:
+        yield block(*_link("Chart", f"{page_url}#{answer.chart}"))
+    elif answer.picture is not None:
+        yield block(run("Ask on the page to see the chart.", isSubtle=True))
+
+
+def _conversation(question: Question) -> str:
+    return conversation_of(question.channel, question.thread)
