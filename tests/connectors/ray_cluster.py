@@ -24,12 +24,14 @@ PROGRAM = Path(__file__).parent / "ray_nodes.py"
 PYTHON = TOOLS / "ray/bin/python"
 TOKEN = "r" * 40
 KILLED, ASKED_TO_END = "gpu-07", "gpu-08"
+GOES_ON = 'import os, time; [time.sleep(1) for _ in iter(lambda: os.path.exists("{folder}"), 0)]'
+"""A job outlives its cluster, so it ends with the cluster's folder."""
 ENDINGS = {
     "ends-well": ("SUCCEEDED", "print(1)"),
     "fails": ("FAILED", 'raise RuntimeError("CUDA out of memory")'),
-    "is-stopped": ("STOPPED", "import time; time.sleep(600)"),
+    "is-stopped": ("STOPPED", GOES_ON),
     "finds-no-gpu": ("PENDING", "print(1)"),
-    "runs": ("RUNNING", "import time; time.sleep(600)"),
+    "runs": ("RUNNING", GOES_ON),
 }
 """By submission: the status it ends up with, and its code."""
 WANTS = {"finds-no-gpu": {"entrypoint_num_gpus": 8}}
@@ -80,7 +82,7 @@ def ray_cluster(folder: Path) -> Iterator[RayCluster]:
         running.start(PYTHON, PROGRAM, str(port), sockets, *nodes, env=ENVIRONMENT)
         running.until(lambda: cluster.asked("/api/jobs/").is_success, "Ray's dashboard")
         for name, (_, code) in ENDINGS.items():
-            _submit(cluster, name, code)
+            _submit(cluster, name, code.replace("{folder}", sockets))
         running.until(lambda: _status(cluster, "is-stopped") == "RUNNING", "a job to stop")
         cluster.asked("/api/jobs/is-stopped/stop", "POST").raise_for_status()
         running.until(lambda: _is_settled(cluster), "the end of jobs and nodes")
