@@ -14,7 +14,7 @@ CONNECTOR = ConnectorType(
         login="as Prometheus",
         places="a dashboard for each cluster",
         permissions="GET alone, by a proxy",
-        tested_against="the published specification of the Jobs API",
+        tested_against="Ray 2.60 itself, and the published specification of the Jobs API",
         also="nodes that died",
     ),
 )

@@ -16,7 +16,7 @@ import msgspec
 import polars as pl
 
 from analysis.case.tables import SCHEMAS
-from analysis.errors import ConnectorError, FaultlineError
+from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import LATEST_NS, full_window
@@ -76,15 +76,13 @@ class ListedNodes(msgspec.Struct):
 
 
 class NodesData(msgspec.Struct):
-    result: ListedNodes | None = None
+    result: ListedNodes
 
 
 class NodesAnswer(msgspec.Struct):
-    """`result` is false for an error, which `msg` tells."""
+    """Of an error, which the status tells, `data.result` is null."""
 
-    result: bool
-    msg: str = ""
-    data: NodesData | None = None
+    data: NodesData
 
 
 class VersionAnswer(msgspec.Struct):
@@ -221,13 +219,20 @@ def _fact(one: RayJob) -> tuple[str, str, datetime | None] | None:
     message = one.message or ""
     if one.status == "FAILED":
         code = "" if one.driver_exit_code is None else f"exit code {one.driver_exit_code}"
-        said = ", ".join(part for part in (code, one.error_type, message) if part)
-        return "job_failed", said, _at(one.end_time)
+        said = ", ".join(part for part in (code, _last_line(message)) if part)
+        return "job_failed", said or one.error_type or "", _at(one.end_time)
     if one.status == "STOPPED":
         return "job_cancelled", "", _at(one.end_time)
     if one.status == "PENDING":
         return "unschedulable", message, _at(one.start_time)
     return None
+
+
+def _last_line(message: str) -> str:
+    """What a job that failed said last: its message ends with the last 20,000 characters of its log
+    (dashboard/modules/job/job_supervisor.py)."""
+    lines = message.strip().splitlines()
+    return lines[-1] if lines else ""
 
 
 def _in(one: RayJob, window: Window) -> bool:
@@ -237,13 +242,9 @@ def _in(one: RayJob, window: Window) -> bool:
 
 
 async def _nodes(session: HttpSession) -> ListedNodes:
-    """All nodes that Ray remembers. Raises ConnectorError, also where it answers with an error."""
+    """All nodes that Ray remembers. Raises ConnectorError."""
     params = [("detail", "1"), ("limit", str(MOST_NODES))]
-    answer = await session.get(NODES, params, type=NodesAnswer)
-    listed = answer.data.result if answer.data else None
-    if not answer.result or listed is None:
-        raise ConnectorError(VENDOR, NODES, short(answer.msg or "an error without a message", 200))
-    return listed
+    return (await session.get(NODES, params, type=NodesAnswer)).data.result
 
 
 async def _dead_nodes(session: HttpSession, window: Window) -> tuple[list[RayNode], str | None]:

@@ -69,7 +69,7 @@ class StoredRun:
             "params": [{"key": key, "value": value} for key, value in self.params.items()],
             "tags": [{"key": key, "value": value} for key, value in tags.items()],
         }
-        return {"info": info, "data": data, "inputs": {}}
+        return {"info": info, "data": data, "inputs": {}, "outputs": {}}
 
 
 def training_run(id: str, began: datetime, hours: float = 3.0, **given: Any) -> StoredRun:

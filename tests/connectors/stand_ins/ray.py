@@ -12,7 +12,20 @@ from tests.connectors.local_http import LocalServer, Reply
 READING_POSTS: frozenset[str] = frozenset()
 NAME = "llm-1"
 DIED = "Unexpected termination: health check failed due to missing too many heartbeats"
-MESSAGE = "Job entrypoint command failed with exit code 3, last available logs: ..."
+REASON = "RuntimeError: CUDA out of memory"
+MESSAGE = (
+    "Job entrypoint command failed with exit code 3, last available logs (truncated to 20,000 "
+    f'chars):\nTraceback (most recent call last):\n  File "train.py", line 1\n{REASON}\n'
+)
+VERSION = {
+    "version": "4",
+    "ray_version": "2.60.0",
+    "ray_commit": "0" * 40,
+    "session_name": "session_2026-03-02_09-00-00_000000_1",
+}
+REFUSED = {"result": False, "msg": "Failed to query GCS", "data": {"result": None}}
+"""How the state API words an error; the status says it too."""
+MESSAGES = {"STOPPED": "Job was intentionally stopped.", "FAILED": MESSAGE}
 Object = dict[str, Any]
 
 
@@ -25,8 +38,7 @@ def serve(server: LocalServer, jobs: Sequence[Object] | None = None) -> None:
     """The calls that are read."""
     known = [failed(), job("RUNNING", submission_id="other")] if jobs is None else list(jobs)
     server.on("/api/jobs/", Reply(known))
-    version = {"version": "4", "ray_version": "2.60.0", "ray_commit": "0" * 40}
-    server.on("/api/version", Reply(version))
+    server.on("/api/version", Reply(VERSION))
     server.on("/api/v0/nodes", Reply(listed(nodes())))
 
 
@@ -41,8 +53,8 @@ def job(status: str, **given: Any) -> Object:
         "driver_info": None,
         "status": status,
         "entrypoint": "python train.py",
-        "message": "",
-        "error_type": None,
+        "message": MESSAGES.get(status, ""),
+        "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR" if status == "FAILED" else None,
         "start_time": _ms(start),
         "end_time": _ms(end) if end else None,
         "metadata": {},
@@ -57,7 +69,7 @@ def job(status: str, **given: Any) -> Object:
 def failed() -> Object:
     """The job's newest submission."""
     named = {"job_name": NAME}
-    return job("FAILED", end=ONSET, metadata=named, message=MESSAGE, driver_exit_code=3)
+    return job("FAILED", end=ONSET, metadata=named, driver_exit_code=3)
 
 
 def node(name: str, state: str = "ALIVE", message: str = "", at: datetime | None = None) -> Object:
@@ -68,7 +80,7 @@ def node(name: str, state: str = "ALIVE", message: str = "", at: datetime | None
         "state": state,
         "state_message": message or None,
         "node_name": name,
-        "resources_total": {"GPU": 8.0},
+        "resources_total": {},
         "labels": {},
         "start_time_ms": _ms(ALERT_AT - timedelta(days=1)),
         "end_time_ms": _ms(at) if at else 0,
