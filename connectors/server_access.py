@@ -14,7 +14,7 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -24,9 +24,6 @@ from connectors.azure_token import Credential, Tokens
 from connectors.budgets import Deadline
 from connectors.google_token import TOKEN_LIMITS, TOKEN_WITHIN_S, GoogleToken
 from connectors.self_hosted import SelfHostedSettings
-
-if TYPE_CHECKING:
-    from connectors.azure.session import Credential
 
 LONGEST_TOKEN = 65_536
 AZURE_AUDIENCE = "https://prometheus.monitor.azure.com"

@@ -6,7 +6,7 @@ from connectors.status_pages.settings import StatusPageSettings
 CONNECTOR = ConnectorType(
     name="status_pages",
     settings=StatusPageSettings,
-    build="connectors.status_pages.connector:build",
+    build="connectors.status_pages.opening:build",
     kinds=("states",),
     docs="status_pages.md",
     listing=Listing(

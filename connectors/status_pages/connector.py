@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from analysis.errors import FaultlineError, SettingsError
+from analysis.errors import FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope
 from connectors.base import Check, Collected, Item, Request
 from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds
 from connectors.evidence_rows import StateRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
-from connectors.shared_settings import SharedSettings
 from connectors.status_pages.incidents import (
     MOST_INCIDENTS,
     NO_IMPACT,
@@ -68,23 +67,6 @@ FORMATS: Mapping[str, PageFormat] = {
 }
 HISTORIES = frozenset({"feed"})
 """Formats whose entries do not say whether they are over: each counts at its own time alone."""
-
-
-def build(own: StatusPageSettings, settings: SharedSettings) -> StatusPagesConnector:
-    """The configured connector. Raises SettingsError without a name or an address."""
-    provider = own.provider or settings.instance_of("status_pages")
-    if not provider:
-        raise SettingsError("status_pages.provider", "must be set: whose page it is")
-    if own.kind == "azure_service_health":
-        # Late: it loads the client of Azure.
-        from connectors.status_pages.service_health import build_service_health
-
-        return build_service_health(own, settings, provider)
-    if not (own.url or FORMATS[own.kind].base):
-        raise SettingsError("status_pages.url", f"must be set for kind {own.kind}")
-    base = own.url or FORMATS[own.kind].base
-    http = ReadOnlyHttp("status_pages", base, limits=own.limits(LIMITS))
-    return StatusPagesConnector(own, provider, http)
 
 
 class StatusPagesConnector:

@@ -16,7 +16,7 @@ import msgspec
 from analysis.errors import ConnectorError, SettingsError
 from connectors.azure.session import credential_of
 from connectors.azure.settings import AzureMonitorSettings
-from connectors.http import HttpSession, ReadOnlyHttp, unexpected_response
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.server_access import AzureToken, ServerAccess
 from connectors.shared_settings import SharedSettings
 from connectors.status_pages.connector import (
@@ -31,6 +31,7 @@ from connectors.status_pages.incidents import (
     of_service_health,
 )
 from connectors.status_pages.settings import StatusPageSettings
+from connectors.vendor_text import unexpected_response
 
 VERSION = "2024-02-01"
 SUBSCRIPTION = re.compile(r"[0-9A-Za-z-]{1,64}")

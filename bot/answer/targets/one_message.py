@@ -52,7 +52,7 @@ class OneMessage(ABC):
         self._declared = declared
         self._settings = settings
         self._store = store
-        self._post_once = partial(post_once, store, owner=owner, lease=lease)
+        self._post_once = partial(post_once, owner=owner, lease=lease)
 
     @abstractmethod
     async def find(self, address: str, key: str, since: datetime) -> str | None:
@@ -141,7 +141,7 @@ class OneMessage(ABC):
             sent.append(await self._said("send", self.send(address, key, text)))
             return sent[-1]
 
-        ref = await self._post_once(key, investigation.id, find=find, send=send)
+        ref = await self._post_once(self._store, key, investigation.id, find=find, send=send)
         return ref, bool(sent) and sent[-1] == ref
 
     async def _no_preview_after(self, investigation: StoredInvestigation) -> None:
@@ -159,7 +159,7 @@ class OneMessage(ABC):
             return None
 
         key = f"{self._key(investigation)}-preview:{investigation.runs}"
-        await self._post_once(key, investigation.id, find=find, send=send)
+        await self._post_once(self._store, key, investigation.id, find=find, send=send)
 
     def _key(self, investigation: StoredInvestigation) -> str:
         return self._declared.post_key(investigation.id)

@@ -25,7 +25,7 @@ from bot.answer.targets.chats.teams_connector import (
     bearer,
     new_token,
 )
-from bot.answer.targets.posting import REQUEST_TIMEOUT_S, Claims, post_once
+from bot.answer.targets.posting import REQUEST_TIMEOUT_S, Claims
 from bot.answer.targets.vendor_message import VendorMessage, asked_who, call
 from bot.runtime.threads import in_store, in_thread
 from bot.settings.chats import THREAD, MsTeamsSettings
@@ -99,9 +99,7 @@ class TeamsCards(VendorMessage):
         async def send() -> str:
             return await self._said("send", self._sent(address, key, message_with(card)))
 
-        return await post_once(
-            claims, key, about, owner=self._owner, find=find, send=send, lease=self._lease
-        )
+        return await self._post_once(claims, key, about, find=find, send=send)
 
     async def _sent(self, address: str, key: str, message: Part) -> str:
         sent = await self._connector.request("POST", activities(address), message)
