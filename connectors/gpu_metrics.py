@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from analysis.metrics import gpu_signals as gs
 
 MIB = 1_048_576
+NANOSECOND = 1e-9
+"""Of the violation counters in seconds (dcgm_fields.h; dcgm-exporter's comments said microseconds
+until pull request 589). In nanoseconds they would pass DCGM's values for "no value" after 2 s."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,19 @@ PROMETHEUS: tuple[GpuMetricNames, ...] = (
     ),
     GpuMetricNames(gs.TENSOR_ACTIVE, ("tensorcore_active", "tensorcore_active_ratio")),
     _dcgm(gs.MEMORY_USED, "DEV_FB_USED", "dcgm_fb_used", scale=MIB),
+    _dcgm(gs.HELD_BY_HEAT, "DEV_THERMAL_VIOLATION", scale=NANOSECOND),
+    _dcgm(
+        gs.HELD_BY_HEAT,
+        "DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS",
+        "DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS",
+        scale=NANOSECOND,
+        how="sum",
+    ),
+    _dcgm(gs.HELD_BY_POWER, "DEV_POWER_VIOLATION", scale=NANOSECOND),
+    _dcgm(gs.HELD_BY_POWER, "DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", scale=NANOSECOND),
+    _dcgm(gs.HELD_BY_BRAKE, "DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", scale=NANOSECOND),
+    _dcgm(gs.HELD_BY_BOARD, "DEV_BOARD_LIMIT_VIOLATION", scale=NANOSECOND),
+    _dcgm(gs.HELD_BY_RELIABILITY, "DEV_RELIABILITY_VIOLATION", scale=NANOSECOND),
     GpuMetricNames(gs.IB_LINK_DOWNED, ("node_infiniband_link_downed_total",)),
     GpuMetricNames(gs.IB_SYMBOL_ERRORS, ("node_infiniband_symbol_error_total",)),
     GpuMetricNames(gs.IB_LINK_RECOVERIES, ("node_infiniband_link_error_recovery_total",)),
@@ -118,8 +134,9 @@ PROMETHEUS: tuple[GpuMetricNames, ...] = (
     ),
 )
 """In order of preference: a signal's rows come from the first exporter that has any.
-`gpu_sm_active` and `gpu_tensor_active` are ratios of 0 to 1. The matcher of network interfaces
-leaves out what has no cable."""
+`gpu_sm_active` and `gpu_tensor_active` are ratios of 0 to 1. Time held back by sync boost or by low
+utilization is not read: another GPU is the slow one, or there is no work. The matcher of network
+interfaces leaves out what has no cable."""
 
 DATADOG: Mapping[str, tuple[str, ...]] = {
     gs.SM_CLOCK: ("dcgm.sm_clock",),

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from analysis.case.folder import Case
 from analysis.gpus.errors import error_signs
 from analysis.gpus.fleet import Device, Fleet, read_fleet
+from analysis.gpus.held_back import with_held_back
 from analysis.gpus.signs import Sign
 from analysis.gpus.slowness import slow_gpus
 from analysis.gpus.standstill import standstill
@@ -49,7 +50,8 @@ def gpu_health(case: Case) -> list[Finding]:
     if fleet is None:
         return []
     is_job = (case.scope.job or case.alert.job) is not None
-    signs = [*slow_gpus(fleet), *standstill(fleet, is_job=is_job), *error_signs(fleet)]
+    slow = with_held_back(fleet, slow_gpus(fleet))
+    signs = [*slow, *standstill(fleet, is_job=is_job), *error_signs(fleet)]
     found = [_finding(case, fleet, group) for group in _groups(signs, fleet)]
     found.sort(key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
     return found[:MOST_FINDINGS]

@@ -160,7 +160,7 @@ def _clocks(fleet: Fleet) -> _Clocks | None:
     enough = np.isfinite(before).sum(axis=1) >= LEAST_STEPS
     own = np.where(enough, median(before, axis=1), np.nan)
     peers = peers_median(clock, busy, models(fleet))
-    bits, power = grid.gauge(gs.EVENT_REASONS), _power_beside_peers(fleet, busy)
+    bits, power = grid.gauge(gs.EVENT_REASONS), power_beside_peers(fleet, busy)
     heat = _heat(fleet, gs.TEMPERATURE, HOT_C)
     hot = heat.hot if heat is not None else np.zeros_like(busy)
     return _Clocks(grid, clock, busy, bits, peers, own, power, hot)
@@ -203,7 +203,7 @@ def _low_clocks(clocks: _Clocks, row: int) -> tuple[tuple[Bools, str | None], ..
     return (slowed, None), (heated, "thermal"), (capped, "power cap"), (unexplained, "")
 
 
-def _power_beside_peers(fleet: Fleet, busy: Bools) -> Floats:
+def power_beside_peers(fleet: Fleet, busy: Bools) -> Floats:
     """Each GPU's power over the median of the busy ones of its model, by step; NaN where
     unknown."""
     power = fleet.grid.gauge(gs.POWER)

@@ -89,6 +89,8 @@ def exposition() -> str:
                     else "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
                 )
                 _gpu(text, own, t, slow=slow, reasons=reasons)
+                held = 3_600_000_000_000 + slow * (t - int(ONSET.timestamp())) * 700_000_000
+                text.add("DCGM_FI_DEV_THERMAL_VIOLATION", "unknown", labels(**own), held, t)
                 code = "79" if slow and t >= ONSET.timestamp() + 600 else "0"
                 text.add(
                     "DCGM_FI_DEV_XID_ERRORS",
@@ -206,6 +208,7 @@ def test_every_signal_has_its_unit_whatever_the_exporter_called_it(
     }
     assert levels[gs.EVENT_REASONS, "gpu-0", "1"] == levels[gs.EVENT_REASONS, "gpu-1", "1"] == 4
     assert levels[gs.MEMORY_USED, "gpu-0", "0"] == 70_000 * 1024**2
+    assert levels[gs.HELD_BY_HEAT, "gpu-1", "2"] == 3_600
     assert levels[gs.NVLINK_ERRORS, "gpu-1", "3"] == 12
     assert levels[gs.SM_ACTIVE, "gpu-1", "3"] == 0.875
     assert levels[gs.IB_LINK_DOWNED, "gpu-1.cluster.local", None] == 1
@@ -222,6 +225,19 @@ def test_an_error_code_that_becomes_a_label_stays_one_series(
     ).sort("time")
     assert codes["value"].unique().sort().to_list() == [0.0, 79.0]
     assert codes["value"][-1] == 79.0
+
+
+def test_time_held_back_is_diagnosed_where_the_exporter_gives_no_clocks(
+    fleet: RunningPrometheus, tmp_path: Path
+) -> None:
+    request = training_request(tmp_path, hosts=("gpu-0", "gpu-1"), ranks_per_host=4)
+    without = {gs.SM_CLOCK: "", gs.EVENT_REASONS: ""}
+    collected = asyncio.run(PrometheusConnector(fleet.url, queries=without).collect(request))
+    case = Case(tmp_path, request.alert, request.scope)
+    case.__dict__["metrics"] = conform(collected.tables["metrics"], "metrics", "metrics")
+    found = {f.kind: f for f in gpu_health(case)}
+    assert found["gpu_throttled"].subject == "rank 6"
+    assert "was held back by heat for" in found["gpu_throttled"].sentence
 
 
 def test_what_was_collected_is_diagnosed(fleet: RunningPrometheus, tmp_path: Path) -> None:
@@ -287,6 +303,10 @@ def large() -> str:
                 slow = late and (host, gpu) == (23, 4)
                 text.add("DCGM_FI_DEV_SM_CLOCK", "gauge", own, 800 if slow else 1700 + host % 7, t)
                 text.add("DCGM_FI_DEV_GPU_UTIL", "gauge", own, 99, t)
+                for who, seconds in (("SW", 30), ("HW", 12)):
+                    name = f"DCGM_FI_DEV_CLOCKS_EVENT_REASON_{who}_THERM_SLOWDOWN_NS"
+                    if slow:
+                        text.add(name, "unknown", own, seconds * 10**9, t)
                 text.add("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", own, 0x40 if slow else 0x4, t)
                 text.add(
                     "DCGM_FI_DEV_XID_ERRORS",
@@ -307,6 +327,7 @@ def test_of_very_many_gpus_those_that_stand_out_are_read_and_it_is_said(tmp_path
         rows, _ = collect(server.url, request)
     hosts = set(rows["host"])
     assert {"n023", "n031"} <= hosts
+    assert rows.filter(pl.col("signal") == gs.HELD_BY_HEAT)["value"].unique().to_list() == [42]
     assert rows.select("host", "gpu").unique().height <= MOST_GPUS
     assert len(hosts) >= 10
     cuts = {i.cut for i in collected.items if i.cut}
