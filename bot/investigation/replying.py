@@ -80,8 +80,9 @@ async def _answer(context: WorkerContext, investigation_id: str) -> Answer:
     chart = await in_thread(context.cases.get, investigation_id, CHART)
     async with context.checkout(investigation_id, without=[TRACES]) as folder:
         case = await in_thread(read_case, folder)
-        diagnosis, report = read_diagnosis(folder), read_report(folder)
-        return Answer(diagnosis, report, case.evidence, case.gaps, chart, case)
+        return Answer(
+            read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart, case
+        )
 
 
 def _target(context: WorkerContext, name: str) -> ReplyTarget:

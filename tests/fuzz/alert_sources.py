@@ -45,6 +45,7 @@ from tests.bot.intake.conftest import (
     slack_event,
     sources_with,
 )
+from tests.bot.intake.teams_on_loopback import APP, BOT, HOME, ISSUER, KEY, PEOPLE, published
 from tests.bot.intake.test_azure_monitor_webhook import notification as azure_notification
 from tests.bot.intake.test_datadog_webhook import event as datadog_event
 from tests.bot.intake.test_incident_webhooks import WHSEC, rootly_headers, signed_headers
@@ -52,7 +53,6 @@ from tests.bot.intake.test_incident_webhooks import alert_event as rootly_alert
 from tests.bot.intake.test_incident_webhooks import created as incident_created
 from tests.bot.intake.test_incident_webhooks import event as rootly_event
 from tests.bot.intake.test_incident_webhooks import moved as incident_moved
-from tests.bot.intake.test_msteams import APP, BOT, HOME, ISSUER, KEY, PEOPLE, published
 from tests.bot.intake.test_sentry_webhook import issue_webhook
 from tests.databases import store_engine
 from tests.fuzz.counting import Answer, ServerFault, Target, Try

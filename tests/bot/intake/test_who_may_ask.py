@@ -178,6 +178,29 @@ def test_a_viewer_may_ask_for_status_and_begin_nothing(opened: Open, slack: Slac
     assert kept.kind == "status"
 
 
+@pytest.mark.parametrize(
+    ("account", "more", "heard"),
+    [
+        ({}, {}, True),
+        (GUEST, {}, False),
+        (ELSEWHERE, {}, False),
+        ({}, {"user_team": "T9"}, False),
+        ({"deleted": True}, {}, False),
+        ({}, {"bot_id": "B7"}, False),
+    ],
+    ids=["viewer", "guest", "stranger", "of another company", "closed account", "bot"],
+)
+def test_the_hand_over_is_for_viewers_and_for_nobody_without_a_role(
+    opened: Open, slack: Slack, account: dict[str, Any], more: dict[str, Any], *, heard: bool
+) -> None:
+    slack.users["U1"] = account
+    bot = opened(people=PeopleSettings(members="viewer"))
+    bot.slack(shared(mention("handover 24h", **more)))
+    kept = Conversations(bot.store.engine).get(f"C9:{mention('x')['ts']}")
+    assert (kept is not None) == heard
+    assert kept is None or kept.kind == "handover"
+
+
 def test_in_a_thread_only_those_who_may_ask_are_heard_and_the_others_see_no_line(
     opened: Open, slack: Slack
 ) -> None:

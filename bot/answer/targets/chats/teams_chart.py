@@ -104,7 +104,7 @@ def _panel(chart: DecisiveChart, panel: ChartPanel, zero: float, step_s: float, 
 
 
 def thinned(run: Points, most: int) -> list[tuple[float, float]]:
-    """At most so many points: of each part the one that stands out most, so that peaks stay."""
+    """At most `most` points: of each part the one that stands out most, so that peaks stay."""
     if len(run) <= most:
         return list(run)
     middle = median(value for _, value in run)
