@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from analysis.vocabulary import Alert
 from benchmarks.trace_engine.replicate import replicate
 from bot.investigation.reading_traces import FAN_OUT_BYTES
-from bot.queue.engine import migrate_engine
+from bot.queue.engine_database import migrate_engine
 from bot.store.connect import connect, migrate
 from bot.store.store import Store
 

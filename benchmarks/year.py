@@ -45,7 +45,7 @@ from bot.operating.engine_rows import SCHEMA, EngineRows
 from bot.operating.free_pages import give_back
 from bot.operating.inspection import inspected
 from bot.operating.sweep import Sweep
-from bot.queue.engine import migrate_engine, system_engine
+from bot.queue.engine_database import migrate_engine, system_engine
 from bot.settings import Settings
 from bot.store.connect import connect, migrate
 from bot.store.models import Base, InvestigationRow

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,10 +21,10 @@ import msgspec
 from analysis.errors import ConnectorError
 from connectors.base import require
 from connectors.budgets import Deadline
-from connectors.http import JSON_HEADERS, HttpSession, unexpected_response
+from connectors.http import HttpSession, VendorHttp
 from connectors.limits import Limits
-from connectors.transport import CALL, open_client, retry_after
-from connectors.vendor_text import plain_url, short
+from connectors.transport import CALL, retry_after
+from connectors.vendor_text import short, unexpected_response
 
 T = TypeVar("T")
 
@@ -66,56 +65,6 @@ class GraphQLQuery:
             raise ValueError(f"the document {self.name!r} is not balanced")
 
 
-class GraphQLReads:
-    """A vendor's GraphQL endpoint, of which only the given queries can be asked."""
-
-    def __init__(
-        self,
-        vendor: str,
-        base_url: str,
-        path: str,
-        queries: Iterable[GraphQLQuery],
-        *,
-        headers: Mapping[str, str] | None = None,
-        limits: Limits,
-    ) -> None:
-        self.vendor = vendor
-        self.base_url = plain_url(base_url, vendor)
-        self.limits = limits
-        self._path = path
-        self._texts = frozenset(query.text for query in queries)
-        self._headers = {**JSON_HEADERS, **(headers or {})}
-
-    @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[GraphQLSession]:
-        """A session with its own connections, deadline and byte budget."""
-        deadline = deadline or Deadline.within(self.limits)
-        async with open_client(
-            self.vendor,
-            self.base_url,
-            self.limits,
-            headers=self._headers,
-            deadline=deadline,
-            allow=self._own_queries_only,
-        ) as client:
-            yield GraphQLSession(
-                self.vendor, self.base_url, client, deadline, url=self.base_url + self._path
-            )
-
-    def _own_queries_only(self, request: httpx.Request) -> None:
-        """Look at what is about to be sent, whoever built it."""
-        refused = ConnectorError(
-            self.vendor, request.method, "a connector sends its own queries only"
-        )
-        try:
-            body = msgspec.json.decode(request.content, type=_Body)
-        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
-            raise refused from error
-        is_endpoint = request.method == "POST" and str(request.url) == self.base_url + self._path
-        if not is_endpoint or body.query not in self._texts:
-            raise refused
-
-
 class _Body(msgspec.Struct, forbid_unknown_fields=True):
     query: str
     variables: dict[str, Any]
@@ -131,20 +80,10 @@ class _GraphQLAnswer(msgspec.Struct):
 
 
 class GraphQLSession(HttpSession):
-    """One collection's queries, sent to `url`."""
+    """One collection's queries, sent to one address."""
 
-    def __init__(
-        self,
-        vendor: str,
-        base_url: str,
-        client: httpx.AsyncClient,
-        deadline: Deadline,
-        *,
-        url: str,
-    ) -> None:
-        super().__init__(vendor, base_url, client, deadline)
-        self._url = url
-        self._wait_until = 0.0
+    _url: str
+    _wait_until = 0.0
 
     async def get(
         self, path: str, params: list[tuple[str, str]] | None = None, *, type: type[T]
@@ -185,3 +124,41 @@ class GraphQLSession(HttpSession):
             return msgspec.json.decode(found.data, type=type)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise unexpected_response(self._vendor, query.name, error) from error
+
+
+class GraphQLReads(VendorHttp[GraphQLSession]):
+    """A vendor's GraphQL endpoint, of which only the given queries can be asked."""
+
+    session = GraphQLSession
+
+    def __init__(
+        self,
+        vendor: str,
+        base_url: str,
+        path: str,
+        queries: Iterable[GraphQLQuery],
+        *,
+        headers: Mapping[str, str] | None = None,
+        limits: Limits,
+    ) -> None:
+        super().__init__(vendor, base_url, headers=headers, limits=limits)
+        self._path = path
+        self._texts = frozenset(query.text for query in queries)
+
+    def _session(self, client: httpx.AsyncClient, deadline: Deadline) -> GraphQLSession:
+        session = super()._session(client, deadline)
+        session._url = self.base_url + self._path
+        return session
+
+    def _allowed(self, request: httpx.Request) -> None:
+        """Look at what is about to be sent, whoever built it."""
+        refused = ConnectorError(
+            self.vendor, request.method, "a connector sends its own queries only"
+        )
+        try:
+            body = msgspec.json.decode(request.content, type=_Body)
+        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
+            raise refused from error
+        is_endpoint = request.method == "POST" and str(request.url) == self.base_url + self._path
+        if not is_endpoint or body.query not in self._texts:
+            raise refused

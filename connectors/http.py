@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import httpx
 import msgspec
@@ -28,16 +28,19 @@ from connectors.transport import (
     get_only,
     open_client,
 )
-from connectors.vendor_text import plain_url, problem_of, short
+from connectors.vendor_text import plain_url, problem_of, short, unexpected_response
 
 T = TypeVar("T")
+H = TypeVar("H", bound="HttpSession")
 
 JSON_HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip"}
 
 
-class ReadOnlyHttp:
-    """A vendor's HTTP API, GET alone. One per connector; `open` gives one per collection."""
+class VendorHttp(Generic[H]):
+    """A vendor's HTTP API: what `_allowed` says, which is GET alone. One per connector; `open`
+    gives one session per collection."""
 
+    session: type[H]
     quota: Quota | None = None
     """What the vendor says of its own rate limit, where it does so in its own headers."""
 
@@ -65,17 +68,12 @@ class ReadOnlyHttp:
         self._proxy = proxy
 
     @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[HttpSession]:
-        """A session with its own connections, deadline and byte budget."""
+    async def open(
+        self, deadline: Deadline | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[H]:
+        """A session with its own connections, deadline and byte budget. `headers` are sent in it
+        besides the connector's."""
         deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline) as client:
-            yield HttpSession(self.vendor, self.base_url, client, deadline)
-
-    @asynccontextmanager
-    async def _client(
-        self, deadline: Deadline, headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[httpx.AsyncClient]:
-        """A client; `headers` are sent besides the connector's."""
         verify = self._verify
         if self._access.trust is not None:
             verify = await self._access.verify()
@@ -93,7 +91,10 @@ class ReadOnlyHttp:
             auth=self._access.auth,
             proxy=self._proxy,
         ) as client:
-            yield client
+            yield self._session(client, deadline)
+
+    def _session(self, client: httpx.AsyncClient, deadline: Deadline) -> H:
+        return self.session(self.vendor, self.base_url, client, deadline)
 
     def _allowed(self, request: httpx.Request) -> None:
         """Looks at each request before it is sent; raises ConnectorError for one that may
@@ -167,9 +168,10 @@ class HttpSession:
         )
 
 
-def unexpected_response(vendor: str, call: str, error: Exception) -> ConnectorError:
-    """An answer of another shape than the vendor documents."""
-    return ConnectorError(vendor, call, f"unexpected response: {short(str(error))}")
+class ReadOnlyHttp(VendorHttp[HttpSession]):
+    """GET alone."""
+
+    session = HttpSession
 
 
 class _ErrorBody(msgspec.Struct):

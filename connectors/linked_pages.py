@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -24,7 +23,7 @@ import httpx
 
 from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
-from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.http import HttpSession, VendorHttp
 
 T = TypeVar("T")
 
@@ -88,26 +87,6 @@ class VendorQuota:
         return wait
 
 
-class LinkedHttp(ReadOnlyHttp):
-    """A vendor's HTTP API, GET alone, whose lists come in linked pages."""
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.quota = VendorQuota(self.vendor)
-
-    @asynccontextmanager
-    async def open(
-        self, deadline: Deadline | None = None, headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[LinkedSession]:
-        """A session with its own connections, deadline and byte budget.
-
-        `headers` are sent in this session alone.
-        """
-        deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline, headers) as client:
-            yield LinkedSession(self.vendor, self.base_url, client, deadline)
-
-
 class LinkedSession(HttpSession):
     """One collection's requests."""
 
@@ -133,6 +112,16 @@ class LinkedSession(HttpSession):
                 return LinkedListing(tuple(values))
             params = following
         return LinkedListing(tuple(values), more=True)
+
+
+class LinkedHttp(VendorHttp[LinkedSession]):
+    """A vendor's HTTP API, GET alone, whose lists come in linked pages."""
+
+    session = LinkedSession
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.quota = VendorQuota(self.vendor)
 
 
 def next_params(headers: Mapping[str, str]) -> list[tuple[str, str]] | None:

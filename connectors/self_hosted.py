@@ -4,15 +4,12 @@ all of them."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
 from connectors.limits import ConnectorSettings
 from connectors.settings_types import Url
-
-if TYPE_CHECKING:
-    from connectors.server_access import ServerAccess
 
 
 class SelfHostedSettings(ConnectorSettings):
@@ -51,10 +48,3 @@ class SelfHostedSettings(ConnectorSettings):
         if self.client_key_file is not None and self.client_cert_file is None:
             raise ValueError("client_key_file needs client_cert_file")
         return self
-
-    def access(self, section: str) -> ServerAccess:
-        """How the server is asked. Raises SettingsError naming the section's key."""
-        # Late: the settings are read before anything is connected.
-        from connectors.server_access import access_of
-
-        return access_of(self, section)

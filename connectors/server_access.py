@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from analysis.errors import ConnectorError, SettingsError
+from connectors.azure_token import Credential, Tokens
 from connectors.budgets import Deadline
 from connectors.google_token import TOKEN_LIMITS, TOKEN_WITHIN_S, GoogleToken
 from connectors.self_hosted import SelfHostedSettings
@@ -236,8 +237,6 @@ class AzureToken(httpx.Auth):
     """A token of the pod's workload identity, or of the machine's managed identity."""
 
     def __init__(self) -> None:
-        from connectors.azure.session import Credential, Tokens
-
         self._tokens = Tokens(Credential.of_environment(), TOKEN_LIMITS)
 
     async def async_auth_flow(

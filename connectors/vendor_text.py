@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from analysis.errors import SettingsError
+from analysis.errors import ConnectorError, SettingsError
 
 _WORDS = {
     400: "the request was not accepted",
@@ -33,6 +33,11 @@ def short(text: str, limit: int = 160) -> str:
     if len(printable) <= limit:
         return printable
     return printable[: limit - 1] + "…"
+
+
+def unexpected_response(vendor: str, call: str, error: Exception) -> ConnectorError:
+    """An answer of another shape than the vendor documents."""
+    return ConnectorError(vendor, call, f"unexpected response: {short(str(error))}")
 
 
 def first_of(texts: Mapping[str, str], names: Iterable[str]) -> str | None:

@@ -31,6 +31,7 @@ LOADED_BY_NAME = {
 }
 """Direct dependencies that another one imports, and why they stand in the list all the same."""
 MODULES = {
+    "backports-zstd": "backports",
     "google-re2": "re2",
     "pyyaml": "yaml",
     "opentelemetry-sdk": "opentelemetry",

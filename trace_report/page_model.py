@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from trace_report.page_parts import Bars, Curves, Table
-
-if TYPE_CHECKING:
-    from trace_report.roofline_plot import RooflinePlot
+from trace_report.roofline_plot import RooflinePlot
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from trace_report.page_parts import (
 )
 from trace_report.rank_charts import DrawnCurves, PathStrip
 from trace_report.registry import ANALYSES, BESIDE
-from trace_report.roofline_plot import roofline_blocks
+from trace_report.roofline_plot import WORST, roofline_plot, worst_table
 from trace_report.rows_table import rows_table
 
 MAX_PANELS = 8
@@ -100,8 +100,7 @@ def _blocks(result: RankResult) -> tuple[ReportBlock, ...]:
     if charts and charts.memory:
         blocks.append(ReportBlock("Memory", curves=_curves(f"memory{rank}", charts.memory)))
     blocks.append(ReportBlock("Longest idle times", table=_idle_table(result)))
-    device = accelerator_named(result.summary.accelerator.name)
-    blocks += roofline_blocks(result.rows.get("roofline", ()), device)
+    blocks += _roofline_blocks(result)
     for name in HEADINGS:
         if name in ON_DEVICE and not result.summary.has_accelerator:
             continue
@@ -111,6 +110,25 @@ def _blocks(result: RankResult) -> tuple[ReportBlock, ...]:
             ReportBlock(HEADINGS[name], LEADS[name].capitalize() + ".", table=shown, folded=True)
         )
     return tuple(block for block in blocks if block)
+
+
+def _roofline_blocks(result: RankResult) -> tuple[ReportBlock, ...]:
+    """The plot, and the operators with the most to gain."""
+    rows = result.rows.get("roofline", ())
+    device = accelerator_named(result.summary.accelerator.name)
+    drawn = ReportBlock(
+        "Roofline",
+        "What operators reached over their arithmetic intensity; larger points took more time. "
+        "Below the slope memory is the limit, below the flat line computation.",
+        roofline=roofline_plot(rows, device),
+    )
+    gains = ReportBlock(
+        f"The {WORST} operators with the most to gain",
+        "What a step would gain if they took only the least time that the device allows: at most, "
+        "because other work may hide it.",
+        table=worst_table(rows),
+    )
+    return drawn, gains
 
 
 def _is_shown(row: dict[str, Any]) -> bool:

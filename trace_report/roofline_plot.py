@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.traces.costs.accelerators import Accelerator
-from trace_report.page_model import ReportBlock
 from trace_report.page_parts import (
     Column,
     Table,
@@ -71,26 +70,6 @@ class RooflinePlot:
     right: int = WIDTH - RIGHT
     top: int = TOP
     bottom: int = HEIGHT - BOTTOM
-
-
-def roofline_blocks(
-    rows: Sequence[Mapping[str, Any]], device: Accelerator | None
-) -> tuple[ReportBlock, ...]:
-    """The plot, and the ten operators with the most to gain; rows of the analysis `roofline`."""
-    plot = roofline_plot(rows, device)
-    drawn = ReportBlock(
-        "Roofline",
-        "What operators reached over their arithmetic intensity; larger points took more time. "
-        "Below the slope memory is the limit, below the flat line computation.",
-        roofline=plot,
-    )
-    gains = ReportBlock(
-        f"The {WORST} operators with the most to gain",
-        "What a step would gain if they took only the least time that the device allows: at most, "
-        "because other work may hide it.",
-        table=worst_table(rows),
-    )
-    return drawn, gains
 
 
 def worst_table(rows: Sequence[Mapping[str, Any]]) -> Table | None:

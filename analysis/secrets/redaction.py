@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -34,6 +35,13 @@ _MASKED = re.compile(r"\[[A-Z][A-Z_]{1,30}(?:_\d{1,6})?\]")
 _HAS_ESCAPE = re.compile(r"[\\%&]")
 _rules = RuleSet()
 
+_VENDOR_WORDS = [(word, place) for place, row in enumerate(VENDOR_KEYS) for word in row[0]]
+_SECRET_WORDS = [
+    (word, place) for place, (kind, _) in enumerate(SECRETS) for word in HINTS.get(kind, ())
+]
+_COMMAND_WORDS = [(word, place) for place, row in enumerate(COMMANDS) for word in row[0]]
+_ALWAYS = {place for place, (kind, _) in enumerate(SECRETS) if kind not in HINTS}
+
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -42,6 +50,7 @@ _clean: set[str] = set()
 again."""
 SHORT = 120
 MOST_CLEAN = 20_000
+MOST_KEYS = 2_000
 
 
 def use_rules(rules: Sequence[Rule]) -> None:
@@ -54,7 +63,8 @@ def use_rules(rules: Sequence[Rule]) -> None:
 def masked(text: str) -> str:
     """The text with each secret replaced by its kind, `[AWS_KEY]`. Not reversible; personal data
     stays. A text that the operator blocks becomes `[BLOCKED]`."""
-    return replaced(text, lambda kind, _secret: f"[{kind}]")
+    # Asked here too: the way down costs more than the question.
+    return text if text in _clean else replaced(text, lambda kind, _secret: f"[{kind}]")
 
 
 def masked_words(text: str) -> str:
@@ -114,7 +124,7 @@ def masked_value(value: Any) -> Any:
     whole."""
     if isinstance(value, str):
         return masked(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         clean: dict[str, Any] = {}
         for key, one in value.items():
             kind = kind_under(str(key), one) if isinstance(one, str) else None
@@ -128,7 +138,8 @@ def masked_value(value: Any) -> Any:
 def kind_under(key: str, value: str) -> str | None:
     """The kind of secret that a value is because of its key; None where the key does not make it
     one."""
-    if not may_name_secret(key) or _MASKED.match(value):
+    may_name = _may_name_secret if len(key) <= SHORT else may_name_secret
+    if not may_name(key) or _MASKED.match(value):
         return None
     lead, quoted = f'"{key}": "', value.replace("\\", "\\\\").replace('"', '\\"')
     whole = (len(lead), len(lead) + len(quoted))
@@ -136,6 +147,11 @@ def kind_under(key: str, value: str) -> str | None:
         if (start, end) == whole:
             return kind
     return None
+
+
+@lru_cache(MOST_KEYS)
+def _may_name_secret(key: str) -> bool:
+    return may_name_secret(key)
 
 
 def masked_model(model: M, keep: Iterable[str] = ()) -> M:
@@ -206,27 +222,29 @@ def _plain_spans(text: str) -> list[Span]:
     found: list[Span] = []
     if not _rules.is_empty:
         found += [(start, end, CUSTOM) for start, end in _rules.redacted(text)]
-    for needed, pattern in VENDOR_KEYS:
-        if any(word in text for word in needed):
-            found += [
-                (*match.span(), "VENDOR_KEY")
-                for match in pattern.finditer(text)
-                if not is_placeholder(match[0])
-            ]
+    for place in sorted(_looked_for(text, _VENDOR_WORDS)):
+        found += [
+            (*match.span(), "VENDOR_KEY")
+            for match in VENDOR_KEYS[place][1].finditer(text)
+            if not is_placeholder(match[0])
+        ]
     low = text.lower()
-    for kind, pattern in SECRETS:
-        hints = HINTS.get(kind)
-        if hints is not None and not any(hint in low for hint in hints):
-            continue
+    for place in sorted(_ALWAYS | _looked_for(low, _SECRET_WORDS)):
+        kind, pattern = SECRETS[place]
         for match in pattern.finditer(text):
             group = match.lastindex or 0
             if match.start(group) < match.end(group) and not is_placeholder(match[group]):
                 found.append((*match.span(group), kind))
-    for hints, pattern in COMMANDS:
-        if any(hint in low for hint in hints):
-            found += [(*match.span(1), "SECRET") for match in pattern.finditer(text)]
+    for place in sorted(_looked_for(low, _COMMAND_WORDS)):
+        found += [(*match.span(1), "SECRET") for match in COMMANDS[place][1].finditer(text)]
     found += named_values(text)
     return found
+
+
+def _looked_for(text: str, words: Sequence[tuple[str, int]]) -> set[int]:
+    """The places of the patterns of which the text holds a word: most texts hold none, and no
+    pattern has to be tried on them."""
+    return {place for word, place in words if word in text}
 
 
 def _joined(found: Sequence[Span]) -> list[Span]:

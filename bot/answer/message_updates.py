@@ -15,13 +15,8 @@ from typing import Protocol
 
 from analysis.errors import ConnectorError
 from bot.answer.outcome import PostsDigests, ReplyTarget
-from bot.queue.engine import (
-    ENGINE_ERRORS,
-    INVESTIGATIONS,
-    WORKFLOW_INVESTIGATE,
-    WORKFLOW_REPLY,
-    reply_queue,
-)
+from bot.queue.engine_database import ENGINE_ERRORS
+from bot.queue.names import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.runtime.background_loop import BackgroundLoop
 from bot.store.message_updates import EDIT_EVERY, DueDigest, DueUpdates, MessageRevision, Rerun
 from bot.store.store import Store

@@ -11,6 +11,7 @@ from bot.store.message_updates import DueDigest
 from bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:
+    from analysis.case.folder import Case
     from bot.answer.view import AnswerView
 
 
@@ -23,6 +24,8 @@ class Answer:
     evidence: Sequence[Evidence]
     gaps: Sequence[Gap]
     chart: bytes | None
+    case: Case | None = None
+    """What it is about, for whoever draws it another way."""
 
     def view(self, alert: Alert) -> AnswerView:
         """What it says, for whoever shows it."""

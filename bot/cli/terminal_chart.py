@@ -17,7 +17,7 @@ from analysis.case.folder import Case
 from analysis.vocabulary import Diagnosis
 from bot.answer.pictures.chart_axes import value_axis
 from bot.answer.pictures.chart_data import ChartPanel, DecisiveChart, decisive_chart_of
-from bot.investigation.steps import CHART
+from bot.investigation.analyzing import CHART
 
 LINES, WIDEST, LABEL = 5, 100, 10
 """Of one panel: its lines, the widest it is, and the room for its figures."""

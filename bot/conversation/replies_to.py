@@ -268,12 +268,8 @@ class Replies:
         if used_up is not None:
             return used_up
         earlier = await in_store(self._conversations.earlier, question)
-        checkout = self._context.cases.checkout(about.id)
-        folder = await in_thread(checkout.__enter__)
-        try:
+        async with self._context.checkout(about.id) as folder:
             return await answer_by_model(question, earlier, folder, about.id, self._context)
-        finally:
-            await in_thread(checkout.__exit__, None, None, None)
 
     async def _start_follow_up(
         self, question: Question, answered: AnsweredCase, wanted: FollowUpWanted

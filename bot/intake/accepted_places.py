@@ -17,8 +17,10 @@ def placed_arrival(arrival: Arrival, covers: Covers) -> Arrival:
     alert = arrival.alert
     labels = covers.added_to(alert.labels)
     added = [f"{name}={labels[name]}" for name in labels if name not in alert.labels]
+    if not added:
+        return arrival
     for identity in IDENTITIES:
-        if added and identity in labels:
+        if identity in labels:
             # Equal alerts of two clusters are two alerts.
             labels[identity] = " ".join((labels[identity], *sorted(added)))
     return replace(arrival, alert=alert.model_copy(update={"labels": labels}))

@@ -206,10 +206,11 @@ class TeamsStore:
         wanted = [one for one in offers if one.target == target]
         if not wanted:
             return "That tracker is not set up any more."
-        if not await self._stored(self._tickets.ask, found.id, wanted[0].target):
+        offer = wanted[0]
+        if not await self._stored(self._tickets.ask, found.id, offer.target, offer.about):
             return NOT_YET
-        await self._did(found, f"{person.who} asked for a {wanted[0].one}", key)
-        return f"The {wanted[0].one} with this answer is on its way."
+        await self._did(found, f"{person.who} asked for a {offer.what}", key)
+        return f"The {offer.one} with this answer is on its way."
 
     async def _did(self, found: StoredInvestigation, what: str, key: str) -> None:
         """Note who did what, and have the messages brought up to date."""

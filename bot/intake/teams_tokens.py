@@ -7,15 +7,12 @@ the channel, and a `serviceurl` equal to the message's.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from analysis.errors import ConnectorError, FaultlineError
-from bot.intake.accepting import NotAccepted
+from analysis.errors import ConnectorError
+from bot.intake.sender_tokens import SenderClaims, sender_claims
 from bot.intake.signatures import BadSignature
 from bot.runtime.published_keys import KeySet, PublishedKeys
 from bot.settings.chats import MsTeamsSettings
@@ -24,8 +21,6 @@ from connectors.limits import Limits
 
 SOURCE = CHANNEL = "msteams"
 VENDOR = "Bot Framework"
-SKEW_S = 300
-"""Clocks may differ by so much (the same page)."""
 LIMITS = Limits(deadline_s=5.0, max_bytes=1024 * 1024)
 BEARER = "bearer "
 LONGEST_TOKEN = 8_192
@@ -35,13 +30,9 @@ class _Metadata(msgspec.Struct):
     jwks_uri: str
 
 
-class BotClaims(msgspec.Struct):
+class BotClaims(SenderClaims):
     """What the token says. `serviceurl` is the address of the service that sends it."""
 
-    iss: str
-    aud: str
-    exp: float
-    nbf: float = 0.0
     serviceurl: str = ""
 
 
@@ -62,31 +53,13 @@ class TeamsTokens:
         header = header or ""
         if header[: len(BEARER)].lower() != BEARER or len(header) > LONGEST_TOKEN:
             raise BadSignature(SOURCE, "there is no token")
-        try:
-            said = await self._keys.claims(header[len(BEARER) :].strip())
-        except ConnectorError as error:
-            if error.call == "token":
-                raise BadSignature(SOURCE, str(error)) from None
-            raise NotAccepted(str(error)) from error
-        except FaultlineError as error:
-            raise NotAccepted(str(error)) from error
-        return self._checked(said)
-
-    def _checked(self, said: Mapping[str, Any]) -> BotClaims:
-        try:
-            claims = msgspec.convert(dict(said), BotClaims)
-        except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
-            raise BadSignature(SOURCE, "the token lacks a claim") from None
-        now = time.time()
+        token = header[len(BEARER) :].strip()
+        claims = await sender_claims(SOURCE, self._keys, token, BotClaims)
         problem = None
         if claims.iss != self._issuer:
             problem = "has another issuer (iss)"
         elif claims.aud != self._audience:
             problem = "is for another bot (aud)"
-        elif not claims.exp > now - SKEW_S:
-            problem = "has expired (exp)"
-        elif not claims.nbf <= now + SKEW_S:
-            problem = "is not valid yet (nbf)"
         elif not claims.serviceurl:
             problem = "names no service (serviceurl)"
         if problem is not None:

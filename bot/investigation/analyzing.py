@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from analysis.case.calls import CallList
     from analysis.vocabulary import Diagnosis, Report
 
+CHART = "charts/decisive.png"
+
 
 def load() -> None:
     """Import what these functions need."""

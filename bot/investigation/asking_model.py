@@ -20,7 +20,7 @@ from bot.answer.guidance import with_guidance
 from bot.answer.view import answer_view
 from bot.answer.writer.markdown import to_markdown
 from bot.answer.writer.model_use import model_use_line
-from bot.investigation.analyzing import render_chart
+from bot.investigation.analyzing import CHART, render_chart
 from bot.investigation.model.day_budget import day_budget
 from bot.investigation.model.investigating import STORE, investigate
 from bot.policy.reply_targets import reply_channel
@@ -33,7 +33,6 @@ Say = Callable[[str, str], Awaitable[None]]
 SETTLED = f"{STORE}/settled"
 RESULT = f"{STORE}/result.json"
 """Names the files that are to be replaced; they lie under `SETTLED`."""
-CHART = "charts/decisive.png"
 
 
 async def ask_model(context: WorkerContext, case_id: str, say: Say) -> tuple[Diagnosis, Report]:
@@ -41,18 +40,14 @@ async def ask_model(context: WorkerContext, case_id: str, say: Say) -> tuple[Dia
     if await in_thread(context.cases.get, case_id, RESULT) is None:
         await _investigated(context, case_id, say)
     await in_thread(_put_in_place, context, case_id)
-    checkout = context.cases.checkout(case_id)
-    folder = await in_thread(checkout.__enter__)
-    try:
+    async with context.checkout(case_id) as folder:
         case, diagnosis, report = await in_thread(_read, folder)
         view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
         markdown = to_markdown(view)
         chart = await context.pool.run(render_chart, folder)
-    finally:
-        await in_thread(checkout.__exit__, None, None, None)
-    await in_thread(context.cases.put, case_id, "report.md", markdown.encode())
+    await context.put(case_id, "report.md", markdown.encode())
     if chart is not None:
-        await in_thread(context.cases.put, case_id, CHART, chart)
+        await context.put(case_id, CHART, chart)
     use = report.model_use
     if use is not None:
         await say("model: done", model_use_line(use))
@@ -85,9 +80,7 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
         if about is not None
         else None,
     )
-    checkout = context.cases.checkout(case_id)
-    folder = await in_thread(checkout.__enter__)
-    try:
+    async with context.checkout(case_id) as folder:
         done = await investigate(
             folder,
             context.settings,
@@ -98,8 +91,6 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
             day=day,
         )
         runbooks = (await in_thread(read_case, folder)).runbooks
-    finally:
-        await in_thread(checkout.__exit__, None, None, None)
     files = {**done.changed, "report.json": json_bytes(with_guidance(done.report, runbooks))}
     for name, content in files.items():
         await in_thread(keep, f"{SETTLED}/{name}", content)

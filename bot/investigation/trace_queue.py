@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from dbos import DBOS
 
-from bot.queue.engine import APPLICATION_VERSION
+from bot.queue.names import APPLICATION_VERSION
 from bot.runtime.step_watch import watched
 
 T = TypeVar("T")

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dbos import DBOS, SetWorkflowID, StepOptions
 
 from bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
-from bot.queue.engine import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
+from bot.queue.names import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from bot.runtime.by_need import ByNeed
 from bot.runtime.step_watch import watched
 
 if TYPE_CHECKING:
-    from bot.investigation.steps import InvestigationSteps, Posted
+    from bot.investigation.step_results import Posted
+    from bot.investigation.steps import InvestigationSteps
 
 T = TypeVar("T")
 

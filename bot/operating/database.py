@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from analysis.errors import FaultlineError
 from bot.operating.executors import living_by_database, living_by_files
 from bot.operating.inspection import EXECUTORS
-from bot.queue.engine import migrate_engine
+from bot.queue.engine_database import migrate_engine
 from bot.settings import Settings
 from bot.store.connect import connect
 from bot.store.opening import engine_url, first_line, store_url

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from analysis.errors import FaultlineError
 from bot.operating.engine_rows import EngineRows
 from bot.operating.executors import Executors, living_by_database, living_by_files
-from bot.queue.engine import system_engine
+from bot.queue.engine_database import system_engine
 from bot.settings import Settings
 from bot.store.connect import connect
 from bot.store.opening import engine_url, first_line, store_url

@@ -17,7 +17,7 @@ from bot.operating.inspection import Inspection
 from bot.operating.stands import last_said, next_try
 from bot.operating.work_checks import taken_over
 from bot.policy.reply_targets import configured_targets
-from bot.queue.engine import WORKFLOW_REPLY
+from bot.queue.names import WORKFLOW_REPLY
 from bot.store.message_updates import DIGEST_WAITS, ENDED
 from bot.store.models import InvestigationRow, PostRow
 from bot.store.store import forgotten_key

@@ -24,7 +24,7 @@ from bot.operating.backup import CASES, DATABASES, FORMAT, MANIFEST, cases_here,
 from bot.operating.database import living_workers
 from bot.operating.engine_rows import EngineRows
 from bot.operating.requeue import Requeued, requeue_all
-from bot.queue.engine import migrate_engine, system_engine
+from bot.queue.engine_database import migrate_engine, system_engine
 from bot.settings import Settings
 from bot.store.connect import connect
 from bot.store.opening import engine_url, first_line, store_url

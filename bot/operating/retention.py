@@ -14,7 +14,7 @@ from sqlalchemy import text
 from bot.operating.engine_rows import EngineRows
 from bot.operating.free_pages import give_back
 from bot.operating.sweep import Sweep
-from bot.queue.engine import ENGINE_ERRORS, system_engine
+from bot.queue.engine_database import ENGINE_ERRORS, system_engine
 from bot.runtime.background_loop import BackgroundLoop
 from bot.settings import Settings
 from bot.store.case_store import CaseStore

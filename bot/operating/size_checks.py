@@ -17,7 +17,7 @@ from analysis.wording.phrases import counted
 from bot.operating.check_results import CheckResult
 from bot.operating.inspection import Inspection
 from bot.operating.sweep import named_at
-from bot.queue.engine import system_engine
+from bot.queue.engine_database import system_engine
 from bot.settings import Settings
 from bot.store.case_store import MOST_LISTED, CaseStore
 from bot.store.models import InvestigationRow

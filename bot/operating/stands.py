@@ -14,7 +14,7 @@ from analysis.wording.phrases import plain
 from bot.operating.check_results import lasting, when
 from bot.operating.engine_rows import Step, Workflow
 from bot.operating.inspection import Inspection
-from bot.queue.engine import WORKFLOW_INVESTIGATE
+from bot.queue.names import WORKFLOW_INVESTIGATE
 from bot.store.models import ProgressRow
 
 ORDER = ("open", "collect", "capture", "assemble", "analyze", "write", "model", "finish")

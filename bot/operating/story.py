@@ -16,7 +16,7 @@ from bot.operating.engine_rows import ACTIVE, Step, Workflow
 from bot.operating.inspection import Inspection
 from bot.operating.stands import next_try, where_it_stands
 from bot.operating.work_checks import usual_length
-from bot.queue.engine import WORKFLOW_REPLY
+from bot.queue.names import WORKFLOW_REPLY
 from bot.store.conversation_rows import FollowUpRow, QuestionRow
 from bot.store.memory import storable
 from bot.store.message_updates import ENDED

@@ -41,7 +41,7 @@ BATCH = 200
 LINES_AT_ONCE = 1_000
 SHORTEST_DAYS = 1.0
 SILENT_WORKERS_KEPT = timedelta(days=7)
-"""`bot.queue.engine.FORGET_BEATS`."""
+"""`bot.queue.advisory_locks.FORGET_BEATS`."""
 INVESTIGATIONS_AT_ONCE = 20
 NAMED_BY_TIME = re.compile(r"(\d{8})-(\d{6})-[0-9a-f]{6}")
 """`bot.store.admitting.new_investigation_id`."""

@@ -49,13 +49,13 @@ class TargetProblem:
 class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
     """What a reply target says of itself."""
 
-    name: ClassVar[str]
+    name: str
     """The name of its section."""
-    label: ClassVar[str]
+    label: str
     """Its name for people."""
-    settings: ClassVar[type[Any]]
+    settings: type[Any]
     """The model of its section in the settings file, `S`."""
-    needs: ClassVar[tuple[str, ...]]
+    needs: tuple[str, ...]
     """Keys of its section without which it is not used."""
     announces: ClassVar[bool] = False
     """Whether a first message is posted as soon as an alert is accepted."""

@@ -16,12 +16,9 @@ from bot.investigation.reading_traces import TraceReading
 from bot.policy.teams import Teams
 from bot.processes.worker import RunningEngine, build_context
 from bot.queue.dispatch import FairDispatch
-from bot.queue.engine import (
-    INVESTIGATIONS,
-    URGENT_INVESTIGATIONS,
-    WorkerEngine,
-    migrate_engine,
-)
+from bot.queue.engine import WorkerEngine
+from bot.queue.engine_database import migrate_engine
+from bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
 from bot.runtime.components import Components, FunctionComponent
 from bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
 from bot.settings import Settings

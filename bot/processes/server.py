@@ -278,7 +278,7 @@ def _nothing() -> None:
 
 
 def _make_engine(settings: Settings) -> None:
-    from bot.queue.engine import migrate_engine
+    from bot.queue.engine_database import migrate_engine
 
     migrate_engine(engine_url(settings))
 

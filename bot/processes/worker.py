@@ -36,7 +36,8 @@ from bot.policy.reply_targets import (
 from bot.policy.teams import Teams
 from bot.queue.changes import LOOK_AT_LEAST_EVERY_S, STORE
 from bot.queue.dispatch import Dispatch, FairDispatch
-from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.queue.engine import WorkerEngine
+from bot.queue.engine_database import migrate_engine
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.by_need import ByNeed
 from bot.runtime.components import Component, Components, FunctionComponent

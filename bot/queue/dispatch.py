@@ -16,7 +16,8 @@ from typing import Protocol
 from bot.policy.priority import URGENT
 from bot.policy.teams import Teams
 from bot.queue.capacity import Capacity
-from bot.queue.engine import ENGINE_ERRORS, INVESTIGATIONS, URGENT_INVESTIGATIONS
+from bot.queue.engine_database import ENGINE_ERRORS
+from bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
 from bot.queue.order import in_order
 from bot.queue.state import any_waiting, busy, next_per_team, taken_by_team
 from bot.runtime.background_loop import BackgroundLoop

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from analysis.errors import SettingsError
 from connectors.plugins import Plugin, installed, load_plugin
@@ -40,9 +40,9 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 class SectionOwner:
     """A reply target as far as the settings know it."""
 
-    name: ClassVar[str]
+    name: str
     """The section's name."""
-    settings: ClassVar[type[Any]]
+    settings: type[Any]
     """The section's model, a subclass of `Section`."""
 
 

@@ -47,8 +47,7 @@ class TicketPage:
         if not await in_store(self.tickets.ask, found.id, offer.target, offer.about):
             said = "This investigation has no answer that a ticket could hold."
             return self.site.problem(request, 409, "Not yet", said)
-        what = f"{offer.one} of {offer.about}" if offer.about else offer.one
-        await in_store(self._note, request, found, what)
+        await in_store(self._note, request, found, offer.what)
         return RedirectResponse(f"/investigations/{found.id}#h-onward", 303)
 
     async def _blamed(self, investigation_id: str) -> str | None:

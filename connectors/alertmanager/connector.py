@@ -22,7 +22,7 @@ from connectors.collection_builder import CollectionBuilder, full_window, time_o
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.prometheus.promql import one_of, quoted
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
@@ -41,7 +41,7 @@ def build(own: AlertmanagerSettings, settings: SharedSettings) -> AlertmanagerCo
         return None
     return AlertmanagerConnector(
         own.url,
-        own.access("alertmanager"),
+        access_of(own, "alertmanager"),
         public_url=own.public_url,
         service_labels=own.service_labels,
         names=ServiceNames.of_catalogue(settings.services),

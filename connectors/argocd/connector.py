@@ -27,6 +27,7 @@ from connectors.change_feeds import (
 )
 from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
+from connectors.server_access import access_of
 from connectors.service_names import ServiceNames
 from connectors.settings_types import Names
 from connectors.shared_settings import SharedSettings
@@ -140,7 +141,7 @@ def build(own: ArgoCDSettings, settings: SharedSettings) -> ArgoCD | None:
         return None
     if own.username is not None:
         raise SettingsError("argocd.username", "is not used: Argo CD takes tokens alone")
-    http = LinkedHttp(VENDOR, own.url, limits=own.limits(LIMITS), access=own.access(VENDOR))
+    http = LinkedHttp(VENDOR, own.url, limits=own.limits(LIMITS), access=access_of(own, VENDOR))
     names = ServiceNames.of_catalogue(settings.services)
     return ArgoCD(http, names, own.environments, own.projects)
 

@@ -26,8 +26,9 @@ from connectors.azure import queries as kql
 from connectors.azure import rows as tables
 from connectors.azure.platform import named_resources, platform_rows
 from connectors.azure.queries import LogTable, Schema
-from connectors.azure.session import VENDOR, Credential, QueryApi, QuerySession, Rows, Tokens
+from connectors.azure.session import QueryApi, QuerySession, Rows
 from connectors.azure.settings import AzureMonitorSettings
+from connectors.azure_token import VENDOR, Credential, Tokens
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.budgets import ByteBudget, Deadline
 from connectors.limits import Limits

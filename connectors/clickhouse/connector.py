@@ -31,6 +31,7 @@ from connectors.counted_lines import CountGrid
 from connectors.limits import Limits
 from connectors.log_windows import LinePage, Row, lines_of_window, log_windows
 from connectors.readable_parts import ReadableParts
+from connectors.server_access import access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.transport import Timeouts
@@ -68,7 +69,7 @@ def build(own: ClickHouseSettings, settings: SharedSettings) -> ClickHouseConnec
     http = ClickHouseHttp(
         VENDOR,
         own.url,
-        access=own.access(VENDOR),
+        access=access_of(own, VENDOR),
         limits=limits,
         timeouts=Timeouts(read_s=own.query_timeout_s + 5),
     )

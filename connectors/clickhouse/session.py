@@ -7,8 +7,6 @@ user's own profile has `readonly = 1`: then no setting may be sent, and the prof
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
 import httpx
@@ -16,7 +14,7 @@ import msgspec
 
 from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
-from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.http import HttpSession, VendorHttp
 
 T = TypeVar("T")
 
@@ -51,25 +49,6 @@ class Rows(msgspec.Struct, Generic[T]):
     data: list[T]
 
 
-class ClickHouseHttp(ReadOnlyHttp):
-    """A server. `timeout_s` is for one query."""
-
-    timeout_s: int = 15
-
-    @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[QuerySession]:
-        """A session with its own connections, deadline and byte budget."""
-        deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline) as client:
-            session = QuerySession(self.vendor, self.base_url, client, deadline)
-            session.limits = [
-                ("readonly", "2"),
-                ("max_execution_time", str(self.timeout_s)),
-                ("max_result_rows", str(MOST_ROWS)),
-            ]
-            yield session
-
-
 class QuerySession(HttpSession):
     """One collection's queries. Safe to use from several tasks at once."""
 
@@ -100,6 +79,22 @@ class QuerySession(HttpSession):
         named = f"{names[-1]}, code {code}" if names else f"code {code}"
         problem = f"{_WORDS.get(code, 'the query was not accepted')} ({named})"
         return ConnectorError(self._vendor, call, problem, status=response.status_code)
+
+
+class ClickHouseHttp(VendorHttp[QuerySession]):
+    """A server. `timeout_s` is for one query."""
+
+    session = QuerySession
+    timeout_s: int = 15
+
+    def _session(self, client: httpx.AsyncClient, deadline: Deadline) -> QuerySession:
+        session = super()._session(client, deadline)
+        session.limits = [
+            ("readonly", "2"),
+            ("max_execution_time", str(self.timeout_s)),
+            ("max_result_rows", str(MOST_ROWS)),
+        ]
+        return session
 
 
 def _code_of(response: httpx.Response) -> str | None:

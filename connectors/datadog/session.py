@@ -37,7 +37,7 @@ from connectors.environment_trust import ca_file_of_environment, proxy_of_enviro
 from connectors.limits import Limits
 from connectors.rate_limiter import RateLimiter, rate_limiter_of
 from connectors.transport import RETRYABLE
-from connectors.vendor_text import plain_url, problem_of, short
+from connectors.vendor_text import plain_url, problem_of, short, unexpected_response
 
 T = TypeVar("T")
 
@@ -160,8 +160,7 @@ class DatadogSession:
         try:
             return msgspec.json.decode(answer.body, type=type)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            problem = f"unexpected response: {short(str(error))}"
-            raise ConnectorError(VENDOR, call.said, problem) from error
+            raise unexpected_response(VENDOR, call.said, error) from error
 
     def close(self) -> None:
         """Close its connections."""

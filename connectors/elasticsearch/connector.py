@@ -34,7 +34,7 @@ from connectors.elasticsearch.session import LENIENT, SearchHttp, SearchSession
 from connectors.elasticsearch.settings import ElasticsearchSettings
 from connectors.limits import Limits
 from connectors.log_windows import ERROR_LINES, LINES, LinePage, lines_of_window, log_windows
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
@@ -49,7 +49,7 @@ def build(own: ElasticsearchSettings, settings: SharedSettings) -> Elasticsearch
     """The configured connector, or None without a URL."""
     if own.url is None:
         return None
-    access = own.access("elasticsearch")
+    access = access_of(own, "elasticsearch")
     if own.api_key is not None:
         header = {"Authorization": f"ApiKey {own.api_key.get_secret_value()}"}
         access = ServerAccess({**access.headers, **header}, access.auth, access.trust)

@@ -6,8 +6,7 @@ that is not GET or POST to `/INDICES/_search` with nothing but the keys of our o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import httpx
@@ -15,7 +14,7 @@ import msgspec
 
 from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
-from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.http import HttpSession, VendorHttp
 from connectors.transport import CALL
 
 T = TypeVar("T")
@@ -24,36 +23,6 @@ SEARCH_KEYS = frozenset({"query", "size", "sort", "aggs", "timeout", "track_tota
 """What a search of ours may hold: no scripts and no runtime fields."""
 LENIENT = [("ignore_unavailable", "true"), ("allow_no_indices", "true")]
 """A pattern or a name without any index is no error."""
-
-
-class SearchHttp(ReadOnlyHttp):
-    """Elasticsearch or OpenSearch. `indices` are the only ones that are searched."""
-
-    indices: str = "logs-*"
-
-    @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[SearchSession]:
-        """A session with its own connections, deadline and byte budget."""
-        deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline) as client:
-            session = SearchSession(self.vendor, self.base_url, client, deadline)
-            session.path = f"/{self.indices}/_search"
-            yield session
-
-    def _allowed(self, request: httpx.Request) -> None:
-        """Look at what is about to be sent, whoever built it."""
-        if request.method == "GET":
-            return
-        refused = ConnectorError(self.vendor, request.method, "a connector sends searches only")
-        url = str(request.url).partition("?")[0]
-        if request.method != "POST" or url != f"{self.base_url}/{self.indices}/_search":
-            raise refused
-        try:
-            body = msgspec.json.decode(request.content, type=dict[str, Any])
-        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
-            raise refused from error
-        if not SEARCH_KEYS.issuperset(body):
-            raise refused
 
 
 class SearchSession(HttpSession):
@@ -71,3 +40,30 @@ class SearchSession(HttpSession):
             extensions={CALL: self.path},
         )
         return self._decoded(self.path, self._accepted(self.path, response), type)
+
+
+class SearchHttp(VendorHttp[SearchSession]):
+    """Elasticsearch or OpenSearch. `indices` are the only ones that are searched."""
+
+    session = SearchSession
+    indices: str = "logs-*"
+
+    def _session(self, client: httpx.AsyncClient, deadline: Deadline) -> SearchSession:
+        session = super()._session(client, deadline)
+        session.path = f"/{self.indices}/_search"
+        return session
+
+    def _allowed(self, request: httpx.Request) -> None:
+        """Look at what is about to be sent, whoever built it."""
+        if request.method == "GET":
+            return
+        refused = ConnectorError(self.vendor, request.method, "a connector sends searches only")
+        url = str(request.url).partition("?")[0]
+        if request.method != "POST" or url != f"{self.base_url}/{self.indices}/_search":
+            raise refused
+        try:
+            body = msgspec.json.decode(request.content, type=dict[str, Any])
+        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
+            raise refused from error
+        if not SEARCH_KEYS.issuperset(body):
+            raise refused

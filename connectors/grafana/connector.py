@@ -9,7 +9,6 @@ Grafana itself.
 from __future__ import annotations
 
 import asyncio
-import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -23,6 +22,13 @@ from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Request
 from connectors.collection_builder import CollectionBuilder, epoch_ms, full_window, ns_of, time_of
+from connectors.grafana.annotations import (
+    Annotation,
+    kind_of_change,
+    labels_in_text,
+    labels_of_tags,
+    plain_text,
+)
 from connectors.grafana.cloud_apps import CloudApps
 from connectors.grafana.rules import RuleQueriesAnswer, query_of_grafana_rule
 from connectors.grafana.session import GrafanaHttp, GrafanaSession
@@ -30,7 +36,7 @@ from connectors.grafana.settings import GrafanaSettings
 from connectors.http import HttpSession
 from connectors.limits import Limits
 from connectors.readable_parts import ReadableParts
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
@@ -54,16 +60,7 @@ SERVICE_LABELS = ("service", "service_name", "app", "job")
 CALM = frozenset({"normal", "ok", "inactive"})
 STATES = {"alerting": "firing", "normal": "ok", "nodata": "no data"}
 """Grafana's words for states of alerts (ngalert/eval/eval.go), as other sources have them."""
-KINDS = (
-    ("migration", "migrat"),
-    ("flag", "flag|toggle"),
-    ("scale", "scal"),
-    ("config", "config|setting"),
-    ("deploy", "deploy|release|rollback|roll-back|ship"),
-)
-"""Kinds of change, by words of an annotation's tags."""
 _WRITES = re.compile(r"[a-z.]+:(?:write|create|delete|add|remove)")
-_TAG = re.compile(r"<[^<>]{0,500}>")
 
 
 def build(own: GrafanaSettings, settings: SharedSettings) -> GrafanaConnector | None:
@@ -73,7 +70,7 @@ def build(own: GrafanaSettings, settings: SharedSettings) -> GrafanaConnector | 
     names = ServiceNames.of_catalogue(settings.services)
     return GrafanaConnector(
         own.url,
-        own.access("grafana"),
+        access_of(own, "grafana"),
         public_url=own.public_url,
         change_tags=own.change_tags,
         cloud_apps=_has_cloud_apps(own),
@@ -86,22 +83,6 @@ def _has_cloud_apps(own: GrafanaSettings) -> bool:
     if own.cloud_apps is not None:
         return own.cloud_apps
     return (urlsplit(own.url or "").hostname or "").endswith(CLOUD)
-
-
-class Annotation(msgspec.Struct):
-    """A note at a time, or a change of an alert's state; times in ms."""
-
-    id: int = 0
-    time: int | None = None
-    alertId: int = 0
-    alertName: str | None = None
-    newState: str | None = None
-    prevState: str | None = None
-    text: str | None = None
-    tags: list[str] | None = None
-    login: str | None = None
-    dashboardUID: str | None = None
-    panelId: int = 0
 
 
 class RuleAlert(msgspec.Struct):
@@ -281,11 +262,11 @@ class GrafanaConnector:
             at, state, said = (
                 ns_of(one.time, 1_000_000),
                 _state(one.newState or ""),
-                _plain(one.text),
+                plain_text(one.text),
             )
             if at is not None and state is not None:
                 name = short(one.alertName or said.partition(" {")[0], 200) or "alert"
-                service = self._service({**_labels_in(said), **_labels_of(one.tags)})
+                service = self._service({**labels_in_text(said), **labels_of_tags(one.tags)})
                 rows.append((name, service, state, at, self._annotation_link(one, window)))
         cut = (
             f"only the latest {MOST_ANNOTATIONS} were asked"
@@ -327,11 +308,21 @@ class GrafanaConnector:
         tags = [tag for tag in one.tags or () if isinstance(tag, str)]
         if at is None or not set(tags) & set(self._tags):
             return None
-        title = _plain(one.text) or ", ".join(short(tag, 80) for tag in tags[:10])
-        named = self._service(_labels_of(tags)) or self._tagged(tags, services)
+        title = plain_text(one.text) or ", ".join(short(tag, 80) for tag in tags[:10])
+        named = self._service(labels_of_tags(tags)) or self._tagged(tags, services)
         link = self._annotation_link(one, window)
         author = short(one.login or "", 100) or None
-        return at, named, _kind(tags), f"annotation {one.id}", title, author, link, None, None
+        return (
+            at,
+            named,
+            kind_of_change(tags),
+            f"annotation {one.id}",
+            title,
+            author,
+            link,
+            None,
+            None,
+        )
 
     def _tagged(self, tags: Sequence[str], services: Sequence[str]) -> str | None:
         """The service that a tag names by itself."""
@@ -356,32 +347,6 @@ def _state(given: str) -> str | None:
     """A state in lower case, without its reason: `Normal (NoData)`; None where there is none."""
     state = short(given.partition("(")[0], 30).lower()
     return STATES.get(state, "ok" if state in CALM else state) or None
-
-
-def _plain(text: str | None) -> str:
-    """The text of an annotation, which may be HTML, in one line."""
-    return short(html.unescape(_TAG.sub(" ", (text or "")[:4000])), 300)
-
-
-def _labels_of(tags: Iterable[str] | None) -> dict[str, str]:
-    """Tags of the form `service:checkout`, as labels."""
-    parts = [tag.partition(":") for tag in tags or () if isinstance(tag, str)]
-    return {
-        name.strip().lower(): value.strip() for name, mark, value in parts if mark and value.strip()
-    }
-
-
-def _labels_in(text: str) -> dict[str, str]:
-    """The labels that the text of a change of state quotes: `Name {service=checkout, ...} -
-    Alerting`."""
-    inside = text.partition(" {")[2].partition("}")[0]
-    parts = [part.partition("=") for part in inside.split(",")]
-    return {name.strip(): value.strip() for name, mark, value in parts if mark and value.strip()}
-
-
-def _kind(tags: Sequence[str]) -> str:
-    said = " ".join(tags)[:1000].lower()
-    return next((kind for kind, words in KINDS if re.search(words, said)), "deploy")
 
 
 class _Health(msgspec.Struct):

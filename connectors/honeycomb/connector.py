@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -22,12 +21,11 @@ import msgspec
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.budgets import Deadline
 from connectors.collection_builder import CollectionBuilder, full_window
 from connectors.counted_lines import CountGrid
 from connectors.honeycomb import rows as tables
 from connectors.honeycomb.settings import HoneycombSettings
-from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.http import HttpSession, VendorHttp
 from connectors.limits import Limits
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
@@ -66,33 +64,6 @@ def build(own: HoneycombSettings, settings: SharedSettings) -> HoneycombConnecto
     )
 
 
-class QueryHttp(ReadOnlyHttp):
-    """The API of one environment."""
-
-    @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[QuerySession]:
-        """A session with its own connections, deadline and byte budget."""
-        deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline) as client:
-            yield QuerySession(self.vendor, self.base_url, client, deadline)
-
-    def _allowed(self, request: httpx.Request) -> None:
-        """Look at what is about to be sent, whoever built it."""
-        if request.method == "GET":
-            return
-        refused = ConnectorError(self.vendor, request.method, "a connector sends queries only")
-        target = _POST.fullmatch(str(request.url).removeprefix(self.base_url))
-        if request.method != "POST" or target is None:
-            raise refused
-        known = QUERY_KEYS if target[1] == "queries" else RESULT_KEYS
-        try:
-            body = msgspec.json.decode(request.content, type=dict[str, Any])
-        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
-            raise refused from error
-        if not known.issuperset(body):
-            raise refused
-
-
 class _Created(msgspec.Struct):
     id: str
 
@@ -121,6 +92,28 @@ class QuerySession(HttpSession):
             extensions={CALL: path},
         )
         return self._decoded(path, self._accepted(path, response), _Created)
+
+
+class QueryHttp(VendorHttp[QuerySession]):
+    """The API of one environment."""
+
+    session = QuerySession
+
+    def _allowed(self, request: httpx.Request) -> None:
+        """Look at what is about to be sent, whoever built it."""
+        if request.method == "GET":
+            return
+        refused = ConnectorError(self.vendor, request.method, "a connector sends queries only")
+        target = _POST.fullmatch(str(request.url).removeprefix(self.base_url))
+        if request.method != "POST" or target is None:
+            raise refused
+        known = QUERY_KEYS if target[1] == "queries" else RESULT_KEYS
+        try:
+            body = msgspec.json.decode(request.content, type=dict[str, Any])
+        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
+            raise refused from error
+        if not known.issuperset(body):
+            raise refused
 
 
 class HoneycombConnector:

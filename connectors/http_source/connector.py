@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
@@ -20,14 +19,13 @@ import httpx
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import EvidenceKind, Scope, Window
 from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.budgets import Deadline
 from connectors.collection_builder import CollectionBuilder, full_window
-from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.http import HttpSession, VendorHttp
 from connectors.http_source.settings import HttpSourceSettings
 from connectors.limits import Limits
 from connectors.mapped_entries import EntryMapping, ReadEntries, read_entries
 from connectors.placeholders import TIMES, filled, filled_in, names_in, values_of
-from connectors.server_access import ServerAccess
+from connectors.server_access import ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.transport import CALL, get_only
@@ -47,7 +45,7 @@ def build(own: HttpSourceSettings, settings: SharedSettings) -> HttpSourceConnec
     """The configured connector, or None without an address or columns."""
     if own.url is None or not own.columns:
         return None
-    access = own.access("http_source")
+    access = access_of(own, "http_source")
     if own.token is not None and own.token_header:
         headers = {k: v for k, v in access.headers.items() if k != "Authorization"}
         headers[own.token_header] = own.token.get_secret_value()
@@ -55,24 +53,6 @@ def build(own: HttpSourceSettings, settings: SharedSettings) -> HttpSourceConnec
     names = ServiceNames.of_catalogue(settings.services)
     known = next(iter(settings.services), NOBODY)
     return HttpSourceConnector(own, own.url, access, names, known)
-
-
-class SourceHttp(ReadOnlyHttp):
-    """The address of the settings. `searches` are the bodies that may be sent by POST."""
-
-    searches: frozenset[bytes] = frozenset()
-
-    @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[SourceSession]:
-        """A session with its own connections, deadline and byte budget."""
-        deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline) as client:
-            yield SourceSession(self.vendor, self.base_url, client, deadline)
-
-    def _allowed(self, request: httpx.Request) -> None:
-        if request.method == "POST" and request.content in self.searches:
-            return
-        get_only(request)
 
 
 class SourceSession(HttpSession):
@@ -88,6 +68,18 @@ class SourceSession(HttpSession):
             extensions={CALL: path},
         )
         return self._accepted(path, response).content
+
+
+class SourceHttp(VendorHttp[SourceSession]):
+    """The address of the settings. `searches` are the bodies that may be sent by POST."""
+
+    session = SourceSession
+    searches: frozenset[bytes] = frozenset()
+
+    def _allowed(self, request: httpx.Request) -> None:
+        if request.method == "POST" and request.content in self.searches:
+            return
+        get_only(request)
 
 
 @dataclass(frozen=True)

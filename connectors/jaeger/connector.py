@@ -36,7 +36,7 @@ from connectors.jaeger.span_places import place_tags
 from connectors.jaeger.spans import JaegerTrace, trace_rows
 from connectors.limits import Limits
 from connectors.otlp_spans import UNREADABLE, ResourceSpans, TracesData, hex_id, span_rows
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
@@ -64,7 +64,7 @@ def build(own: JaegerSettings, settings: SharedSettings) -> JaegerConnector | No
     names = ServiceNames.of_catalogue(settings.services)
     return JaegerConnector(
         own.url,
-        own.access("jaeger"),
+        access_of(own, "jaeger"),
         names=names,
         public_url=own.public_url,
         limits=own.limits(LIMITS),

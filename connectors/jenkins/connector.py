@@ -27,6 +27,7 @@ from connectors.jenkins.settings import JenkinsSettings
 from connectors.limits import Limits
 from connectors.linked_pages import LinkedHttp, LinkedSession
 from connectors.pagerduty.answers import web_link
+from connectors.server_access import access_of
 from connectors.service_names import ServiceNames
 from connectors.settings_types import Names
 from connectors.shared_settings import SharedSettings
@@ -107,7 +108,7 @@ def build(own: JenkinsSettings, settings: SharedSettings) -> Jenkins | None:
     """The configured connector, or None without an address or a job. Raises SettingsError."""
     if own.url is None or not own.jobs:
         return None
-    http = LinkedHttp(VENDOR, own.url, limits=own.limits(LIMITS), access=own.access(VENDOR))
+    http = LinkedHttp(VENDOR, own.url, limits=own.limits(LIMITS), access=access_of(own, VENDOR))
     return Jenkins(http, ServiceNames.of_catalogue(settings.services), own.jobs, own.deploys)
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -22,8 +23,9 @@ from confluent_kafka import (
 from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
-from analysis.errors import BudgetExceeded, ConnectorError
+from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
+from connectors.driver_calls import one_call
 from connectors.kafka.facts import Cluster, Group, Partition, Place
 from connectors.kafka.settings import KafkaSettings
 from connectors.limits import Limits
@@ -167,8 +169,6 @@ class KafkaSession:
         self._last_error = error.str()
 
     async def _asked(self, call: str, asks: Callable[[AdminClient, float], R]) -> R:
-        """One permit, within the deadline; the client's errors as ours."""
-
         def in_thread() -> R:
             if self._client is None:
                 self._client = AdminClient(self._configuration)
@@ -179,22 +179,15 @@ class KafkaSession:
                 self._client.poll(0)
                 raise
 
-        breaker = self._limiter.breaker
-        async with self._limiter.permit(self.deadline):
-            try:
-                async with asyncio.timeout(self.deadline.remaining):
-                    found = await asyncio.to_thread(in_thread)
-            except TimeoutError:
-                breaker.record(failed=True, why="no answer in time")
-                raise BudgetExceeded("time", f"{self.deadline.seconds:g} s") from None
-            except KafkaException as error:
-                said, lost = _problem(error)
-                if lost and self._last_error:
-                    said = short(self._last_error, 200)
-                breaker.record(failed=lost, why=said)
-                raise ConnectorError(VENDOR, call, said, retryable=lost) from error
-            breaker.record(failed=False)
-            return found
+        errors = (KafkaException,)
+        async with one_call(self._limiter, self.deadline, errors, partial(self._failed, call)):
+            return await asyncio.to_thread(in_thread)
+
+    def _failed(self, call: str, error: KafkaException) -> tuple[ConnectorError, bool]:
+        said, lost = _problem(error)
+        if lost and self._last_error:
+            said = short(self._last_error, 200)
+        return ConnectorError(VENDOR, call, said, retryable=lost), lost
 
 
 def configuration(own: KafkaSettings, limits: Limits) -> dict[str, Any]:

@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from analysis.errors import ConnectorError
 from analysis.vocabulary import EvidenceKind
 from connectors.abilities import BoundedQuery
 from connectors.base import Collected
 from connectors.collection_builder import attributes
 from connectors.loki.answers import Counted, LokiStream, line_rows
 from connectors.querying import LONGEST_SIGNAL, query_answer
-from connectors.vendor_text import short
+from connectors.vendor_text import short, unexpected_response
 
 
 class LokiAnswerData(msgspec.Struct):
@@ -45,8 +44,7 @@ def answer_of(
             kind = "metrics"
             rows, cut = _series(answer.data.result, query, labels)
     except (msgspec.DecodeError, RecursionError) as error:
-        problem = f"unexpected response: {short(str(error))}"
-        raise ConnectorError("loki", "query_range", problem) from error
+        raise unexpected_response("loki", "query_range", error) from error
     return query_answer(kind, rows, query, link, cut)
 
 

@@ -49,7 +49,7 @@ from connectors.loki.bounded_answers import LokiAnswer, answer_of
 from connectors.loki.settings import LokiSettings
 from connectors.prometheus.promql import one_of, quoted
 from connectors.query_bounds import check_query
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
@@ -77,7 +77,7 @@ def build(own: LokiSettings, settings: SharedSettings) -> LokiConnector | None:
     grafana = settings.section(GrafanaSettings)
     return LokiConnector(
         own.url,
-        own.access("loki"),
+        access_of(own, "loki"),
         service_labels=own.service_labels,
         names=ServiceNames.of_catalogue(settings.services),
         explore=Explore(grafana.public_url or grafana.url, "loki", own.grafana_source),

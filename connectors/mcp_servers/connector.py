@@ -24,7 +24,7 @@ from connectors.mapped_entries import EntryMapping, read_entries
 from connectors.mcp_servers.session import ListedTool, McpHttp, McpSession, ToolResult
 from connectors.mcp_servers.settings import McpServerSettings, McpToolSettings
 from connectors.placeholders import filled_in, names_in, values_of
-from connectors.server_access import ServerAccess
+from connectors.server_access import ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.transport import Retries
@@ -45,7 +45,7 @@ def build(own: McpServerSettings, settings: SharedSettings) -> McpServersConnect
     if own.url is None or not own.tools:
         return None
     names = ServiceNames.of_catalogue(settings.services)
-    access = own.access("mcp_servers")
+    access = access_of(own, "mcp_servers")
     return McpServersConnector(own.url, access, own.tools, names, own.limits(LIMITS))
 
 

@@ -18,9 +18,9 @@ import msgspec
 
 from analysis.errors import ConnectorError, FaultlineError
 from connectors.budgets import Deadline
-from connectors.http import HttpSession, ReadOnlyHttp, unexpected_response
+from connectors.http import HttpSession, VendorHttp
 from connectors.transport import CALL
-from connectors.vendor_text import short
+from connectors.vendor_text import short, unexpected_response
 
 VERSION = "2025-06-18"
 MOST_PAGES = 10
@@ -90,46 +90,6 @@ class ToolResult(msgspec.Struct):
         if self.structuredContent is not None:
             return msgspec.json.encode(self.structuredContent)
         return self.text.encode()
-
-
-class McpHttp(ReadOnlyHttp):
-    """One MCP server at one address. `tools` are the names that may be called."""
-
-    tools: frozenset[str] = frozenset()
-
-    @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[McpSession]:
-        """An initialised session. Raises ConnectorError, BudgetExceeded."""
-        deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline, _HEADERS) as client:
-            session = McpSession(self.vendor, self.base_url, client, deadline)
-            await session.begin()
-            try:
-                yield session
-            finally:
-                await session.end()
-
-    def _allowed(self, request: httpx.Request) -> None:
-        """Look at what is about to be sent, whoever built it."""
-        refused = ConnectorError(
-            self.vendor, request.method, "only tools of the settings are called"
-        )
-        if str(request.url) != self.base_url:
-            raise refused
-        if request.method == "DELETE" and SESSION in request.headers:
-            return
-        if request.method != "POST":
-            raise refused
-        try:
-            message = msgspec.json.decode(request.content, type=dict[str, Any])
-        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
-            raise refused from error
-        method, params = message.get("method"), message.get("params")
-        if method in LISTING:
-            return
-        name = params.get("name") if isinstance(params, dict) else None
-        if method != "tools/call" or name not in self.tools:
-            raise refused
 
 
 class McpSession(HttpSession):
@@ -239,6 +199,47 @@ class McpSession(HttpSession):
             return msgspec.convert(value, type)
         except (msgspec.ValidationError, RecursionError) as error:
             raise unexpected_response(self._vendor, call, error) from error
+
+
+class McpHttp(VendorHttp[McpSession]):
+    """One MCP server at one address. `tools` are the names that may be called."""
+
+    session = McpSession
+    tools: frozenset[str] = frozenset()
+
+    @asynccontextmanager
+    async def open(
+        self, deadline: Deadline | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[McpSession]:
+        """An initialised session. Raises ConnectorError, BudgetExceeded."""
+        async with super().open(deadline, {**_HEADERS, **(headers or {})}) as session:
+            await session.begin()
+            try:
+                yield session
+            finally:
+                await session.end()
+
+    def _allowed(self, request: httpx.Request) -> None:
+        """Look at what is about to be sent, whoever built it."""
+        refused = ConnectorError(
+            self.vendor, request.method, "only tools of the settings are called"
+        )
+        if str(request.url) != self.base_url:
+            raise refused
+        if request.method == "DELETE" and SESSION in request.headers:
+            return
+        if request.method != "POST":
+            raise refused
+        try:
+            message = msgspec.json.decode(request.content, type=dict[str, Any])
+        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
+            raise refused from error
+        method, params = message.get("method"), message.get("params")
+        if method in LISTING:
+            return
+        name = params.get("name") if isinstance(params, dict) else None
+        if method != "tools/call" or name not in self.tools:
+            raise refused
 
 
 def _events(body: bytes) -> Iterator[bytes]:

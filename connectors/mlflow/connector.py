@@ -31,7 +31,7 @@ from connectors.mlflow.answers import (
 )
 from connectors.mlflow.session import API, MlflowHttp, MlflowSession
 from connectors.mlflow.settings import MlflowSettings
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
 
@@ -52,7 +52,7 @@ def build(own: MlflowSettings, settings: SharedSettings) -> MlflowConnector | No
     del settings
     if own.url is None:
         return None
-    return MlflowConnector(own.url, own.access(VENDOR), own=own, limits=own.limits(LIMITS))
+    return MlflowConnector(own.url, access_of(own, VENDOR), own=own, limits=own.limits(LIMITS))
 
 
 class MlflowConnector:

@@ -6,21 +6,23 @@ PyMongo blocks, so it is asked in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
 
-from analysis.errors import BudgetExceeded, ConnectorError
+from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
 from connectors.database_settings import DatabaseAddress
+from connectors.driver_calls import logged_in, one_call
 from connectors.limits import Limits
 from connectors.rate_limiter import rate_limiter_of
-from connectors.vendor_text import short
+from connectors.vendor_text import short, unexpected_response
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,8 +67,7 @@ class MongodbSession:
         try:
             return msgspec.convert(found, type=type, strict=False)
         except msgspec.ValidationError as error:
-            problem = f"unexpected response: {short(str(error))}"
-            raise ConnectorError(VENDOR, call, problem) from error
+            raise unexpected_response(VENDOR, call, error) from error
 
     def _open(self) -> None:
         own = self.server
@@ -103,22 +104,9 @@ class MongodbSession:
         return _plain(self._client.admin.command({**command, "maxTimeMS": limit_ms}), DEEPEST)
 
     async def _asked(self, call: str, asks: Callable[[], R]) -> R:
-        """One permit, within the deadline; the driver's errors as ours."""
-        breaker = self._limiter.breaker
-        async with self._limiter.permit(self._deadline):
-            try:
-                async with asyncio.timeout(self._deadline.remaining):
-                    found = await asyncio.to_thread(asks)
-            except TimeoutError:
-                breaker.record(failed=True, why="no answer in time")
-                raise BudgetExceeded("time", f"{self._deadline.seconds:g} s") from None
-            except (PyMongoError, OSError, ValueError) as error:
-                said, lost = _problem(error)
-                breaker.record(failed=lost, why=said)
-                status = error.code if isinstance(error, OperationFailure) else None
-                raise MongodbError(VENDOR, call, said, code=status, retryable=lost) from error
-            breaker.record(failed=False)
-            return found
+        errors = (PyMongoError, OSError, ValueError)
+        async with one_call(self._limiter, self._deadline, errors, partial(_problem, call)):
+            return await asyncio.to_thread(asks)
 
 
 class MongodbError(ConnectorError):
@@ -131,19 +119,20 @@ class MongodbError(ConnectorError):
         self.code = code
 
 
-def _problem(error: Exception) -> tuple[str, bool]:
-    """What is said of it, and whether the connection is lost."""
+def _problem(call: str, error: Exception) -> tuple[ConnectorError, bool]:
+    lost, code = False, None
     if isinstance(error, OperationFailure):
         # The server's message quotes the command, which is ours.
         text = short(str((error.details or {}).get("errmsg") or error), 200)
-        if error.code == UNAUTHORIZED:
-            return f"not permitted: {text}", False
-        return text, False
-    if isinstance(error, ConfigurationError):
-        return short(str(error), 200), False
-    # The rest of it describes what the driver knows of the server.
-    text = short(str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0], 200)
-    return text or type(error).__name__, isinstance(error, ConnectionFailure | OSError)
+        text, code = (f"not permitted: {text}" if error.code == UNAUTHORIZED else text), error.code
+    elif isinstance(error, ConfigurationError):
+        text = short(str(error), 200)
+    else:
+        # The rest of it describes what the driver knows of the server.
+        said = str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
+        text = short(said, 200) or type(error).__name__
+        lost = isinstance(error, ConnectionFailure | OSError)
+    return MongodbError(VENDOR, call, text, code=code, retryable=lost), lost
 
 
 def _plain(value: Any, depth: int) -> Any:
@@ -163,15 +152,9 @@ def _plain(value: Any, depth: int) -> Any:
     return str(value)[:100]
 
 
-@asynccontextmanager
-async def opened(
+def opened(
     server: DatabaseAddress, auth_database: str, limits: Limits, statement_s: float
-) -> AsyncIterator[MongodbSession]:
+) -> AbstractAsyncContextManager[MongodbSession]:
     """A session that is logged in. Raises ConnectorError, BudgetExceeded."""
     deadline = Deadline.within(limits)
-    session = MongodbSession(server, auth_database, limits, deadline, statement_s)
-    try:
-        await session.connect()
-        yield session
-    finally:
-        await session.close()
+    return logged_in(MongodbSession(server, auth_database, limits, deadline, statement_s))

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
 import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import DictCursor
 
-from analysis.errors import BudgetExceeded, ConnectorError
+from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
 from connectors.database_settings import DatabaseAddress
+from connectors.driver_calls import logged_in, one_call, values_of
 from connectors.limits import Limits
 from connectors.rate_limiter import rate_limiter_of
 from connectors.vendor_text import short
@@ -81,11 +82,7 @@ class MysqlSession:
     async def rows(self, call: str, text: str, *, type: type[T]) -> list[T]:
         """The rows of one of our queries. Raises ConnectorError, BudgetExceeded."""
         found = await self._asked(call, lambda: self._read(text))
-        try:
-            return msgspec.convert(found, type=list[type], strict=True)  # type: ignore[valid-type]
-        except msgspec.ValidationError as error:
-            problem = f"unexpected response: {short(str(error))}"
-            raise ConnectorError(VENDOR, call, problem) from error
+        return values_of(VENDOR, call, found, type)
 
     def _open(self) -> None:
         own = self.server
@@ -112,62 +109,36 @@ class MysqlSession:
             for statement in (*SAFE, limit):
                 cursor.execute(statement)
 
-    def _read(self, text: str) -> list[dict[str, Any]]:
+    def _read(self, text: str) -> Sequence[Mapping[str, Any]]:
         assert self._connection is not None, "connect comes first"
         with self._connection.cursor() as cursor:
             cursor.execute("START TRANSACTION READ ONLY")
             try:
                 cursor.execute(text)
-                rows = [_plain(row) for row in cursor.fetchall()]
+                rows: Sequence[Mapping[str, Any]] = cursor.fetchall()
             finally:
                 if self._connection.open:
                     cursor.execute("ROLLBACK")
         return rows
 
     async def _asked(self, call: str, asks: Callable[[], R]) -> R:
-        """One permit, within the deadline; the driver's errors as ours."""
-        breaker = self._limiter.breaker
-        async with self._limiter.permit(self.deadline):
-            try:
-                async with asyncio.timeout(self.deadline.remaining):
-                    found = await asyncio.to_thread(asks)
-            except TimeoutError:
-                breaker.record(failed=True, why="no answer in time")
-                raise BudgetExceeded("time", f"{self.deadline.seconds:g} s") from None
-            except (pymysql.Error, OSError, ssl.SSLError, ValueError) as error:
-                said, lost = _problem(error)
-                breaker.record(failed=lost, why=said)
-                raise ConnectorError(VENDOR, call, said, retryable=lost) from error
-            breaker.record(failed=False)
-            return found
+        errors = (pymysql.Error, OSError, ssl.SSLError, ValueError)
+        async with one_call(self._limiter, self.deadline, errors, partial(_problem, call)):
+            return await asyncio.to_thread(asks)
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Names in lower case: MySQL shows those of its schemas in upper case."""
-    read: dict[str, Any] = {}
-    for name, value in row.items():
-        read[name.lower()] = value.decode(errors="replace") if isinstance(value, bytes) else value
-    return read
-
-
-def _problem(error: Exception) -> tuple[str, bool]:
-    """What is said of it, and whether the connection is lost."""
+def _problem(call: str, error: Exception) -> tuple[ConnectorError, bool]:
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = short(str(error.args[-1]) if error.args else "", 200) or type(error).__name__
     if number in NOT_PERMITTED:
-        return f"not permitted: {text}", False
+        text = f"not permitted: {text}"
     # Below 2000 and from 3000 on are the server's own errors, 2000 to 2999 those of a client.
-    return text, not isinstance(error, pymysql.Error) or 2000 <= number < 3000
+    lost = not isinstance(error, pymysql.Error) or 2000 <= number < 3000
+    return ConnectorError(VENDOR, call, text, retryable=lost), lost
 
 
-@asynccontextmanager
-async def opened(
+def opened(
     server: DatabaseAddress, limits: Limits, statement_s: float
-) -> AsyncIterator[MysqlSession]:
+) -> AbstractAsyncContextManager[MysqlSession]:
     """A session that is logged in. Raises ConnectorError, BudgetExceeded."""
-    session = MysqlSession(server, limits, Deadline.within(limits), statement_s)
-    try:
-        await session.connect()
-        yield session
-    finally:
-        await session.close()
+    return logged_in(MysqlSession(server, limits, Deadline.within(limits), statement_s))

@@ -18,7 +18,7 @@ from connectors.http_snapshot import HttpSnapshot, said
 from connectors.limits import Limits
 from connectors.nats import facts
 from connectors.nats.settings import NatsSettings
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
 
@@ -33,7 +33,7 @@ def build(own: NatsSettings, settings: SharedSettings) -> NatsConnector | None:
     if own.url is None:
         return None
     service = own.of_service(settings.instance_of(VENDOR), urlsplit(own.url).hostname or "")
-    return NatsConnector(own.url, own.access(VENDOR), service, limits=own.limits(LIMITS))
+    return NatsConnector(own.url, access_of(own, VENDOR), service, limits=own.limits(LIMITS))
 
 
 class NatsConnector:

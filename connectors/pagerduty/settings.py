@@ -24,7 +24,8 @@ class PagerDutySettings(ConnectorSettings):
     """Secret. REST API key, or an access token of PagerDuty's OAuth (`pdus+...`). Without it no
     notes are written and nothing is read."""
     from_email: str | None = None
-    """A user's e-mail address, for the `From` header of notes."""
+    """A user's e-mail address, for the `From` header of notes. With it, people are offered *Send to
+    PagerDuty*."""
     api_url: Url = "https://api.pagerduty.com"
     """REST API. For the EU region: `https://api.eu.pagerduty.com`."""
     web_url: Url | None = None

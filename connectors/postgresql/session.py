@@ -7,21 +7,20 @@ within the transaction, so that a pooler in front passes them on to nobody else.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import LiteralString, TypeVar
 
-import msgspec
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from analysis.errors import BudgetExceeded, ConnectorError
+from analysis.errors import ConnectorError
 from connectors.budgets import Deadline
 from connectors.database_settings import Tls
+from connectors.driver_calls import logged_in, one_call, values_of
 from connectors.limits import Limits
 from connectors.rate_limiter import rate_limiter_of
 from connectors.vendor_text import short
@@ -84,9 +83,6 @@ class PostgresSession:
         self.server = server
         self.deadline = deadline
         self._limiter = rate_limiter_of(VENDOR, server.address, limits)
-        self._timeouts: LiteralString = (
-            "SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}"
-        )
         self._statement_s = statement_s
         self._connection: psycopg.AsyncConnection[dict[str, object]] | None = None
 
@@ -118,56 +114,27 @@ class PostgresSession:
         async with self._asking(call), self._connection.transaction():
             await self._connection.execute(limits)
             cursor = await self._connection.execute(query)
-            found = [_as_text(row) for row in await cursor.fetchall()]
-        try:
-            return msgspec.convert(found, type=list[type], strict=True)  # type: ignore[valid-type]
-        except msgspec.ValidationError as error:
-            problem = f"unexpected response: {short(str(error))}"
-            raise ConnectorError(VENDOR, call, problem) from error
+            found = await cursor.fetchall()
+        return values_of(VENDOR, call, found, type)
 
-    @asynccontextmanager
-    async def _asking(self, call: str) -> AsyncIterator[None]:
-        """One permit, within the deadline; the driver's errors as ours."""
-        breaker = self._limiter.breaker
-        async with self._limiter.permit(self.deadline):
-            try:
-                async with asyncio.timeout(self.deadline.remaining):
-                    yield
-            except TimeoutError:
-                breaker.record(failed=True, why="no answer in time")
-                raise BudgetExceeded("time", f"{self.deadline.seconds:g} s") from None
-            except psycopg.Error as error:
-                said = _problem(error)
-                lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
-                breaker.record(failed=lost, why=said)
-                raise ConnectorError(VENDOR, call, said, retryable=lost) from error
-            breaker.record(failed=False)
+    def _asking(self, call: str) -> AbstractAsyncContextManager[None]:
+        errors = (psycopg.Error,)
+        return one_call(self._limiter, self.deadline, errors, partial(_problem, call))
 
 
-def _as_text(row: dict[str, object]) -> dict[str, object]:
-    """Texts of a database without an encoding (SQL_ASCII) come as bytes."""
-    read: dict[str, object] = {}
-    for name, value in row.items():
-        read[name] = value.decode(errors="replace") if isinstance(value, bytes) else value
-    return read
-
-
-def _problem(error: psycopg.Error) -> str:
+def _problem(call: str, error: psycopg.Error) -> tuple[ConnectorError, bool]:
+    said = short(error.diag.message_primary or str(error), 200) or type(error).__name__
     if isinstance(error, psycopg.errors.QueryCanceled):
-        return "the statement took too long and was cancelled (statement_s)"
+        said = "the statement took too long and was cancelled (statement_s)"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return "not permitted: GRANT pg_monitor to this user"
-    return short(error.diag.message_primary or str(error), 200) or type(error).__name__
+        said = "not permitted: GRANT pg_monitor to this user"
+    lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    return ConnectorError(VENDOR, call, said, retryable=lost), lost
 
 
-@asynccontextmanager
-async def opened(
+def opened(
     server: PostgresServer, limits: Limits, statement_s: float, deadline: Deadline | None = None
-) -> AsyncIterator[PostgresSession]:
+) -> AbstractAsyncContextManager[PostgresSession]:
     """A session that is logged in. Raises ConnectorError, BudgetExceeded."""
-    session = PostgresSession(server, limits, deadline or Deadline.within(limits), statement_s)
-    try:
-        await session.connect()
-        yield session
-    finally:
-        await session.close()
+    deadline = deadline or Deadline.within(limits)
+    return logged_in(PostgresSession(server, limits, deadline, statement_s))

@@ -52,7 +52,7 @@ from connectors.prometheus.series import (
 from connectors.prometheus.service_calls import service_calls
 from connectors.prometheus.service_survey import survey
 from connectors.prometheus.settings import PrometheusSettings
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.shared_settings import SharedSettings
 
 SHARE_OF_TIME = 0.6
@@ -71,7 +71,7 @@ def build(own: PrometheusSettings, settings: SharedSettings) -> PrometheusConnec
         return None
     return PrometheusConnector(
         own.url,
-        own.access("prometheus"),
+        access_of(own, "prometheus"),
         step_s=own.step_s,
         queries=own.queries,
         service_label=own.service_label,

@@ -18,7 +18,7 @@ from connectors.http_snapshot import HttpSnapshot, said
 from connectors.limits import Limits
 from connectors.rabbitmq import facts
 from connectors.rabbitmq.settings import RabbitmqSettings
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import short
 
@@ -50,7 +50,7 @@ def build(own: RabbitmqSettings, settings: SharedSettings) -> RabbitmqConnector 
     if own.url is None:
         return None
     service = own.of_service(settings.instance_of(VENDOR), urlsplit(own.url).hostname or "")
-    return RabbitmqConnector(own.url, own.access(VENDOR), service, limits=own.limits(LIMITS))
+    return RabbitmqConnector(own.url, access_of(own, VENDOR), service, limits=own.limits(LIMITS))
 
 
 class RabbitmqConnector:

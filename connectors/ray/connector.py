@@ -24,7 +24,7 @@ from connectors.evidence_rows import StateRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.ray.settings import RaySettings
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.shared_settings import SharedSettings
 from connectors.vendor_text import plain_url, short
 
@@ -98,7 +98,7 @@ def build(own: RaySettings, settings: SharedSettings) -> RayConnector | None:
     aliases = {name: job.aliases for name, job in settings.jobs.items() if job.aliases}
     return RayConnector(
         own.url,
-        own.access(VENDOR),
+        access_of(own, VENDOR),
         aliases=aliases,
         public_url=own.public_url,
         limits=own.limits(LIMITS),

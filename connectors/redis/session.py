@@ -7,13 +7,15 @@ command that writes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import TypeAlias
 
-from analysis.errors import BudgetExceeded, ConnectorError
+from analysis.errors import ConnectorError
 from connectors.budgets import ByteBudget, Deadline
 from connectors.database_settings import DatabaseAddress
+from connectors.driver_calls import logged_in, one_call
 from connectors.limits import Limits
 from connectors.rate_limiter import rate_limiter_of
 from connectors.vendor_text import short
@@ -25,6 +27,13 @@ MOST_ENTRIES = 10_000
 DEEPEST = 8
 LONGEST_CLOSE_S = 1.0
 Reply: TypeAlias = "str | int | list[Reply] | None"
+
+
+class ErrorReply(Exception):
+    """A reply that is an error."""
+
+
+ERRORS = (ErrorReply, OSError, EOFError, ValueError, asyncio.LimitOverrunError)
 
 
 class RefusedCommand(ConnectorError):
@@ -80,17 +89,16 @@ class RedisSession:
                 parts.append(b"$%d\r\n%s\r\n" % (len(raw), raw))
             writer.write(b"".join(parts))
             await writer.drain()
-            return await self._reply(reader, words[0])
+            return await self._reply(reader)
 
-    async def _reply(self, reader: asyncio.StreamReader, call: str, depth: int = 0) -> Reply:
+    async def _reply(self, reader: asyncio.StreamReader, depth: int = 0) -> Reply:
         line = (await reader.readuntil(b"\r\n"))[:-2]
         self._bytes.take(len(line) + 2)
         kind, rest = line[:1], line[1:]
         if kind == b"+":
             return rest.decode(errors="replace")
         if kind == b"-":
-            problem = short(rest.decode(errors="replace"), 120)
-            raise RefusedCommand(VENDOR, call, problem)
+            raise ErrorReply(short(rest.decode(errors="replace"), 120))
         count = int(rest)
         if kind == b":":
             return count
@@ -101,30 +109,19 @@ class RedisSession:
             return (await reader.readexactly(count + 2))[:-2].decode(errors="replace")
         if kind != b"*" or count > MOST_ENTRIES or depth >= DEEPEST:
             raise ValueError("not a reply")
-        return [await self._reply(reader, call, depth + 1) for _ in range(count)]
+        return [await self._reply(reader, depth + 1) for _ in range(count)]
 
-    @asynccontextmanager
-    async def _asking(self, call: str) -> AsyncIterator[None]:
-        """One permit, within the deadline; errors as ours."""
-        breaker = self._limiter.breaker
-        async with self._limiter.permit(self.deadline):
-            try:
-                async with asyncio.timeout(self.deadline.remaining):
-                    yield
-            except TimeoutError:
-                breaker.record(failed=True, why="no answer in time")
-                raise BudgetExceeded("time", f"{self.deadline.seconds:g} s") from None
-            except RefusedCommand:
-                breaker.record(failed=False)
-                raise
-            except (OSError, asyncio.IncompleteReadError) as error:
-                said = short(str(error)) or type(error).__name__
-                breaker.record(failed=True, why=said)
-                raise ConnectorError(VENDOR, call, said, retryable=True) from error
-            except (ValueError, asyncio.LimitOverrunError) as error:
-                breaker.record(failed=True, why="unexpected response")
-                raise ConnectorError(VENDOR, call, "unexpected response") from error
-            breaker.record(failed=False)
+    def _asking(self, call: str) -> AbstractAsyncContextManager[None]:
+        return one_call(self._limiter, self.deadline, ERRORS, partial(_problem, call))
+
+
+def _problem(call: str, error: Exception) -> tuple[ConnectorError, bool]:
+    if isinstance(error, OSError | EOFError):
+        said = short(str(error)) or type(error).__name__
+        return ConnectorError(VENDOR, call, said, retryable=True), True
+    if isinstance(error, ErrorReply):
+        return RefusedCommand(VENDOR, call, str(error)), False
+    return ConnectorError(VENDOR, call, "unexpected response"), True
 
 
 def _fields(reply: Reply) -> Iterator[tuple[str, str]]:
@@ -134,12 +131,6 @@ def _fields(reply: Reply) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-@asynccontextmanager
-async def opened(server: DatabaseAddress, limits: Limits) -> AsyncIterator[RedisSession]:
+def opened(server: DatabaseAddress, limits: Limits) -> AbstractAsyncContextManager[RedisSession]:
     """A session that is logged in. Raises ConnectorError, BudgetExceeded."""
-    session = RedisSession(server, limits, Deadline.within(limits))
-    try:
-        await session.connect()
-        yield session
-    finally:
-        await session.close()
+    return logged_in(RedisSession(server, limits, Deadline.within(limits)))

@@ -35,7 +35,7 @@ from connectors.slack.messages import (
     thread_details,
 )
 from connectors.slack.settings import SlackSettings
-from connectors.vendor_text import short
+from connectors.vendor_text import short, unexpected_response
 
 T = TypeVar("T")
 
@@ -318,7 +318,7 @@ async def _ask(
     try:
         return msgspec.convert(answer, type)
     except msgspec.ValidationError as error:
-        raise ConnectorError(VENDOR, method, f"unexpected response: {short(str(error))}") from error
+        raise unexpected_response(VENDOR, method, error) from error
 
 
 async def _refusal(session: HttpSession, channel: str) -> str | None:

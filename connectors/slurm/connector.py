@@ -23,7 +23,7 @@ from connectors.collection_builder import full_window
 from connectors.evidence_rows import StateRow
 from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.shared_settings import SharedSettings
 from connectors.slurm.answers import (
     AccountedJobsAnswer,
@@ -52,7 +52,7 @@ def build(own: SlurmSettings, settings: SharedSettings) -> SlurmConnector | None
         return None
     return SlurmConnector(
         own.url,
-        own.access(VENDOR),
+        access_of(own, VENDOR),
         version=own.version,
         cluster=own.cluster,
         limits=own.limits(LIMITS),

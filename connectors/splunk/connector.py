@@ -18,7 +18,7 @@ from connectors.collection_builder import CollectionBuilder
 from connectors.counted_lines import CountGrid
 from connectors.limits import Limits
 from connectors.log_windows import LinePage, lines_of_window, log_windows
-from connectors.server_access import ServerAccess
+from connectors.server_access import ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.splunk import rows as tables
@@ -42,7 +42,7 @@ def build(own: SplunkSettings, settings: SharedSettings) -> SplunkConnector | No
         return None
     return SplunkConnector(
         own.url,
-        own.access("splunk"),
+        access_of(own, "splunk"),
         LineSearches(own.indexes, own.service_fields, own.level_fields),
         names=ServiceNames.of_catalogue(settings.services),
         web=own.web_url,

@@ -8,8 +8,6 @@ splunk-sdk-python, `Jobs.oneshot`).
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,8 +16,7 @@ import msgspec
 
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Window
-from connectors.budgets import Deadline
-from connectors.http import HttpSession, ReadOnlyHttp
+from connectors.http import HttpSession, VendorHttp
 from connectors.splunk.searches import is_reading
 from connectors.transport import CALL
 from connectors.vendor_text import short
@@ -60,34 +57,6 @@ class SearchAnswer(msgspec.Struct):
         return self.trouble if self.trouble and _PARTIAL.search(self.trouble) else None
 
 
-class SplunkHttp(ReadOnlyHttp):
-    """A search head."""
-
-    @asynccontextmanager
-    async def open(self, deadline: Deadline | None = None) -> AsyncIterator[SplunkSession]:
-        """A session with its own connections, deadline and byte budget."""
-        deadline = deadline or Deadline.within(self.limits)
-        async with self._client(deadline) as client:
-            yield SplunkSession(self.vendor, self.base_url, client, deadline)
-
-    def _allowed(self, request: httpx.Request) -> None:
-        """Look at what is about to be sent, whoever built it."""
-        if request.method == "GET":
-            return
-        refused = ConnectorError(self.vendor, request.method, "a connector sends searches only")
-        if request.method != "POST" or str(request.url) != f"{self.base_url}{JOBS}":
-            raise refused
-        try:
-            pairs = parse_qsl(request.content.decode(), strict_parsing=True)
-        except (ValueError, httpx.RequestNotRead):
-            raise refused from None
-        form = dict(pairs)
-        is_known = len(form) == len(pairs) and FORM.issuperset(form)
-        is_oneshot = form.get("exec_mode") == "oneshot"
-        if not (is_known and is_oneshot and is_reading(form.get("search", ""))):
-            raise refused
-
-
 class SplunkSession(HttpSession):
     """One collection's searches. Safe to use from several tasks at once."""
 
@@ -126,3 +95,26 @@ class SplunkSession(HttpSession):
             return error
         problem = f"{error.problem}: {said}" if said else error.problem
         return ConnectorError(self._vendor, call, problem, status=400)
+
+
+class SplunkHttp(VendorHttp[SplunkSession]):
+    """A search head."""
+
+    session = SplunkSession
+
+    def _allowed(self, request: httpx.Request) -> None:
+        """Look at what is about to be sent, whoever built it."""
+        if request.method == "GET":
+            return
+        refused = ConnectorError(self.vendor, request.method, "a connector sends searches only")
+        if request.method != "POST" or str(request.url) != f"{self.base_url}{JOBS}":
+            raise refused
+        try:
+            pairs = parse_qsl(request.content.decode(), strict_parsing=True)
+        except (ValueError, httpx.RequestNotRead):
+            raise refused from None
+        form = dict(pairs)
+        is_known = len(form) == len(pairs) and FORM.issuperset(form)
+        is_oneshot = form.get("exec_mode") == "oneshot"
+        if not (is_known and is_oneshot and is_reading(form.get("search", ""))):
+            raise refused

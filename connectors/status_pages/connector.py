@@ -18,7 +18,7 @@ from analysis.vocabulary import EvidenceKind, Scope
 from connectors.base import Check, Collected, Item, Request
 from connectors.collection_builder import CollectionBuilder, full_window, nanoseconds
 from connectors.evidence_rows import StateRow
-from connectors.http import HttpSession, ReadOnlyHttp, unexpected_response
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.shared_settings import SharedSettings
 from connectors.status_pages.incidents import (
@@ -32,7 +32,7 @@ from connectors.status_pages.incidents import (
     of_statuspage,
 )
 from connectors.status_pages.settings import StatusPageSettings
-from connectors.vendor_text import short
+from connectors.vendor_text import short, unexpected_response
 
 LIMITS = Limits(deadline_s=10, max_bytes=8 * 1024 * 1024, requests_per_s=1, concurrency=1)
 

@@ -35,7 +35,7 @@ from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.otlp_spans import hex_id
 from connectors.prometheus.promql import quoted
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
 from connectors.tempo.settings import TempoSettings
@@ -71,7 +71,7 @@ def build(own: TempoSettings, settings: SharedSettings) -> TempoConnector | None
     grafana = settings.section(GrafanaSettings)
     return TempoConnector(
         own.url,
-        own.access("tempo"),
+        access_of(own, "tempo"),
         names=ServiceNames.of_catalogue(settings.services),
         explore=Explore(grafana.public_url or grafana.url, "tempo", own.grafana_source),
         limits=own.limits(LIMITS),

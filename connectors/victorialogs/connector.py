@@ -20,13 +20,13 @@ from analysis.vocabulary import EvidenceKind, Window
 from connectors.base import Check, Collected, Item, Missing, Request
 from connectors.collection_builder import CollectionBuilder, full_window
 from connectors.counted_lines import CountGrid
-from connectors.http import HttpSession, ReadOnlyHttp, unexpected_response
+from connectors.http import HttpSession, ReadOnlyHttp
 from connectors.limits import Limits
 from connectors.log_windows import ERROR_LINES, LinePage, lines_of_window, log_windows
-from connectors.server_access import ANYONE, ServerAccess
+from connectors.server_access import ANYONE, ServerAccess, access_of
 from connectors.service_names import ServiceNames, in_scope
 from connectors.shared_settings import SharedSettings
-from connectors.vendor_text import plain_url
+from connectors.vendor_text import plain_url, unexpected_response
 from connectors.victorialogs import logsql
 from connectors.victorialogs.answers import HitsAnswer, ValuesAnswer, count_rows, line_page
 from connectors.victorialogs.settings import VictoriaLogsSettings
@@ -49,7 +49,7 @@ def build(own: VictoriaLogsSettings, settings: SharedSettings) -> VictoriaLogsCo
         return None
     return VictoriaLogsConnector(
         own.url,
-        own.access(VENDOR),
+        access_of(own, VENDOR),
         own=own,
         names=ServiceNames.of_catalogue(settings.services),
         limits=own.limits(LIMITS),

@@ -36,8 +36,9 @@ LARGEST = 12
 LOADED_LATE = """
 import importlib
 import bz2, ctypes, hashlib, lzma, sqlite3, ssl, uuid, zoneinfo
-import alembic, isal.isal_zlib, joserfc, numpy.random, obstore, openai, pdpyras, polars, psycopg
-import prometheus_client, promql_parser, re2, resvg_py, slack_bolt, uvicorn, uvloop, yaml
+import alembic, backports.zstd, isal.isal_zlib, joserfc, numpy.random, obstore, openai, pdpyras
+import polars, psycopg, prometheus_client, promql_parser, re2, resvg_py, slack_bolt, uvicorn
+import uvloop, yaml
 import bot.runtime.otlp
 from connectors.aws.operations import ACTIONS
 from connectors.aws.session import aws_client, boto_session

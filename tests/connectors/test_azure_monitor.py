@@ -28,7 +28,8 @@ from connectors.azure import queries as kql
 from connectors.azure import rows as azure_rows
 from connectors.azure.connector import LIMITS, AzureMonitorConnector
 from connectors.azure.queries import LogTable, literal
-from connectors.azure.session import WAIT_S, Credential, QueryApi, Tokens
+from connectors.azure.session import WAIT_S, QueryApi
+from connectors.azure_token import Credential, Tokens
 from connectors.base import Collected, collect_one
 from connectors.budgets import Deadline
 from connectors.limits import Limits

@@ -19,7 +19,7 @@ from botocore.credentials import Credentials
 
 from analysis.errors import SettingsError
 from bot.settings import Settings
-from connectors.azure.session import Credential, Tokens
+from connectors.azure_token import Credential, Tokens
 from connectors.base import Check
 from connectors.budgets import Deadline
 from connectors.registry import CONNECTORS

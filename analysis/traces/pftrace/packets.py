@@ -7,7 +7,6 @@ interned, and times counted, within it.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,19 +15,16 @@ import numpy as np
 
 from analysis.errors import EvidenceError
 from analysis.traces.columns.events import Int64
-from analysis.traces.protobuf.wire import BYTES, MAX_BYTES, Buffer, Fields, fields, inner, walk
+from analysis.traces.pftrace.compressed import unpacked
+from analysis.traces.protobuf.wire import BYTES, Buffer, Fields, fields, inner, walk
 
 MAX_TEXT = 4_096
 MAX_INTERNED = 2_000_000
-PADDING = bytes(16)
-ZSTD = "packets compressed with zstd (first run: trace_processor util decompress_packets)"
 BOOTTIME, REALTIME = 6, 1
 FIRST_OWN_CLOCK = 64
 """Clocks from here on are those of one sequence; they may count from packet to packet."""
 _PACKET, _TIMESTAMP, _CLOCKS, _SEQUENCE, _EVENT, _INTERNED, _FLAGS = 1, 8, 6, 10, 11, 12, 13
-_COMPRESSED, _CLOCK, _DEFAULTS, _DESCRIPTOR, _CLEARED_BEFORE = 50, 58, 59, 60, 41
-_COMPRESSED_WITH_ZSTD = 133
-"""From Perfetto 58 on."""
+_CLOCK, _DEFAULTS, _DESCRIPTOR, _CLEARED_BEFORE = 58, 59, 60, 41
 _CLEARED = 1
 EVENT_NAMES, CATEGORIES, ANNOTATION_NAMES, TEXTS = 2, 1, 3, 29
 """Fields of InternedData."""
@@ -84,20 +80,13 @@ def packets_of(buffer: Buffer) -> Packets:
     """Decode a file. Raises EvidenceError where it holds no packets."""
     outer = _packets(buffer)
     content = inner(buffer, outer)
-    unread = len(content.of(_COMPRESSED_WITH_ZSTD, BYTES))
-    if unread:
-        buffer.dropped[ZSTD] += unread
-    compressed = content.of(_COMPRESSED, BYTES)
-    if len(compressed):
-        buffer = _unpacked(buffer, outer, compressed)
-        outer = _packets(buffer)
+    plain = unpacked(buffer, outer, content)
+    if plain is not buffer:
+        buffer, outer = plain, _packets(plain)
         content = inner(buffer, outer)
     if not len(content):
         raise EvidenceError(buffer.name, "is no Perfetto trace (its packets are empty)")
-    packets = _Reading(buffer, len(outer), content).packets()
-    if unread and not packets.count:
-        raise EvidenceError(buffer.name, f"holds only {ZSTD}")
-    return packets
+    return _Reading(buffer, len(outer), content).packets()
 
 
 def _packets(buffer: Buffer) -> Fields:
@@ -106,46 +95,6 @@ def _packets(buffer: Buffer) -> Fields:
     if not len(found):
         raise EvidenceError(buffer.name, "is no Perfetto trace (it has no packets)")
     return found
-
-
-def _unpacked(buffer: Buffer, outer: Fields, compressed: Fields) -> Buffer:
-    """The same file with compressed packets in their places; those that cannot be read are
-    dropped."""
-    inside = dict(
-        zip(
-            compressed.owner.tolist(),
-            zip(compressed.start.tolist(), compressed.stop.tolist(), strict=True),
-            strict=True,
-        )
-    )
-    whole = bytearray()
-    for index, (start, stop) in enumerate(
-        zip(outer.start.tolist(), outer.stop.tolist(), strict=True)
-    ):
-        if index not in inside:
-            whole += b"\x0a" + _varint(stop - start) + buffer.raw[start:stop]
-            continue
-        begin, end = inside[index]
-        room = MAX_BYTES - len(whole)
-        inflate = zlib.decompressobj()
-        try:
-            whole += inflate.decompress(buffer.raw[begin:end], max(room, 1))
-        except zlib.error:
-            buffer.dropped["compressed packets that are corrupt"] += 1
-        if inflate.unconsumed_tail:
-            buffer.dropped[f"rest of the file after {MAX_BYTES} bytes"] = 1
-            break
-    length = len(whole)
-    return Buffer(buffer.name, bytes(whole + PADDING), length, buffer.dropped)
-
-
-def _varint(value: int) -> bytes:
-    written = bytearray()
-    while value >= 0x80:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
 
 
 class _Reading:

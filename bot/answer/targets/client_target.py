@@ -3,7 +3,8 @@ declares it, too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from bot.answer.targets.target_type import ReplyTargetType
 from bot.settings import Settings
@@ -17,10 +18,15 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Section)
 
 
+@dataclass(kw_only=True, eq=False)
 class ClientTarget(ReplyTargetType[S]):
-    """One vendor's."""
+    """One vendor's. Fields are those of `ReplyTargetDeclaration`."""
 
-    client: ClassVar[str]
+    name: str
+    label: str
+    settings: type[S]
+    needs: tuple[str, ...]
+    client: str
     """What talks to it, as `module:class`, a `VendorMessage`."""
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> VendorMessage:

@@ -22,7 +22,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.errors import ConnectorError, FaultlineError
 from analysis.vocabulary import Scope
-from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.targets.slack.blocks import Block
 from bot.answer.targets.slack.errors import error_code, said_by_slack
 from bot.answer.targets.slack.posts import slack_client
@@ -41,7 +40,7 @@ from bot.store.mutes import Mutes
 from bot.store.person_acts import PersonActs
 from bot.store.store import Store, StoredInvestigation
 from bot.store.visibility import ALL, NOTHING, Visibility
-from connectors.named_ids import instance_in, named_id
+from connectors.named_ids import named_id
 
 if TYPE_CHECKING:
     from bot.answer.outcome import Answer, Outcome
@@ -167,13 +166,6 @@ class ClickContext:
             self.workspace, self.replies.name, most
         )
         return self.store.some(list(told), seen)
-
-    def notes(self, incident: str) -> PagerDutyReplies | None:
-        """What writes notes on an incident; None where its account is not in the settings."""
-        for one in self.settings.each("pagerduty"):
-            if one.instance_of("pagerduty") == instance_in(incident):
-                return PagerDutyReplies(one, self.store, owner=OWNER)
-        return None
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on after the answer to Slack. Raises NotAccepted when too much is going on already."""

@@ -10,12 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from bot.settings.model import ModelSettings
-from connectors.azure.session import Credential, Tokens
+from connectors.azure_token import TOKEN_LIMITS, TOKEN_WITHIN_S, Credential, Tokens
 from connectors.budgets import Deadline
-from connectors.limits import Limits
-
-TOKEN_WITHIN_S = 10.0
-TOKEN_LIMITS = Limits(max_bytes=65_536)
 
 
 def entra_tokens(settings: ModelSettings) -> Callable[[], Awaitable[str]]:

@@ -24,7 +24,9 @@ from analysis.traces.job.training import training_findings
 from analysis.vocabulary import Alert
 from bot.investigation import reading_traces, trace_queue
 from bot.investigation.reading_traces import KILLED, TraceReading
-from bot.queue.engine import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WorkerEngine, migrate_engine
+from bot.queue.engine import WorkerEngine
+from bot.queue.engine_database import migrate_engine
+from bot.queue.names import INVESTIGATIONS, WORKFLOW_INVESTIGATE
 from bot.settings import WorkerSettings
 from bot.store.case_store import CaseStore
 from bot.store.store import Store
@@ -95,7 +97,8 @@ def wait_for(condition: Callable[[], bool], within_s: float = 240.0) -> None:
 def enqueue(engine_url: str, investigation: str) -> None:
     from dbos import DBOSClient
 
-    from bot.queue.engine import APPLICATION_VERSION, system_engine
+    from bot.queue.engine_database import system_engine
+    from bot.queue.names import APPLICATION_VERSION
 
     engine = system_engine(engine_url)
     client = DBOSClient(system_database_engine=engine)

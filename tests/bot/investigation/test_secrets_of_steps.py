@@ -16,7 +16,8 @@ from analysis.errors import ConnectorError
 from analysis.kinds.watched_signals import AlertQuery
 from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from bot.answer.outcome import Outcome
-from bot.investigation.steps import InvestigationSteps, Opened
+from bot.investigation.step_results import Opened
+from bot.investigation.steps import InvestigationSteps
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.process_pool import ProcessPool
 from bot.store.captures import CaptureBudget, CaptureLog

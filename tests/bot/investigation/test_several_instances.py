@@ -14,7 +14,8 @@ import pytest
 from analysis.case.folder import read_case
 from analysis.errors import ConnectorError
 from analysis.vocabulary import Alert, EvidenceKind
-from bot.investigation.steps import InvestigationSteps, Opened
+from bot.investigation.step_results import Opened
+from bot.investigation.steps import InvestigationSteps
 from bot.investigation.worker_context import WorkerContext
 from bot.runtime.process_pool import ProcessPool
 from connectors.base import Check, Collected, Item, Missing, Request

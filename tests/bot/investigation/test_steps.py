@@ -27,7 +27,8 @@ from bot.investigation.asking_model import ask_model
 from bot.investigation.steps import RECOVERIES, InvestigationSteps
 from bot.investigation.worker_context import WorkerContext
 from bot.investigation.workflow import register_workflows
-from bot.queue.engine import WorkerEngine, migrate_engine
+from bot.queue.engine import WorkerEngine
+from bot.queue.engine_database import migrate_engine
 from bot.runtime.by_need import ByNeed
 from bot.runtime.process_pool import ProcessPool
 from bot.runtime.threads import in_thread

@@ -16,7 +16,8 @@ from bot.investigation.reading_traces import TraceReading
 from bot.investigation.steps import InvestigationSteps
 from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
 from bot.investigation.worker_context import WorkerContext
-from bot.queue.engine import WORKFLOW_INVESTIGATE, WorkerEngine
+from bot.queue.engine import WorkerEngine
+from bot.queue.names import WORKFLOW_INVESTIGATE
 from bot.runtime.process_pool import ProcessPool
 from bot.settings import Settings, WorkerSettings
 from bot.store.case_store import CaseStore

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from bot.operating.inspection import Inspection
-from bot.queue.engine import migrate_engine, system_engine
+from bot.queue.engine_database import migrate_engine, system_engine
 from bot.settings import Settings
 from bot.store.opening import engine_url, open_cases, store_url
 from bot.store.store import Store

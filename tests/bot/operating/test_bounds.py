@@ -17,7 +17,7 @@ from bot.operating.free_pages import give_back
 from bot.operating.inspection import inspected
 from bot.operating.size_checks import size_checks
 from bot.operating.sweep import Sweep
-from bot.queue.engine import migrate_engine, system_engine
+from bot.queue.engine_database import migrate_engine, system_engine
 from bot.store.api_tables import AskedRequestRow
 from bot.store.api_tokens import make_token, tokens
 from bot.store.case_store import CaseSizes, CaseStore

@@ -14,17 +14,12 @@ import pytest
 from dbos import DBOS, DBOSClient
 from sqlalchemy.exc import OperationalError
 
-from bot.queue import engine as queue_engine
-from bot.queue.engine import (
-    APPLICATION_VERSION,
-    INVESTIGATIONS,
-    WORKFLOW_INVESTIGATE,
-    AdvisoryLocks,
-    ExecutorLocks,
-    FileLocks,
-    WorkerEngine,
-    system_engine,
-)
+from bot.queue import advisory_locks
+from bot.queue.advisory_locks import AdvisoryLocks
+from bot.queue.engine import WorkerEngine
+from bot.queue.engine_database import system_engine
+from bot.queue.executor_locks import ExecutorLocks, FileLocks
+from bot.queue.names import APPLICATION_VERSION, INVESTIGATIONS, WORKFLOW_INVESTIGATE
 from bot.store.connect import connect
 from bot.store.store import Store
 
@@ -52,7 +47,7 @@ def write_on(ready: Connection, url: str, directory: Path, name: str) -> None:
     """A worker that writes progress without a pause, and counts as lost after 2 s. Only its own
     writes end it: the loops that look at its lock may come too late. The server may have ended a
     transaction that stood still."""
-    queue_engine.BEAT_EVERY_S, queue_engine.LOST_AFTER_S = 0.2, 2.0
+    advisory_locks.BEAT_EVERY_S, advisory_locks.LOST_AFTER_S = 0.2, 2.0
     store = Store(connect(url))
     engine = WorkerEngine(url, directory, concurrency=4, polling_interval_s=0.1)
 
@@ -93,7 +88,7 @@ def note_begin(ready: Connection, url: str, directory: Path, how: str) -> None:
     wakes it; or its DBOS is a release that nothing can wake."""
     patched = pytest.MonkeyPatch()
     if how == "unheard":
-        patched.setattr("bot.queue.engine.LOOK_AT_LEAST_EVERY_S", 1.0)
+        patched.setattr("bot.queue.queue_watch.LOOK_AT_LEAST_EVERY_S", 1.0)
     if how == "polling":
         patched.setattr("bot.queue.engine.can_be_woken", lambda _: False)
     polling_s = 600.0 if how == "woken" else 0.5

@@ -22,7 +22,7 @@ from bot.queue.changes import (
     changes_in,
     install,
 )
-from bot.queue.engine import migrate_engine, system_engine
+from bot.queue.engine_database import migrate_engine, system_engine
 from bot.store.connect import connect
 from bot.store.store import ReplyTo, Store
 from bot.store.waits import Waits

@@ -18,15 +18,11 @@ from sqlalchemy.orm import Session
 from analysis.vocabulary import Alert
 from bot.policy.admission import Policy
 from bot.policy.teams import Teams
+from bot.queue.advisory_locks import AdvisoryLocks
 from bot.queue.dispatch import FairDispatch
-from bot.queue.engine import (
-    INVESTIGATIONS,
-    URGENT_INVESTIGATIONS,
-    AdvisoryLocks,
-    ExecutorLocks,
-    FileLocks,
-    system_engine,
-)
+from bot.queue.engine_database import system_engine
+from bot.queue.executor_locks import ExecutorLocks, FileLocks
+from bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
 from bot.settings import Settings
 from bot.settings.alerts import AlertSettings
 from bot.settings.teams import TeamSettings

@@ -16,12 +16,19 @@ from bot.settings import Settings, is_secret
 from bot.settings.process_secrets import beyond_need, needed_by
 
 ROOT = Path(__file__).parents[3]
-OF_THE_SERVER = ("bot/web", "bot/api", "bot/mcp", "bot/intake", "bot/processes/server.py")
+OF_THE_SERVER = (
+    "bot/web",
+    "bot/api",
+    "bot/mcp",
+    "bot/intake",
+    "bot/conversation/slack",
+    "bot/processes/server.py",
+)
 """What runs in the process that faces the internet, and in no worker."""
 HELD = Settings.model_validate(
     {
         "datadog": {"api_key": "k", "app_key": "a", "webhook_tokens": ["t"]},
-        "pagerduty": {"webhook_secrets": ["s"]},
+        "pagerduty": {"webhook_secrets": ["s"], "api_token": "p"},
         "slack": {"bot_token": "xoxb-1"},
         "model": {"api_key": "m"},
     }
@@ -33,6 +40,7 @@ def test_the_server_needs_no_key_of_a_vendor_and_the_worker_nothing_that_proves_
         "FAULTLINE_DATADOG__API_KEY",
         "FAULTLINE_DATADOG__APP_KEY",
         "FAULTLINE_MODEL__API_KEY",
+        "FAULTLINE_PAGERDUTY__API_TOKEN",
     ]
     assert beyond_need("worker", HELD) == [
         "FAULTLINE_DATADOG__WEBHOOK_TOKENS",

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from bot.queue.engine import system_engine
+from bot.queue.engine_database import system_engine
 from bot.store.connect import connect
 from bot.store.waits import Waits
 from tests.black_hole import BlackHole, black_hole

@@ -11,7 +11,9 @@ import pytest
 
 from analysis.case.folder import write_json
 from bot.settings import Settings
+from bot.store.store import ReplyTo
 from tests.bot.answer.targets.test_reverts import blaming
+from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Server, Site, form_of, serving
 
 SETTINGS = Settings.model_validate(
@@ -97,3 +99,28 @@ def test_a_form_asks_for_a_draft_that_reverts_the_change_it_names(
     assert found.reply_to.others == {"github_reverts": f"{sample} {sample} {link}"}
     people = [one.text for one in site.store.progress(sample) if one.stage == "people"]
     assert people == [f"somebody asked for a draft revert on GitHub of {link}"]
+
+
+def test_a_form_asks_for_a_note_on_the_incident_of_the_alert(
+    server: Server, tmp_path: Path, browser: httpx.Client
+) -> None:
+    given = Settings.model_validate({"pagerduty": {"from_email": "oncall@example.com"}})
+    (tmp_path / "noted").mkdir()
+    with serving(server, tmp_path / "noted", given) as site:
+        name = site.store.accept(ALERT, reply_to=ReplyTo(pagerduty_incident="P1")).investigation_id
+        assert name is not None
+        site.store.start(name)
+        site.store.finish(name, "done", verdict=None, confidence=None, headline="payments v2")
+        assert "Send to PagerDuty" in browser.get(f"/investigations/{name}").text
+        assert ask(browser, name, "pagerduty P2").status_code == 400
+        assert ask(browser, name, "pagerduty P1").status_code == 303
+        found = site.store.get(name)
+        assert found is not None
+        assert found.reply_to.others == {"pagerduty": f"{name} {name} P1"}
+        people = [one.text for one in site.store.progress(name) if one.stage == "people"]
+        assert people == ["somebody asked for a PagerDuty note on incident P1"]
+        site.store.claim_post(f"{name}:pagerduty", name, owner="w", lease=timedelta(seconds=1))
+        site.store.record_post(f"{name}:pagerduty", "N1")
+        page = browser.get(f"/investigations/{name}").text
+        assert "PagerDuty note on incident P1" in page
+        assert "Update the PagerDuty note" in page

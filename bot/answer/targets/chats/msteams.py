@@ -8,12 +8,15 @@ has the same id in both.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
+from bot.answer.outcome import Answer, Outcome
 from bot.answer.targets.chats.teams_buttons import answer_extras
 from bot.answer.targets.chats.teams_card import NO_EXTRAS, CardExtras, Part, card_of
 from bot.answer.targets.chats.teams_connector import (
@@ -24,7 +27,7 @@ from bot.answer.targets.chats.teams_connector import (
 )
 from bot.answer.targets.posting import REQUEST_TIMEOUT_S, Claims, post_once
 from bot.answer.targets.vendor_message import VendorMessage, asked_who, call
-from bot.runtime.threads import in_store
+from bot.runtime.threads import in_store, in_thread
 from bot.settings.chats import THREAD, MsTeamsSettings
 
 CARD = "application/vnd.microsoft.card.adaptive"
@@ -38,6 +41,7 @@ class TeamsCards(VendorMessage):
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._connector = BotConnector(self.own)
+        self._charts: dict[str, Sequence[Part]] = {}
 
     @classmethod
     async def who(cls, own: MsTeamsSettings) -> str:
@@ -93,12 +97,32 @@ class TeamsCards(VendorMessage):
         sent = await self._connector.request("POST", activities(address), message)
         return _ref(sent.json()["id"], key)
 
+    async def _show(self, outcome: Outcome) -> None:
+        """With the answer's chart, for as long as its card is made."""
+        key = self._key(outcome.investigation)
+        if outcome.answer is not None and outcome.answer.case is not None:
+            self._charts[key] = await in_thread(_charts, outcome.answer)
+        try:
+            await super()._show(outcome)
+        finally:
+            self._charts.pop(key, None)
+
     async def _card(self, text: str, key: str) -> Part:
         """The card, with buttons where people can be heard."""
-        if self.own.tenant_id is None:
-            return message_of(text, key)
-        extras = await in_store(answer_extras, key, self._store, self._settings)
-        return message_of(text, key, extras)
+        extras = NO_EXTRAS
+        if self.own.tenant_id is not None:
+            extras = await in_store(answer_extras, key, self._store, self._settings)
+        return message_of(text, key, replace(extras, charts=self._charts.get(key, ())))
+
+
+def _charts(answer: Answer) -> Sequence[Part]:
+    # Late: they need what reads cases, and many a message is none about a case.
+    from bot.answer.pictures.chart_data import decisive_chart_of
+    from bot.answer.targets.chats.teams_chart import line_charts
+
+    assert answer.case is not None
+    chart = decisive_chart_of(answer.case, answer.diagnosis)
+    return line_charts(chart) if chart is not None else ()
 
 
 async def _messages(own: MsTeamsSettings, channel: str, token: str, most: int) -> httpx.Response:

@@ -17,14 +17,27 @@ from bot.settings.chats import (
     MattermostSettings,
     MsTeamsSettings,
 )
+from connectors.settings_types import Section
 
-S = TypeVar("S", bound=ChatSettings)
+S = TypeVar("S", bound=Section)
+C = TypeVar("C", bound=ChatSettings)
 
 
-class ChatTarget(ClientTarget[S]):
-    """One message in the service's channel, else in the usual one."""
+class AnnouncedTarget(ClientTarget[S]):
+    """One that tells of each alert about what its table covers."""
 
     announces = True
+
+    def address_for(
+        self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
+    ) -> str | None:
+        """None for an alert about what this table does not cover."""
+        return self.address(reply_to, service, settings) if self.covers(alert, service) else None
+
+
+class ChatTarget(AnnouncedTarget[C]):
+    """One message in the service's channel, else in the usual one."""
+
     has_channels = True
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
@@ -39,73 +52,23 @@ class ChatTarget(ClientTarget[S]):
     def address_for(
         self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
     ) -> str | None:
-        """None for an alert about what this table does not cover."""
-        if self.own_name not in reply_to.others and not self.covers(alert, service):
-            return None
-        return self.address(reply_to, service, settings)
+        """A channel that the alert itself names goes before what this table covers."""
+        if self.own_name in reply_to.others:
+            return self.address(reply_to, service, settings)
+        return super().address_for(alert, service, reply_to, settings)
 
 
-class MsTeams(ChatTarget[MsTeamsSettings]):
-    """Microsoft Teams."""
-
-    name = "msteams"
-    label = "Microsoft Teams"
-    settings = MsTeamsSettings
-    needs = ("client_secret", "client_id", "tenant", "channel")
-    client = "bot.answer.targets.chats.msteams:TeamsCards"
-
-
-class Mattermost(ChatTarget[MattermostSettings]):
-    """Mattermost."""
-
-    name = "mattermost"
-    label = "Mattermost"
-    settings = MattermostSettings
-    needs = ("token", "url", "channel")
-    client = "bot.answer.targets.chats.mattermost:MattermostPosts"
-
-
-class Discord(ChatTarget[DiscordSettings]):
-    """Discord."""
-
-    name = "discord"
-    label = "Discord"
-    settings = DiscordSettings
-    needs = ("webhook_url", "channel")
-    client = "bot.answer.targets.chats.discord:DiscordMessages"
-
-
-class AnswerWebhook(ClientTarget[AnswerWebhookSettings]):
+class AnswerWebhook(AnnouncedTarget[AnswerWebhookSettings]):
     """Any system that takes JSON."""
-
-    name = "answer_webhook"
-    label = "Webhook"
-    settings = AnswerWebhookSettings
-    needs = ("secret", "url")
-    announces = True
-    client = "bot.answer.targets.chats.webhook:WebhookDeliveries"
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """The same for every investigation."""
         own = self.section(settings)
         return own.url if own else None
 
-    def address_for(
-        self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
-    ) -> str | None:
-        """None for an alert about what this table does not cover."""
-        return self.address(reply_to, service, settings) if self.covers(alert, service) else None
 
-
-class Email(ClientTarget[EmailSettings]):
+class Email(AnnouncedTarget[EmailSettings]):
     """E-mail."""
-
-    name = "email"
-    label = "E-mail"
-    settings = EmailSettings
-    needs = ("host", "sender", "to")
-    announces = True
-    client = "bot.answer.targets.chats.mail:Emails"
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """The addresses of the service, else the usual ones."""
@@ -115,12 +78,39 @@ class Email(ClientTarget[EmailSettings]):
         named = own.services.get(service, ()) if service else ()
         return ", ".join(named or own.to) or None
 
-    def address_for(
-        self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
-    ) -> str | None:
-        """None for an alert about what this table does not cover."""
-        return self.address(reply_to, service, settings) if self.covers(alert, service) else None
 
-
-ANSWER_WEBHOOK, EMAIL = AnswerWebhook(), Email()
-MSTEAMS, MATTERMOST, DISCORD = MsTeams(), Mattermost(), Discord()
+MSTEAMS = ChatTarget(
+    name="msteams",
+    label="Microsoft Teams",
+    settings=MsTeamsSettings,
+    needs=("client_secret", "client_id", "tenant", "channel"),
+    client="bot.answer.targets.chats.msteams:TeamsCards",
+)
+MATTERMOST = ChatTarget(
+    name="mattermost",
+    label="Mattermost",
+    settings=MattermostSettings,
+    needs=("token", "url", "channel"),
+    client="bot.answer.targets.chats.mattermost:MattermostPosts",
+)
+DISCORD = ChatTarget(
+    name="discord",
+    label="Discord",
+    settings=DiscordSettings,
+    needs=("webhook_url", "channel"),
+    client="bot.answer.targets.chats.discord:DiscordMessages",
+)
+ANSWER_WEBHOOK = AnswerWebhook(
+    name="answer_webhook",
+    label="Webhook",
+    settings=AnswerWebhookSettings,
+    needs=("secret", "url"),
+    client="bot.answer.targets.chats.webhook:WebhookDeliveries",
+)
+EMAIL = Email(
+    name="email",
+    label="E-mail",
+    settings=EmailSettings,
+    needs=("host", "sender", "to"),
+    client="bot.answer.targets.chats.mail:Emails",
+)

@@ -29,10 +29,11 @@ CUT = "…"
 
 @dataclass(frozen=True)
 class CardExtras:
-    """Small lines below an answer, and buttons."""
+    """Charts and small lines below an answer, and buttons."""
 
     lines: Sequence[str] = ()
     actions: Sequence[Part] = ()
+    charts: Sequence[Part] = ()
 
 
 NO_EXTRAS = CardExtras()
@@ -55,7 +56,7 @@ def whole_card(
         "type": "AdaptiveCard",
         "version": "1.5",
         "fallbackText": quotable(title),
-        "body": list(body),
+        "body": [*body, *extras.charts],
     }
     url = safe_url(page)
     actions = [{"type": "Action.OpenUrl", "title": OPEN, "url": url}] if url else []

@@ -4,6 +4,7 @@ short note on each incident whose alert joined."""
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from bot.answer.targets.posting import LEASE, post_once
 from bot.runtime.threads import in_store
 from bot.settings import Settings
 from bot.store.store import NO_POST, GroupedAlert, Store, StoredInvestigation
+from bot.store.tickets import AskedTickets, Wish, wished
 from connectors.named_ids import bare_id
 from connectors.pagerduty import ACCOUNT_LABEL
 
@@ -55,15 +57,13 @@ class PagerDutyReplies:
         """`pagerduty`, with the account where there are several."""
         return self._target.own_name
 
-    @property
-    def has_token(self) -> bool:
-        """Whether this process may write: where each has its own secrets, a server may not."""
-        return self._target.configured(self._settings)
-
     def wanted(self, investigation: StoredInvestigation) -> bool:
-        """Whether there is a key, and the alert has an incident, or one of this account joined."""
-        if not self.has_token:
+        """Whether there is a key, and the alert has an incident, one of this account joined, or a
+        person asked for a note."""
+        if not self._target.configured(self._settings):
             return False
+        if self._wish(investigation) is not None:
+            return True
         return bool(self._noted_incident(investigation) or self._joined(investigation))
 
     async def announce(self, investigation: StoredInvestigation) -> None:
@@ -77,18 +77,29 @@ class PagerDutyReplies:
         only incidents that joined are of this account.
 
         The incident's state is asked right before: of one that was resolved meanwhile there is only
-        a short note to close with, and of one that was merged into another that other gets the
-        note.
+        a short note to close with, unless a person asked for the answer, and of one that was merged
+        into another that other gets the note.
         """
-        investigation = outcome.investigation
+        investigation, wish = outcome.investigation, self._wish(outcome.investigation)
+        if wish is not None:
+            # An incident has one note: a further answer amends that of the first.
+            known = replace(investigation.reply_to, pagerduty_incident=wish.about)
+            investigation = replace(investigation, id=wish.first, reply_to=known)
         if not self._noted_incident(investigation) and self._joined(investigation):
             return
         incident = await self._calls.asked(self._calls.standing, self._own_incident(investigation))
-        if incident.resolved:
+        if incident.resolved and wish is None:
             await self._close(outcome, incident.id)
-        else:
-            await self.write(investigation, self._text(outcome), incident=incident.id)
-            await self._fill_fields(outcome, incident.id)
+            return
+        text = self._text(outcome, investigation)
+        key = self._key(investigation, incident.id, self._own_incident(investigation))
+        stands = key in await in_store(self._store.posts, investigation.id)
+        await self.write(investigation, text, incident=incident.id)
+        await self._fill_fields(outcome, incident.id)
+        if wish is not None and not stands:
+            # Other messages say that it is there.
+            made = AskedTickets(self._store.engine).made
+            await in_store(made, outcome.investigation.id)
 
     async def write(
         self,
@@ -132,8 +143,14 @@ class PagerDutyReplies:
         key = self._target.post_key(investigation.id)
         return key if incident == own else f"{key}:{incident}"
 
-    def _text(self, outcome: Outcome) -> str:
-        investigation, answer, url = outcome.investigation, outcome.answer, self._page(outcome)
+    def _wish(self, investigation: StoredInvestigation) -> Wish | None:
+        """What a person asked for; its `about` is the incident."""
+        address = investigation.reply_to.others.get(self.name)
+        return wished(address, investigation.id)
+
+    def _text(self, outcome: Outcome, investigation: StoredInvestigation) -> str:
+        """The answer, in the note of this investigation."""
+        answer, url = outcome.answer, self._page(outcome)
         if answer is None:
             return failed_note_text(investigation, _reason(investigation), url)
         return note_text(investigation, answer.view(investigation.alert), url)

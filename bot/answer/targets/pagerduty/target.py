@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from analysis.errors import FaultlineError
+from analysis.vocabulary import Alert
+from bot.answer.foreign_text import safe_url
 from bot.answer.targets.target_type import ReplyTargetType, TargetProblem
+from bot.answer.targets.tickets.target import TicketOffer
 from bot.policy.values import ReplyTo
 from bot.settings import Settings
-from bot.store.store import Store
-from connectors.named_ids import instance_in
+from bot.store.follow_ups import FollowUps
+from bot.store.store import Store, StoredInvestigation
+from bot.store.tickets import wished
+from connectors.named_ids import bare_id, instance_in
 from connectors.pagerduty.settings import PagerDutySettings
 
 if TYPE_CHECKING:
@@ -38,12 +43,46 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
         """The name of its account; "" for that of `[pagerduty]`."""
         return self.instance.name if self.instance else ""
 
-    def problems(self, settings: Settings) -> Iterator[TargetProblem]:
-        """A key without an author."""
+    def offer(
+        self,
+        investigation: StoredInvestigation,
+        store: Store,
+        settings: Settings,
+        blamed: str | None,
+    ) -> TicketOffer | None:
+        """A note on the incident that the chain of investigations began with. An author stands for
+        the key, which servers do not hold."""
         own = self.section(settings)
-        if own is not None and self.configured(settings) and not own.from_email:
+        if own is None or not own.from_email:
+            return None
+        name = FollowUps(store.engine).first(investigation.id)
+        first = investigation if name == investigation.id else store.get(name)
+        incident = self.address(first.reply_to, None, settings) if first else None
+        if not incident:
+            return None
+        is_there = self.post_key(name) in store.posts(name)
+        wish = wished(investigation.reply_to.others.get(self.own_name), investigation.id)
+        return TicketOffer(
+            self.own_name,
+            "PagerDuty note",
+            "Update the PagerDuty note" if is_there else "Send to PagerDuty",
+            incident,
+            f"on incident {bare_id(incident)}" if is_there and wish else "",
+            _page_of(incident, own, investigation.alert),
+            joins="on incident",
+        )
+
+    def problems(self, settings: Settings) -> Iterator[TargetProblem]:
+        """A key without an author, or an author without a key."""
+        own = self.section(settings)
+        if own is None:
+            return
+        if self.configured(settings) and not own.from_email:
             said = "PagerDuty takes no notes without an author"
             yield TargetProblem("wrong", said, f"set {self._author}, a user's address")
+        if own.from_email and not self.configured(settings):
+            said = f"{self.own_label} are offered, and this process has no token for them"
+            yield TargetProblem("note", said, f"set {self.variable('api_token')} for the workers")
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> PagerDutyReplies:
         """The client, with the REST API key."""
@@ -62,6 +101,17 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
     def _author(self) -> str:
         table = f"pagerduty.{self.account}" if self.account else "pagerduty"
         return f"{table}.from_email"
+
+
+def _page_of(incident: str, own: PagerDutySettings, alert: Alert) -> str:
+    """The incident's page, where the settings or the alert say where that is; else ""."""
+    path = f"/incidents/{bare_id(incident)}"
+    if own.web_url:
+        return safe_url(f"{own.web_url}{path}") or ""
+    for link in alert.links:
+        if link.url.endswith(path):
+            return safe_url(link.url) or ""
+    return ""
 
 
 TARGET = PagerDutyTarget()

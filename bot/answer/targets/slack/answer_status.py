@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
 
 from bot.answer.outcome import Answer
 from bot.answer.targets.slack.button_type import AnswerStatus
 from bot.answer.targets.tickets.revert_target import blamed_link
 from bot.answer.targets.tickets.target import ticket_offers
-from bot.policy.reply_targets import configured_targets
 from bot.settings import Settings
 from bot.store.follow_ups import FollowUps
 from bot.store.labels import Labels
 from bot.store.mutes import Mutes
 from bot.store.store import Store, StoredInvestigation
 
-PAGERDUTY = "pagerduty"
 ASKED = "asked:"
 """The fingerprint label of what a person asked for begins so: `bot.intake.slack_mentions`."""
 
@@ -37,17 +34,5 @@ def answer_status(
         mute=None if asked else Mutes(store.engine).muted(investigation.alert.fingerprint, now),
         may_mute=not asked,
         parent=parent,
-        note=_note(investigation, store, settings),
         tickets=ticket_offers(investigation, store, settings, blamed),
     )
-
-
-def _note(
-    investigation: StoredInvestigation, store: Store, settings: Settings
-) -> Literal["none", "send", "update"]:
-    accounts = [one for one in configured_targets(settings) if one.name == PAGERDUTY]
-    if not accounts:
-        return "none"
-    posts = store.posts(investigation.id)
-    is_there = any(one.post_key(investigation.id) in posts for one in accounts)
-    return "update" if is_there else "send"

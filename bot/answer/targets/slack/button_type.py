@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from bot.answer.targets.tickets.target import TicketOffer
 from bot.store.labels import AnswerLabel
@@ -25,10 +25,8 @@ class AnswerStatus:
     """Somebody's question is no alert: there is nothing to mute."""
     parent: str | None = None
     """The investigation that this one was started from."""
-    note: Literal["none", "send", "update"] = "none"
-    """What the button for PagerDuty would do; `none` where PagerDuty is not set up."""
     tickets: tuple[TicketOffer, ...] = ()
-    """The trackers in use, each with the ticket that there is."""
+    """The trackers in use and PagerDuty, each with the ticket or note that there is."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from analysis.kinds.finding_details import ChangeDetails
 from analysis.vocabulary import Diagnosis, Verdict
@@ -27,10 +27,6 @@ S = TypeVar("S", bound=Section)
 ESTABLISHED = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
 """Verdicts whose first cause the evidence points to."""
 DIGEST = 12
-_GITHUB = re.compile(r"/([\w.-]+/[\w.-]+)/(?:pull/(\d{1,9})|commit/([0-9a-f]{40}))")
-_GITLAB = re.compile(
-    r"/([\w.-]+(?:/[\w.-]+)+)/-/(?:merge_requests/(\d{1,9})|commit/([0-9a-f]{40}))"
-)
 
 
 @dataclass(frozen=True)
@@ -56,17 +52,16 @@ def blamed_link(diagnosis: Diagnosis) -> str | None:
     return None
 
 
+@dataclass(kw_only=True, eq=False)
 class RevertTarget(TicketTarget[S]):
     """One code host. Nothing is drafted there before somebody clicks."""
 
-    pattern: ClassVar[re.Pattern[str]]
+    host: Callable[[S], tuple[str, tuple[str, ...]]]
+    """Base of addresses for people, and the projects in which reverts may be drafted."""
+    pattern: re.Pattern[str]
     """The path of a change's address there."""
-    sign: ClassVar[str]
+    sign: str
     """What stands before the number of a merge."""
-
-    @abstractmethod
-    def host(self, own: S) -> tuple[str, tuple[str, ...]]:
-        """Base of addresses for people, and the projects in which reverts may be drafted."""
 
     def change_at(self, link: str | None, settings: Settings) -> BlamedChange | None:
         """The change at an address; None where it is none that may be reverted."""
@@ -99,37 +94,32 @@ class RevertTarget(TicketTarget[S]):
         return f"{super().ticket_key(wish)}:{digest}"
 
 
-class GitHubReverts(RevertTarget[GitHubRevertsSettings]):
-    """GitHub."""
-
-    name = "github_reverts"
-    label = "Reverts on GitHub"
-    one = "draft revert on GitHub"
-    settings = GitHubRevertsSettings
-    needs = ("repositories", "token")
-    client = "bot.answer.targets.tickets.github_reverts:GitHubReverts"
-    pattern, sign = _GITHUB, "#"
-
-    def host(self, own: GitHubRevertsSettings) -> tuple[str, tuple[str, ...]]:
-        """The pages are beside the API."""
-        web = own.url.removesuffix("/api/v3").replace("://api.", "://", 1)
-        return web, own.repositories
+def _pages_of_github(url: str) -> str:
+    """The pages are beside the API."""
+    return url.removesuffix("/api/v3").replace("://api.", "://", 1)
 
 
-class GitLabReverts(RevertTarget[GitLabRevertsSettings]):
-    """GitLab."""
-
-    name = "gitlab_reverts"
-    label = "Reverts on GitLab"
-    one = "draft revert on GitLab"
-    settings = GitLabRevertsSettings
-    needs = ("projects", "token")
-    client = "bot.answer.targets.tickets.gitlab_reverts:GitLabReverts"
-    pattern, sign = _GITLAB, "!"
-
-    def host(self, own: GitLabRevertsSettings) -> tuple[str, tuple[str, ...]]:
-        """The pages are where the API is."""
-        return own.url, own.projects
-
-
-GITHUB, GITLAB = GitHubReverts(), GitLabReverts()
+GITHUB = RevertTarget(
+    name="github_reverts",
+    label="Reverts on GitHub",
+    one="draft revert on GitHub",
+    settings=GitHubRevertsSettings,
+    needs=("repositories", "token"),
+    client="bot.answer.targets.tickets.github_reverts:GitHubReverts",
+    host=lambda own: (_pages_of_github(own.url), own.repositories),
+    pattern=re.compile(r"/([\w.-]+/[\w.-]+)/(?:pull/(\d{1,9})|commit/([0-9a-f]{40}))"),
+    sign="#",
+)
+GITLAB = RevertTarget(
+    name="gitlab_reverts",
+    label="Reverts on GitLab",
+    one="draft revert on GitLab",
+    settings=GitLabRevertsSettings,
+    needs=("projects", "token"),
+    client="bot.answer.targets.tickets.gitlab_reverts:GitLabReverts",
+    host=lambda own: (own.url, own.projects),
+    pattern=re.compile(
+        r"/([\w.-]+(?:/[\w.-]+)+)/-/(?:merge_requests/(\d{1,9})|commit/([0-9a-f]{40}))"
+    ),
+    sign="!",
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from bot.answer.foreign_text import safe_url
 from bot.answer.targets.client_target import ClientTarget
@@ -25,11 +25,12 @@ from connectors.settings_types import Section
 S = TypeVar("S", bound=Section)
 
 
+@dataclass(kw_only=True, eq=False)
 class TicketTarget(ClientTarget[S]):
     """One tracker. Nothing is made there before somebody clicks."""
 
     on_click = True
-    one: ClassVar[str]
+    one: str
     """A ticket of it, for people: "Jira issue"."""
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
@@ -43,6 +44,26 @@ class TicketTarget(ClientTarget[S]):
         if own is None:
             return False
         return all(getattr(own, key) for key in self.needs if not is_secret(type(own), key))
+
+    def offer(
+        self,
+        investigation: StoredInvestigation,
+        store: Store,
+        settings: Settings,
+        blamed: str | None,
+    ) -> TicketOffer | None:
+        """What may be asked for here, or was made."""
+        if not self.offered(settings):
+            return None
+        wish = wished(investigation.reply_to.others.get(self.own_name), investigation.id)
+        ref = store.posts(wish.first).get(self.ticket_key(wish), "") if wish else ""
+        title, _, url = ref.partition(" ")
+        about, label = self.about(blamed, settings), ""
+        if about is not None:
+            made = bool(title) and wish is not None and wish.about == about
+            label = self.button(about, made=made)
+        address = safe_url(url) or ""
+        return TicketOffer(self.own_name, self.one, label, about or "", title, address)
 
     def ticket_key(self, wish: Wish) -> str:
         """The key under which the store keeps the ticket."""
@@ -64,51 +85,38 @@ class TicketTarget(ClientTarget[S]):
             yield TargetProblem("note", said, f"set {self.variable('token')} for the workers")
 
 
-class JiraIssues(TicketTarget[JiraIssuesSettings]):
-    """Jira Cloud."""
-
-    name = "jira_issues"
-    label = "Jira issues"
-    one = "Jira issue"
-    settings = JiraIssuesSettings
-    needs = ("url", "project", "email", "token")
-    client = "bot.answer.targets.tickets.jira:JiraTickets"
-
-
-class LinearIssues(TicketTarget[LinearIssuesSettings]):
-    """Linear."""
-
-    name = "linear_issues"
-    label = "Linear issues"
-    one = "Linear issue"
-    settings = LinearIssuesSettings
-    needs = ("team", "token")
-    client = "bot.answer.targets.tickets.linear:LinearTickets"
-
-
-class GitHubIssues(TicketTarget[GitHubIssuesSettings]):
-    """GitHub."""
-
-    name = "github_issues"
-    label = "GitHub issues"
-    one = "GitHub issue"
-    settings = GitHubIssuesSettings
-    needs = ("repository", "token")
-    client = "bot.answer.targets.tickets.github:GitHubTickets"
-
-
-class GitLabIssues(TicketTarget[GitLabIssuesSettings]):
-    """GitLab."""
-
-    name = "gitlab_issues"
-    label = "GitLab issues"
-    one = "GitLab issue"
-    settings = GitLabIssuesSettings
-    needs = ("project", "token")
-    client = "bot.answer.targets.tickets.gitlab:GitLabTickets"
-
-
-JIRA, LINEAR, GITHUB, GITLAB = JiraIssues(), LinearIssues(), GitHubIssues(), GitLabIssues()
+JIRA = TicketTarget(
+    name="jira_issues",
+    label="Jira issues",
+    one="Jira issue",
+    settings=JiraIssuesSettings,
+    needs=("url", "project", "email", "token"),
+    client="bot.answer.targets.tickets.jira:JiraTickets",
+)
+LINEAR = TicketTarget(
+    name="linear_issues",
+    label="Linear issues",
+    one="Linear issue",
+    settings=LinearIssuesSettings,
+    needs=("team", "token"),
+    client="bot.answer.targets.tickets.linear:LinearTickets",
+)
+GITHUB = TicketTarget(
+    name="github_issues",
+    label="GitHub issues",
+    one="GitHub issue",
+    settings=GitHubIssuesSettings,
+    needs=("repository", "token"),
+    client="bot.answer.targets.tickets.github:GitHubTickets",
+)
+GITLAB = TicketTarget(
+    name="gitlab_issues",
+    label="GitLab issues",
+    one="GitLab issue",
+    settings=GitLabIssuesSettings,
+    needs=("project", "token"),
+    client="bot.answer.targets.tickets.gitlab:GitLabTickets",
+)
 
 
 @dataclass(frozen=True)
@@ -122,11 +130,32 @@ class TicketOffer:
     about: str = ""
     title: str = ""
     url: str = ""
+    joins: str = "of"
+    """The word between what it is and what it is about."""
 
     @property
     def value(self) -> str:
         """In a form: what was offered, so that nothing else is made."""
         return f"{self.target} {self.about}".rstrip()
+
+    @property
+    def what(self) -> str:
+        """For people: what is asked for, and what about."""
+        return f"{self.one} {self.joins} {self.about}" if self.about else self.one
+
+
+@runtime_checkable
+class OffersTickets(Protocol):
+    """A reply target at which people may ask for something by a click."""
+
+    def offer(
+        self,
+        investigation: StoredInvestigation,
+        store: Store,
+        settings: Settings,
+        blamed: str | None,
+    ) -> TicketOffer | None:
+        """What may be asked for there, or was made; None where neither. Blocks."""
 
 
 def ticket_offers(
@@ -135,22 +164,12 @@ def ticket_offers(
     settings: Settings,
     blamed: str | None = None,
 ) -> tuple[TicketOffer, ...]:
-    """Of each tracker in use, for an answer that blames the change at the address `blamed`. Blocks;
-    on an event loop in a thread."""
+    """Of each tracker in use, and of PagerDuty's notes, for an answer that blames the change at the
+    address `blamed`. Blocks; on an event loop in a thread."""
     found: list[TicketOffer] = []
     for target in declared_targets(settings):
-        if not isinstance(target, TicketTarget) or not target.offered(settings):
-            continue
-        wish = wished(investigation.reply_to.others.get(target.own_name), investigation.id)
-        ref = store.posts(wish.first).get(target.ticket_key(wish), "") if wish else ""
-        title, _, url = ref.partition(" ")
-        about, label = target.about(blamed, settings), ""
-        if about is not None:
-            made = bool(title) and wish is not None and wish.about == about
-            label = target.button(about, made=made)
-        if label or title:
-            address = safe_url(url) or ""
-            found.append(
-                TicketOffer(target.own_name, target.one, label, about or "", title, address)
-            )
+        if isinstance(target, OffersTickets):
+            offer = target.offer(investigation, store, settings, blamed)
+            if offer is not None and (offer.label or offer.title):
+                found.append(offer)
     return tuple(found)

@@ -1,84 +1,57 @@
-"""Send to PagerDuty: the answer as a note on the incident, by hand."""
+"""Send to PagerDuty: the answer as a note on the incident.
+
+A click leaves the wish in the store, and a worker, which alone has the token, writes the note.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from analysis.errors import ConnectorError, FaultlineError
 from bot.answer.targets.slack.button_type import Offer
-from bot.conversation.slack.click_context import OVER, ClickContext
-from bot.conversation.slack.clickable_button import ClickableButton
+from bot.answer.targets.tickets.target import TicketOffer, ticket_offers
+from bot.conversation.slack.buttons.tickets import TicketButton
+from bot.conversation.slack.click_context import ClickContext
 from bot.conversation.slack.payloads import Interaction
-from bot.runtime.threads import in_store
 from bot.store.store import StoredInvestigation
-from connectors.named_ids import bare_id
+from bot.store.tickets import AskedTickets
 
 NOT_YET = "It is still being investigated; send it when the answer is there."
-MAY_NOT_WRITE = (
-    "The process that answers clicks has no PagerDuty token, so it cannot write the note. Workers "
-    "write it for alerts that name their incident. For others, give the servers "
-    "`FAULTLINE_PAGERDUTY__API_TOKEN` too."
-)
 
 
-class NoteButton(ClickableButton):
-    """Writes or updates the note."""
+class NoteButton(TicketButton):
+    """Asks for the note, or has it brought up to date."""
 
-    name = "pagerduty"
+    name, target, one = "pagerduty", "pagerduty", "PagerDuty note"
 
     def label(self, offer: Offer) -> str | None:
-        """Only where PagerDuty is set up."""
-        if offer.status.note == "none":
-            return None
-        return "Send to PagerDuty" if offer.status.note == "send" else "Update the PagerDuty note"
+        """Only where there is an answer, and an incident that takes notes."""
+        found = self._offer(offer.status.tickets)
+        return found.label if found and offer.answered else None
 
     async def clicked(
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
-        """Write the note after Slack has its answer."""
-        await context.did_by_click(click, investigation, "sent the answer to PagerDuty")
-        context.later(_send(context, click, investigation))
+        """Keep the wish."""
+        found = self._offer(
+            await context.stored(ticket_offers, investigation, context.store, context.settings)
+        )
+        if found is None:
+            source = investigation.alert.source
+            said = f"There is no PagerDuty incident for this alert: it came from {source}."
+            context.later(context.ephemeral(click, said))
+            return
+        tickets = AskedTickets(context.store.engine)
+        if not await context.stored(tickets.ask, investigation.id, found.target, found.about):
+            context.later(context.ephemeral(click, NOT_YET))
+            return
+        await context.did_by_click(click, investigation, f"asked for a {found.what}")
+        said = f"The {found.what} is on its way. It will be named under the answer."
+        context.later(context.ephemeral(click, said))
+
+    def _offer(self, offers: tuple[TicketOffer, ...]) -> TicketOffer | None:
+        """Of several accounts, the one that the incident belongs to."""
+        for one in offers:
+            if one.target.split(" ")[0] == self.target:
+                return one
+        return None
 
 
 NOTE = NoteButton()
-
-
-async def _send(
-    context: ClickContext, click: Interaction, investigation: StoredInvestigation
-) -> None:
-    if investigation.status not in OVER:
-        await context.ephemeral(click, NOT_YET)
-        return
-    first = await _first(context, investigation)
-    incident = investigation.reply_to.pagerduty_incident or first.reply_to.pagerduty_incident
-    if incident is None:
-        source = investigation.alert.source
-        said = f"There is no PagerDuty incident for this alert: it came from {source}."
-        await context.ephemeral(click, said)
-        return
-    notes = context.notes(incident)
-    if notes is None:
-        await context.ephemeral(click, f"The settings have no PagerDuty account for {incident}.")
-        return
-    if not notes.has_token:
-        await context.ephemeral(click, MAY_NOT_WRITE)
-        return
-    try:
-        outcome = await context.outcome(investigation)
-        # An incident has one note: a further answer amends that of the first.
-        target = replace(investigation, id=first.id, reply_to=first.reply_to)
-        await notes.answer(replace(outcome, investigation=target))
-    except ConnectorError as error:
-        await context.ephemeral(click, f"PagerDuty did not take the note: {error}.")
-        return
-    except FaultlineError as error:
-        await context.ephemeral(click, f"There is nothing to send: {error}.")
-        return
-    await context.ephemeral(click, f"The note on incident {bare_id(incident)} holds this answer.")
-    await context.refresh(investigation)
-
-
-async def _first(context: ClickContext, investigation: StoredInvestigation) -> StoredInvestigation:
-    """The investigation that its chain of further ones began with."""
-    first = await in_store(context.follow_ups.first, investigation.id)
-    return await in_store(context.store.get, first) or investigation

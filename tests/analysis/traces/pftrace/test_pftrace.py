@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +17,16 @@ from analysis.errors import EvidenceError
 from analysis.traces.columns.device import Kind, device_work, launched_by
 from analysis.traces.columns.events import TraceColumns
 from analysis.traces.columns.steps import steps_of
+from analysis.traces.pftrace.compressed import unpacked
 from analysis.traces.pftrace.trace import read_pftrace
+from analysis.traces.protobuf.wire import BYTES, fields, inner, read_file
 from tests.analysis.traces.pftrace.record_constants import SINCE_1970, START
 from tests.analysis.traces.protobuf_messages import Message, message
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 RECORDED = Path(__file__).parent / "recorded"
 BEGIN, END, INSTANT = 1, 2, 3
@@ -33,14 +43,53 @@ def event(at: int, kind: int, name: str = "", track: int = 1, sequence: int = 1)
     return [(8, at), (10, sequence), (11, [[(9, kind), (11, track), *named]])]
 
 
-def test_packets_that_zstd_compressed_are_named_with_what_undoes_it(tmp_path: Path) -> None:
-    packed: Message = [(133, b"\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00")]
-    plain: Message = [(1, [event(10, BEGIN, "a"), event(20, END)])]
-    trace = read(tmp_path, message([*plain, (1, [packed, packed])]))
-    ((why, count),) = trace.dropped.items()
-    assert (count, "zstd" in why, "decompress_packets" in why) == (2, True, True)
-    with pytest.raises(EvidenceError, match="holds only packets compressed with zstd"):
-        read(tmp_path, message([(1, [packed])]))
+def by_zstd(packets: bytes) -> bytes:
+    """A packet as `zstd_compressor.cc` of Perfetto writes it: a stream, whose frame does not say
+    how long its content is."""
+    stream = zstd.ZstdCompressor()
+    return message([(1, [[(133, stream.compress(packets) + stream.flush())]])])
+
+
+def rows_of(trace: TraceColumns) -> list[tuple[str, str, int, int]]:
+    """(name, category, start, duration) of the events."""
+    return [
+        (trace.name_of(i), trace.category_of(i), int(trace.ts[i]), int(trace.dur[i]))
+        for i in range(len(trace))
+    ]
+
+
+@pytest.mark.parametrize("name", ["sdk", "rocprofv3"])
+def test_packets_read_alike_whether_zstd_compressed_them_or_deflate_or_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    recorded = RECORDED / f"{name}.pftrace"
+    buffer = read_file(recorded)
+    outer = fields(buffer, np.asarray([0]), np.asarray([buffer.length])).of(1, BYTES)
+    plain = unpacked(buffer, outer, inner(buffer, outer))
+    packets = bytes(plain.raw[: plain.length])
+    assert (plain is buffer) == (name == "rocprofv3")
+    trace = read(tmp_path, by_zstd(packets))
+    assert rows_of(trace) == rows_of(read_pftrace(recorded)[0])
+    assert (rows_of(trace) == rows_of(read(tmp_path, packets)), dict(trace.dropped)) == (True, {})
+
+
+def test_a_corrupt_packet_is_counted_and_the_others_are_read(tmp_path: Path) -> None:
+    first = message([(1, [event(10, BEGIN, "a"), event(20, END)])])
+    second = message([(1, [event(30, BEGIN, "b"), event(40, END)])])
+    no_frame = message([(1, [[(133, b"no frame")], [(50, b"no stream")]])])
+    trace = read(tmp_path, by_zstd(first) + no_frame + by_zstd(second))
+    assert [row[0] for row in rows_of(trace)] == ["a", "b"]
+    assert trace.dropped == {"compressed packets that are corrupt": 2}
+
+
+def test_of_a_frame_that_ends_early_the_whole_packets_are_read(tmp_path: Path) -> None:
+    stream = zstd.ZstdCompressor()
+    begun = stream.compress(
+        message([(1, [event(10, BEGIN, "a"), event(20, END)])]), stream.FLUSH_BLOCK
+    )
+    trace = read(tmp_path, message([(1, [[(133, begun)]])]))
+    assert [row[0] for row in rows_of(trace)] == ["a"]
+    assert trace.dropped == {"compressed packets that are corrupt": 1}
 
 
 def test_interned_names_counted_times_and_compressed_packets_are_undone() -> None:
@@ -145,15 +194,19 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, content: bytes,
     assert "job.pftrace" in str(refused.value)
 
 
+@pytest.mark.parametrize(("field", "compress"), [(50, zlib.compress), (133, zstd.compress)])
 def test_a_packet_that_unpacks_to_very_much_is_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    field: int,
+    compress: Callable[[bytes], bytes],
 ) -> None:
-    monkeypatch.setattr("analysis.traces.pftrace.packets.MAX_BYTES", 5_000)
-    good = [event(1, BEGIN, "a"), event(2, END)]
-    bomb = zlib.compress(bytes(10_000_000))
-    content = message([(1, good), (1, [[(50, bomb)]])])
-    trace = read(tmp_path, content)
-    assert len(trace) == 1
+    monkeypatch.setattr("analysis.traces.pftrace.compressed.MAX_BYTES", 5_000)
+    good: Message = [(1, [event(1, BEGIN, "a"), event(2, END)])]
+    bomb: Message = [(1, [[(field, compress(bytes(10_000_000)))]])]
+    later: Message = [(1, [event(3, BEGIN, "b"), event(4, END)])]
+    trace = read(tmp_path, message([*good, *bomb, *later]))
+    assert [row[0] for row in rows_of(trace)] == ["a"]
     assert "rest of the file after 5000 bytes" in trace.dropped
 
 

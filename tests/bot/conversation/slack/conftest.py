@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 import uvicorn
+from pydantic import SecretStr
 from starlette.applications import Starlette
 
 from analysis.case.folder import read_diagnosis, write_evidence, write_json
 from analysis.vocabulary import Diagnosis, Gap, Report, Scope, Window
 from bot.answer.outcome import Answer, Outcome
+from bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from bot.answer.targets.slack.replies import SlackReplies
 from bot.conversation.slack.listeners import SlackFace
 from bot.intake.accepting import store_accept
@@ -96,6 +98,21 @@ class Room:
 
     def reply(self, name: str) -> tuple[StoredInvestigation, SlackedMessage]:
         """Post the answer as a worker does."""
+        outcome = self.outcome(name)
+        asyncio.run(SlackReplies(self.settings, self.store, owner="worker").answer(outcome))
+        return outcome.investigation, self.slack.posts[-1]
+
+    def note(self, name: str) -> None:
+        """Write to PagerDuty what was asked for, as a worker does."""
+        keyed = self.settings.pagerduty.model_copy(update={"api_token": SecretStr("key")})
+        of_worker = self.settings.model_copy(update={"pagerduty": keyed})
+        replies = PagerDutyReplies(of_worker, self.store, owner="worker")
+        outcome = self.outcome(name)
+        assert replies.wanted(outcome.investigation)
+        asyncio.run(replies.answer(outcome))
+
+    def outcome(self, name: str) -> Outcome:
+        """How it ended."""
         found = self.store.get(name)
         assert found is not None
         answer = (
@@ -103,10 +120,7 @@ class Room:
             if found.status == "done"
             else None
         )
-        asyncio.run(
-            SlackReplies(self.settings, self.store, owner="worker").answer(Outcome(found, answer))
-        )
-        return found, self.slack.posts[-1]
+        return Outcome(found, answer)
 
     def write_case(self, name: str, diagnosis: Diagnosis, report: Report, gaps: list[Gap]) -> Path:
         """The folder of a case."""
@@ -153,7 +167,8 @@ def room(tmp_path: Path) -> Iterator[Room]:
             "channel": CHANNEL,
             "api_url": f"{slack_url}/api",
         },
-        pagerduty={"api_token": "key", "from_email": "ann@example.com", "api_url": pagerduty_url},
+        # A server has no key of PagerDuty.
+        pagerduty={"from_email": "ann@example.com", "api_url": pagerduty_url},
     )
     store = a_store(tmp_path)
     cases = tmp_path / "cases"

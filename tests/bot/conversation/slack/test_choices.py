@@ -34,9 +34,7 @@ def test_the_answer_offers_what_can_be_done_with_it(room: Room) -> None:
         "faultline_wider",
         "faultline_more",
     }
-    assert offered["faultline_more"] == [
-        f"{c} {investigation.id}" for c in ("again", "mute", "pagerduty")
-    ]
+    assert offered["faultline_more"] == [f"{c} {investigation.id}" for c in ("again", "mute")]
 
 
 def test_a_failed_investigation_offers_no_button_that_needs_an_answer(room: Room) -> None:
@@ -45,25 +43,13 @@ def test_a_failed_investigation_offers_no_button_that_needs_an_answer(room: Room
         "faultline_wider",
         "faultline_again",
         "faultline_mute",
-        "faultline_pagerduty",
     }
 
 
-def test_a_server_that_holds_no_key_of_pagerduty_says_so(room: Room) -> None:
-    room.pagerduty.open_incident("P1", "checkout", "checkout")
-    investigation, message = room.answered(reply_to=ReplyTo(CHANNEL, None, "P1"))
-    without = room.settings.pagerduty.model_copy(update={"api_token": None})
-    room.face.context.settings = room.settings.model_copy(update={"pagerduty": without})
-    room.person().click(message, "faultline_more", option=f"pagerduty {investigation.id}")
-    eventually(room.said_aside, "an explanation")
-    assert "has no PagerDuty token" in room.said_aside()[-1]
-    assert room.pagerduty.incidents["P1"].notes == []
-
-
 def test_without_pagerduty_there_is_no_button_for_it(room: Room) -> None:
-    quiet = room.settings.pagerduty.model_copy(update={"api_token": None})
+    quiet = room.settings.pagerduty.model_copy(update={"from_email": None})
     room.settings = room.settings.model_copy(update={"pagerduty": quiet})
-    _, message = room.answered()
+    _, message = room.answered(reply_to=ReplyTo(CHANNEL, None, "P1"))
     assert not any(
         "pagerduty" in value for values in actions_of(message).values() for value in values
     )
@@ -289,9 +275,15 @@ def test_the_note_goes_to_the_incident_and_is_amended_by_a_further_answer(room: 
     investigation, message = room.answered(reply_to=ReplyTo(CHANNEL, None, "P1"))
     ann = room.person()
     ann.click(message, "faultline_more", option=f"pagerduty {investigation.id}")
-    eventually(lambda: room.pagerduty.incidents["P1"].notes, "a note")
-    eventually(lambda: "Update the PagerDuty note" in shown(message.blocks), "the edit")
-    assert "P1" in room.said_aside()[-1]
+    eventually(room.said_aside, "an explanation")
+    assert "note on incident P1 is on its way" in room.said_aside()[-1]
+    assert "asked for a PagerDuty note on incident P1" in room.people_did(investigation.id)[0]
+    [incident] = room.pagerduty.incidents.values()
+    assert incident.notes == [], "a server has no key: a worker writes it"
+    room.note(investigation.id)
+    room.reply(investigation.id)
+    assert "Update the PagerDuty note" in shown(message.blocks)
+    assert "PagerDuty note on incident P1" in shown(message.blocks)
     ann.click(message, "faultline_more", option=f"again {investigation.id}")
     (started,) = FollowUps(room.store.engine).started_from(investigation.id)
     room.write_case(started, a_diagnosis(), *answer_parts())
@@ -300,14 +292,22 @@ def test_the_note_goes_to_the_incident_and_is_amended_by_a_further_answer(room: 
     asides = len(room.said_aside())
     ann.click(second, "faultline_more", option=f"pagerduty {started}")
     eventually(lambda: len(room.said_aside()) > asides, "an explanation")
-    assert len(room.pagerduty.incidents["P1"].notes) == 1
+    room.note(started)
+    [note] = incident.notes
+    assert len(note.versions) == 2
+    assert f"/investigations/{started}" in note.content
 
 
-def test_without_an_incident_the_person_is_told_why_nothing_was_sent(room: Room) -> None:
-    investigation, message = room.answered()
+def test_a_click_on_an_old_message_says_why_nothing_is_sent(room: Room) -> None:
+    investigation, message = room.answered(reply_to=ReplyTo(CHANNEL, None, "P1"))
+    quiet = room.settings.pagerduty.model_copy(update={"from_email": None})
+    room.face.context.settings = room.settings.model_copy(update={"pagerduty": quiet})
     room.person().click(message, "faultline_more", option=f"pagerduty {investigation.id}")
     eventually(room.said_aside, "an explanation")
     assert "no PagerDuty incident" in room.said_aside()[0]
+    found = room.store.get(investigation.id)
+    assert found is not None
+    assert found.reply_to.others == {}
 
 
 def test_a_click_asks_for_a_ticket_whose_link_comes_under_the_answer(room: Room) -> None:
@@ -368,7 +368,7 @@ def test_a_guest_asks_for_no_ticket(room: Room) -> None:
 
 
 def test_a_click_while_it_runs_again_does_not_make_the_message_a_failure(room: Room) -> None:
-    investigation, message = room.answered()
+    investigation, message = room.answered(reply_to=ReplyTo(CHANNEL, None, "P1"))
     room.store.start(investigation.id)
     versions = len(message.versions)
     ann = room.person()

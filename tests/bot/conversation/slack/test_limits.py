@@ -19,6 +19,7 @@ from bot.answer.targets.slack.message import (
     first_message,
     slack_alert_failed_message,
 )
+from bot.answer.targets.tickets.target import TicketOffer
 from bot.answer.view import answer_view
 from bot.conversation.slack.assistant import MAX_PROMPTS, prompts
 from bot.conversation.slack.evidence_modal import (
@@ -82,7 +83,10 @@ def stormy(text: str, count: int, **more: Any) -> StoredInvestigation:
 def status(text: str) -> AnswerStatus:
     """All of it at once."""
     mute = Mute("f" * 16, text, ALERT_AT, ALERT_AT + timedelta(hours=8), text, text, 9, ALERT_AT)
-    return AnswerStatus(AnswerLabel("i", False, text, text, ALERT_AT), mute, True, text, "update")
+    note = TicketOffer(
+        "pagerduty", text, text, "P1", text, "https://acme.pagerduty.com/incidents/P1"
+    )
+    return AnswerStatus(AnswerLabel("i", False, text, text, ALERT_AT), mute, True, text, (note,))
 
 
 def big_diagnosis(text: str, count: int, verdict: Verdict) -> Any:

@@ -12,15 +12,20 @@ from typing import Any
 import pytest
 
 from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
+from analysis.vocabulary import Alert, Link
 from bot.answer.outcome import Answer, Outcome
 from bot.answer.targets.pagerduty import pace
 from bot.answer.targets.pagerduty.incident import read_incident
 from bot.answer.targets.pagerduty.note import note_text
 from bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from bot.answer.targets.tickets.target import ticket_offers
 from bot.answer.view import answer_view
+from bot.operating.settings_checks import settings_checks
 from bot.settings.settings import settings_of
+from bot.store.follow_ups import FollowUps, FollowUpScope
+from bot.store.message_updates import DueUpdates
 from bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
+from bot.store.tickets import AskedTickets
 from loopback.pagerduty import LoopbackIncident
 from tests.bot.answer.targets.answers import (
     PAGE,
@@ -101,6 +106,84 @@ def test_a_note_that_stands_is_left_as_it_is_once_the_incident_is_resolved(
     answered(pagerduty_at, store, investigation)
     [note] = incident.notes
     assert note.content.startswith("Likely cause")
+
+
+def asked(store: Store, investigation: StoredInvestigation, incident: str) -> StoredInvestigation:
+    """Somebody clicked on *Send to PagerDuty*."""
+    store.finish(investigation.id, "done", verdict=None, confidence=None, headline="payments v2")
+    AskedTickets(store.engine).ask(investigation.id, "pagerduty", incident)
+    found = store.get(investigation.id)
+    assert found is not None
+    return found
+
+
+def test_a_person_gets_the_whole_answer_on_an_incident_that_is_over(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    incident = opened(pagerduty_at, "P1", status="resolved")
+    investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    answered(pagerduty_at, store, asked(store, investigation, "P1"))
+    [note] = incident.notes
+    assert note.content.startswith("Likely cause: payments v2")
+
+
+def test_of_several_workers_one_writes_what_a_person_asked_for_and_it_shows_once(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    """In the incident that the first was merged into, too: other messages are edited once."""
+    opened(pagerduty_at, "P1", status="resolved", merged_into="P2")
+    incident = opened(pagerduty_at, "P2")
+    first = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    key = {"key": "k", "question": "wider", "who": "ann", "reply_to": ReplyTo()}
+    name, _ = FollowUps(store.engine).start(first, FollowUpScope(), **key)  # type: ignore[arg-type]
+    further = store.get(name)
+    assert further is not None
+    one, other = replies(pagerduty_at, store), replies(pagerduty_at, store)
+    assert not one.wanted(further)
+    wished = asked(store, further, "P1")
+    assert one.wanted(wished)
+    outcome = Outcome(wished, Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], None))
+
+    async def both() -> None:
+        await asyncio.gather(one.answer(outcome), other.answer(outcome))
+        await one.answer(outcome)
+
+    asyncio.run(both())
+    [note] = incident.notes
+    assert note.content.endswith(f"Faultline {first.id}")
+    assert f"/investigations/{name}" in note.content
+    revisions = DueUpdates(store.engine).revisions(datetime.now(UTC))
+    asked_and_made = 2
+    assert revisions[0].revision <= asked_and_made + 1, "each of the two may say that it is there"
+
+
+def test_an_account_of_another_name_is_not_written_to(
+    pagerduty_at: PagerDutyAt, store: Store
+) -> None:
+    opened(pagerduty_at, "P1")
+    investigation = accepted(store, ReplyTo(pagerduty_incident="P1"))
+    with pytest.raises(ConnectorError, match="names no incident"):
+        answered(pagerduty_at, store, asked(store, investigation, "eu:P1"))
+    assert pagerduty_at.pagerduty.notes == []
+
+
+def test_it_is_offered_for_an_incident_alone_and_without_the_key(store: Store) -> None:
+    server = settings(pagerduty={"from_email": "oncall@example.com"})
+    url = "https://acme.pagerduty.com/incidents/P1"
+    alert = an_investigation().alert.model_copy(
+        update={"links": (Link(title="PagerDuty", url=url),)}
+    )
+    one = replace(an_investigation(), alert=alert, reply_to=ReplyTo(pagerduty_incident="P1"))
+    [offer] = ticket_offers(one, store, server)
+    assert (offer.label, offer.value, offer.title) == ("Send to PagerDuty", "pagerduty P1", "")
+    assert offer.url == url
+    assert any("no token for them" in said.what for said in settings_checks(server))
+    other = replace(one, reply_to=ReplyTo(pagerduty_incident="P2"))
+    assert ticket_offers(other, store, server)[0].url == "", "the alert is of another incident"
+    pages = {"from_email": "oncall@example.com", "web_url": "https://acme.pagerduty.com"}
+    assert ticket_offers(other, store, settings(pagerduty=pages))[0].url == url[:-1] + "2"
+    assert ticket_offers(replace(one, reply_to=ReplyTo()), store, server) == ()
+    assert ticket_offers(one, store, settings(pagerduty={"api_token": "key"})) == ()
 
 
 def test_a_failed_investigation_says_nothing_on_an_incident_that_is_over(

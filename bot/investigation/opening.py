@@ -1,0 +1,141 @@
+"""The first step of an investigation: what the alert is about, the scope, and whom to ask."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
+
+from analysis.alert_signal.named import with_query, with_watched_signal
+from analysis.case.folder import json_bytes
+from analysis.case.runbooks import RUNBOOKS_FILE
+from analysis.errors import ConnectorError
+from analysis.kinds.watched_signals import AlertQuery
+from analysis.vocabulary import Alert, Scope
+from bot.investigation.capturing import may_capture
+from bot.investigation.guiding import guided_scope, runbooks_said
+from bot.investigation.learning_calls import (
+    EarlierCalls,
+    callees_now,
+    says_callees,
+    with_callees,
+)
+from bot.investigation.naming_service import with_named_service
+from bot.investigation.replying import wanted
+from bot.investigation.scoping import with_objective, with_related
+from bot.investigation.step_results import Opened
+from bot.investigation.worker_context import WorkerContext
+from bot.investigation.young_systems import with_known_history
+from bot.policy.service_catalogue import catalogue_name
+from bot.policy.values import masked_alert
+from bot.runtime.threads import in_store, in_thread
+from bot.store.follow_ups import FollowUps, follow_up_scope
+from bot.store.store import StoredInvestigation
+from connectors.abilities import KnowsAlerts, KnowsRules
+from connectors.instances import likely_senders, vendor_of, worth_asking
+
+ENRICH_DEADLINE_S = 5.0
+"""The vendor of an alert may add details to it; the first message does not wait longer for that."""
+
+
+async def open_investigation(context: WorkerContext, investigation: StoredInvestigation) -> Opened:
+    """Fix the scope and the connectors that will be asked."""
+    settings, recorded = context.settings, context.recorded
+    alert = await _named(context, await _with_service(context, investigation))
+    alert = with_objective(alert, settings)
+    now = datetime.now(UTC)
+    guiding = partial(guided_scope, alert, settings, now=now, recorded=recorded)
+    scope, runbooks = await in_thread(guiding)
+    if recorded is None and investigation.related:
+        scope = with_related(scope, [one.alert for one in investigation.related], settings)
+    if recorded is None:
+        scope = await _with_callees(context, investigation, alert, scope)
+    follow_ups = FollowUps(context.store.engine)
+    scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation.id))
+    connectors = worth_asking(context.connectors, alert, scope)
+    if recorded is None:
+        scope = await with_known_history(alert, scope, connectors, deadline_s=ENRICH_DEADLINE_S)
+    kinds = {kind for connector in connectors for kind in connector.kinds}
+    scope = scope.model_copy(update={"obtainable": tuple(sorted(kinds))})
+    names = [connector.name for connector in connectors]
+    asked = ", ".join(names) or "no connector is configured"
+    left_out = [c.name for c in context.connectors if c.name not in names]
+    if left_out:
+        asked += f"; not asked, for other places or services: {', '.join(left_out)}"
+    await context.say(investigation.id, "scope", f"{_windows(scope)}; asking {asked}")
+    if runbooks is not None:
+        await context.put(investigation.id, RUNBOOKS_FILE, json_bytes(runbooks))
+        await context.say(investigation.id, "runbooks", runbooks_said(runbooks))
+    return {
+        "alert": alert.model_dump(mode="json"),
+        "scope": scope.model_dump(mode="json"),
+        "connectors": names,
+        "kinds": {connector.name: list(connector.kinds) for connector in connectors},
+        "may_capture": recorded is None and may_capture(alert, scope, settings),
+        "asks_model": settings.model.name is not None,
+        "places": wanted(context, investigation),
+    }
+
+
+async def _named(context: WorkerContext, alert: Alert) -> Alert:
+    """The alert with its vendor's details and with what it watches."""
+    alert = with_query(await _enriched(context, alert))
+    if alert.query is None:
+        alert = alert.model_copy(update={"query": await _rule_of(context, alert)})
+    # What the vendor added has not been through the edge that the webhook went through.
+    return with_watched_signal(masked_alert(alert), context.settings.services)
+
+
+async def _with_service(context: WorkerContext, investigation: StoredInvestigation) -> Alert:
+    alert = investigation.alert
+    if catalogue_name(alert.service, context.settings) in context.settings.services:
+        return alert
+    return await with_named_service(
+        alert, investigation.question, context.connectors, deadline_s=ENRICH_DEADLINE_S
+    )
+
+
+async def _rule_of(context: WorkerContext, alert: Alert) -> AlertQuery | None:
+    for connector in likely_senders(context.connectors, alert):
+        if isinstance(connector, KnowsRules):
+            try:
+                async with asyncio.timeout(ENRICH_DEADLINE_S):
+                    found = await connector.rule_of(alert)
+            except (ConnectorError, TimeoutError):
+                continue
+            if found is not None:
+                return found
+    return None
+
+
+async def _enriched(context: WorkerContext, alert: Alert) -> Alert:
+    for connector in likely_senders(context.connectors, alert):
+        if not isinstance(connector, KnowsAlerts) or vendor_of(connector) != alert.source:
+            continue
+        try:
+            async with asyncio.timeout(ENRICH_DEADLINE_S):
+                enriched = await connector.enrich(alert)
+        except (ConnectorError, TimeoutError):
+            continue
+        # Another account of the vendor may know the alert where this one does not.
+        if enriched != alert:
+            return enriched
+    return alert
+
+
+async def _with_callees(
+    context: WorkerContext, investigation: StoredInvestigation, alert: Alert, scope: Scope
+) -> Scope:
+    """The scope with the services that the alerting one is seen to call, now or earlier."""
+    if says_callees(scope):
+        return scope
+    asked = worth_asking(context.connectors, alert, scope)
+    now = await callees_now(asked, alert, scope, ENRICH_DEADLINE_S)
+    earlier = EarlierCalls(context.store.engine, investigation, alert, context.settings)
+    before = await in_store(earlier.callees, alert.service)
+    return with_callees(scope, [*now, *before])
+
+
+def _windows(scope: Scope) -> str:
+    start, end = scope.incident.start, scope.incident.end
+    return f"{start:%Y-%m-%d %H:%M} to {end:%H:%M} UTC"

@@ -1,0 +1,92 @@
+"""The steps that post: the first message, the answer by code, the answer. Of a reply target that
+does not answer it is said whether to try again."""
+
+from __future__ import annotations
+
+from analysis.case.folder import read_case, read_diagnosis, read_report
+from analysis.errors import ConnectorError
+from analysis.secrets.redaction import masked
+from analysis.traces.job.trace_versions import TRACES
+from bot.answer.outcome import Answer, Outcome, PointsFromJoined, ReplyTarget
+from bot.investigation.analyzing import CHART
+from bot.investigation.step_results import Posted
+from bot.investigation.worker_context import WorkerContext
+from bot.runtime.threads import in_thread
+from bot.store.message_updates import ENDED
+from bot.store.store import StoredInvestigation
+
+
+def wanted(context: WorkerContext, investigation: StoredInvestigation) -> list[str]:
+    """Names of the reply targets at which it is to be answered."""
+    return [target.name for target in context.reply_targets if target.wanted(investigation)]
+
+
+async def announce(context: WorkerContext, investigation_id: str, target: str) -> str:
+    """First message. A target that does not answer gets its message with the final one."""
+    try:
+        await _target(context, target).announce(await context.investigation(investigation_id))
+    except ConnectorError as error:
+        await context.say(investigation_id, f"announce {target}", str(error))
+        return masked(str(error))
+    return "announced"
+
+
+async def preview(context: WorkerContext, investigation_id: str, target: str) -> str:
+    """The answer by code, while the model investigates. A target that does not answer gets the
+    final one."""
+    try:
+        investigation = await context.investigation(investigation_id)
+        outcome = Outcome(investigation, await _answer(context, investigation_id))
+        await _target(context, target).preview(outcome)
+    except ConnectorError as error:
+        await context.say(investigation_id, f"preview {target}", str(error))
+        return masked(str(error))
+    return "shown"
+
+
+async def reply(context: WorkerContext, investigation_id: str, target: str) -> Posted:
+    """Post the answer at one reply target."""
+    investigation = await context.investigation(investigation_id)
+    if investigation.status not in ENDED:
+        return {"again": False, "why": "it is being run again, and that run answers"}
+    answer = await _answer(context, investigation_id) if investigation.status == "done" else None
+    outcome = Outcome(investigation, answer)
+    try:
+        await _target(context, target).answer(outcome)
+    except ConnectorError as error:
+        await context.say(investigation_id, f"reply {target}: {error.problem}", str(error))
+        return {"again": error.retryable, "why": masked(str(error))}
+    await context.say(investigation_id, f"reply {target}", f"answered in {target}")
+    posted: Posted = {"again": False, "why": "posted"}
+    pointing = _target(context, target)
+    if isinstance(pointing, PointsFromJoined) and pointing.has_joined(investigation):
+        posted["joined"] = True
+    return posted
+
+
+async def point_from_joined(context: WorkerContext, investigation_id: str, target: str) -> Posted:
+    """Point to the answer from the places of alerts that joined."""
+    pointing = _target(context, target)
+    assert isinstance(pointing, PointsFromJoined)
+    try:
+        outcome = Outcome(await context.investigation(investigation_id), None)
+        await pointing.point_from_joined(outcome)
+    except ConnectorError as error:
+        return {"again": error.retryable, "why": masked(str(error))}
+    return {"again": False, "why": "posted"}
+
+
+async def _answer(context: WorkerContext, investigation_id: str) -> Answer:
+    chart = await in_thread(context.cases.get, investigation_id, CHART)
+    async with context.checkout(investigation_id, without=[TRACES]) as folder:
+        case = await in_thread(read_case, folder)
+        return Answer(
+            read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, chart, case
+        )
+
+
+def _target(context: WorkerContext, name: str) -> ReplyTarget:
+    for target in context.reply_targets:
+        if target.name == name:
+            return target
+    raise ConnectorError(name, "post", "is not configured any more")
