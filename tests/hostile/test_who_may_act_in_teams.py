@@ -60,7 +60,7 @@ def account_id(who: str) -> str:
 
 @dataclass
 class Try:
-    """Somebody, before an answer that nobody has touched."""
+    """Somebody, before an answer that nobody else has touched."""
 
     teams: Teams
     who: str

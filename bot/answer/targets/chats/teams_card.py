@@ -43,7 +43,7 @@ def card_of(text: str, key: str, extras: CardExtras = NO_EXTRAS) -> Part:
     """The card that bears `key`, which people do not see, as the id of its title."""
     parts = TextParts.of(text)
     title = block(run(parts.title, weight="Bolder", size="Medium"), id=key)
-    body = [title, *(_line(line) for line in parts.lines if line), *extras.charts]
+    body = [title, *(_line(line) for line in parts.lines if line)]
     return whole_card(parts.title, body, parts.page, extras)
 
 
@@ -56,7 +56,7 @@ def whole_card(
         "type": "AdaptiveCard",
         "version": "1.5",
         "fallbackText": quotable(title),
-        "body": list(body),
+        "body": [*body, *extras.charts],
     }
     url = safe_url(page)
     actions = [{"type": "Action.OpenUrl", "title": OPEN, "url": url}] if url else []

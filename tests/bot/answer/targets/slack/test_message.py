@@ -398,7 +398,7 @@ def test_whatever_may_be_asked_for_is_offered_and_each_thing_that_was_stands_by_
     ]
     at = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
     judged = AnswerLabel("x", right=False, cause="the cart", who="Ann", at=at)
-    status = AnswerStatus(label=judged, note="send", tickets=tuple(tickets))
+    status = AnswerStatus(label=judged, tickets=tuple(tickets))
     message = a_final(status=status)
     assert broken_rules(message.blocks, lambda _: True) == []
     rows = [block for block in message.blocks if block["type"] == "actions"]
