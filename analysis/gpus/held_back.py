@@ -139,12 +139,12 @@ def _at_a_lower_limit(fleet: Fleet, shares: Floats, before: Floats) -> Bools:
 
 
 def _sign(fleet: Fleet, gpu: Device, signal: str, now: Held, before: float) -> Sign:
-    limit, percent = LIMITS[signal], 100 * now.share
+    limit, percent = LIMITS[signal], float(round(100 * now.share))
     says = f"was held back by {limit.words} for {number(percent)} % of the time"
-    numbers = {"share_percent": rounded(percent), "increase": rounded(now.seconds)}
+    numbers = {"share_percent": percent, "increase": rounded(now.seconds)}
     if np.isfinite(before):
-        says += f", and for {number(100 * before)} % before"
-        numbers["before_percent"] = rounded(100 * before)
+        numbers["before_percent"] = float(round(100 * before))
+        says += f", and for {number(numbers['before_percent'])} % before"
     is_old = now.share < TIMES_BEFORE * np.nan_to_num(before)
     strength = 0.4 + now.share / 2
     return Sign(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from analysis.diagnosis import diagnose
 from analysis.gpus.health import gpu_health
 from analysis.metrics import gpu_signals as gs
-from analysis.vocabulary import Finding
+from analysis.vocabulary import Finding, Verdict
 from tests.analysis.cases import START
 from tests.analysis.gpu_fleets import SimulatedFleet, calm, case_of
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
@@ -66,6 +67,9 @@ def test_the_one_gpu_of_eight_that_heat_holds_back_is_the_straggler(step_s: floa
     assert finding.details.written()["events"] == ["thermal"]
     assert "cooling of node-0" in str(finding.details.fix)
     assert finding.strength >= 0.6
+    diagnosed = diagnose(case_of(fleet))
+    assert diagnosed.verdict is Verdict.CAUSE_FOUND
+    assert diagnosed.causes[0].subject == "rank 5"
 
 
 def test_a_counter_that_is_scraped_less_often_than_it_is_asked_for_says_the_same() -> None:
