@@ -38,6 +38,9 @@ TIMES_BEFORE = 2.0
 MORE_AT_POWER_LIMIT = 0.25
 """An assumption: so much more of the time than the others, and than before. What decides is the
 lower draw: GPUs with one limit draw the same when it holds them back."""
+ONLY_BESIDE_OTHERS = (gs.HELD_BY_BOARD, gs.HELD_BY_RELIABILITY)
+"""An assumption: a fleet whose boards all hold it back under load runs as it was built, so these
+count only beside GPUs that are not held back."""
 LEAST_RISES = 3
 """A single jump may be another GPU's counter. Scraped once a minute, these are three minutes."""
 BEGINS = 0.25
@@ -95,6 +98,8 @@ def _held_back(fleet: Fleet, signal: str) -> Iterator[Sign]:
         counts = _at_a_lower_limit(fleet, shares, np.nan_to_num(earlier))
     else:
         counts = shares >= LEAST_SHARE
+        if signal in ONLY_BESIDE_OTHERS:
+            counts &= shares >= _of_peers(fleet, shares) + LEAST_SHARE
     for row, gpu in enumerate(fleet.gpus):
         if counts[row] and now[row].rises >= LEAST_RISES:
             yield _sign(fleet, gpu, signal, now[row], earlier[row])
@@ -131,11 +136,16 @@ def _at_a_lower_limit(fleet: Fleet, shares: Floats, before: Floats) -> Bools:
     busy = busy_steps(fleet.grid, power) if power is not None else None
     if busy is None:
         return np.zeros(len(shares), dtype=bool)
-    column = shares[:, None]
-    peers = peers_median(column, np.isfinite(column), models(fleet))[:, 0]
+    peers = _of_peers(fleet, shares)
     beside = np.where(busy & fleet.grid.search, power_beside_peers(fleet, busy), np.nan)
     more = (shares >= peers + MORE_AT_POWER_LIMIT) & (shares >= before + MORE_AT_POWER_LIMIT)
     return np.asarray(more & (median(beside, axis=1) <= LESS_POWER))
+
+
+def _of_peers(fleet: Fleet, shares: Floats) -> Floats:
+    """The median share of the other GPUs of the same model; NaN where there is none."""
+    column = shares[:, None]
+    return peers_median(column, np.isfinite(column), models(fleet))[:, 0]
 
 
 def _sign(fleet: Fleet, gpu: Device, signal: str, now: Held, before: float) -> Sign:

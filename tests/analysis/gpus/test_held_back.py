@@ -81,10 +81,11 @@ def test_a_counter_that_is_scraped_less_often_than_it_is_asked_for_says_the_same
     assert 95 <= finding.numbers["share_percent"] <= 100
 
 
-def test_eight_gpus_at_the_power_cap_are_no_fault() -> None:
+@pytest.mark.parametrize("signal", [gs.HELD_BY_POWER, gs.HELD_BY_BOARD, gs.HELD_BY_RELIABILITY])
+def test_eight_gpus_at_a_limit_of_their_boards_are_no_fault(signal: str) -> None:
     fleet = counted()
     for row in range(8):
-        hold_back(fleet, gs.HELD_BY_POWER, row, 0.9)
+        hold_back(fleet, signal, row, 0.9)
     assert findings(fleet) == []
 
 
