@@ -79,13 +79,15 @@ class TeamsCards(VendorMessage):
 
     async def _show(self, outcome: Outcome) -> None:
         """With the answer's chart, for as long as its card is made."""
-        key = self._key(outcome.investigation)
+        key, charts = self._key(outcome.investigation), None
         if outcome.answer is not None and outcome.answer.case is not None:
-            self._charts[key] = await in_thread(_charts, outcome.answer)
+            charts = self._charts[key] = await in_thread(_charts, outcome.answer)
         try:
             await super()._show(outcome)
         finally:
-            self._charts.pop(key, None)
+            # Another edit of the same card may have put its own there meanwhile.
+            if self._charts.get(key) is charts:
+                self._charts.pop(key, None)
 
     async def say_once(
         self, claims: Claims, about: str, address: str, key: str, card: Part, since: datetime

@@ -9,6 +9,7 @@ Source: learn.microsoft.com, "Charts in Adaptive Cards", `Chart.Line`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
@@ -22,6 +23,9 @@ Points = Sequence[tuple[float, float]]
 
 MOST_POINTS = 60
 """Of one series: what a phone can show, and some 2 KB of a card."""
+MOST_RUNS = 4
+"""Each part of a series between two holes is a line with its own legend. Of one with more holes,
+such as a scrape that fails now and then, the points are joined."""
 DIGITS = 4
 LONG_S = 6 * 3600.0
 """From this length on the time is given in hours."""
@@ -78,11 +82,14 @@ def _panel(chart: DecisiveChart, panel: ChartPanel, zero: float, step_s: float, 
     def series(legend: str, colour: str, values: list[Part]) -> Part:
         return {"legend": quotable(legend), "color": colour, "values": values}
 
-    share = MOST_POINTS / max(1, len(panel.values))
+    runs = panel.runs
+    if len(runs) > MOST_RUNS:
+        runs = (tuple(itertools.chain.from_iterable(runs)),)
+    share = MOST_POINTS / len(panel.values)
     own = panel.title.rpartition(": ")[2]
     data = [
         series(own, COLOURS[panel.role], points(thinned(run, max(2, int(share * len(run))))))
-        for run in panel.runs
+        for run in runs
     ]
     if panel.usual is not None:
         data += [series("usual", "neutral", level(edge)) for edge in sorted(set(panel.usual))]

@@ -114,6 +114,17 @@ def test_a_long_series_is_thinned_and_its_peak_stays() -> None:
     assert thinned([(0.0, 1.0)], 5) == [(0.0, 1.0)]
 
 
+def test_a_series_with_many_holes_is_one_line() -> None:
+    runs = tuple(tuple((NOON + 600 * n + m, 1.0 + n) for m in (0.0, 60.0)) for n in range(200))
+    spotty = ChartPanel("checkout: p99 latency", "culprit", NUMBER, runs)
+    [drawn] = chart(spotty)
+    [line] = drawn["data"]
+    assert len(line["values"]) == MOST_POINTS
+    few = ChartPanel("checkout: p99 latency", "culprit", NUMBER, runs[:3])
+    [parted] = chart(few)
+    assert [len(one["values"]) for one in parted["data"]] == [2, 2, 2]
+
+
 def test_a_card_that_would_be_too_long_loses_its_chart_first() -> None:
     charts = chart(*[panel([float(n) for n in range(600)])] * 3)
     short = card_of("title\none line", "k", CardExtras(charts=charts))
