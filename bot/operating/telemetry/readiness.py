@@ -105,6 +105,8 @@ class DrainingServer(uvicorn.Server):
         """Called at any moment, as a signal handler."""
         self._stopping()
         if self._drain_s <= 0 or self._draining is not None or sig == signal.SIGINT:
+            if self._draining is not None:
+                self._draining.cancel()
             super().handle_exit(sig, frame)
             return
         self._draining = threading.Timer(self._drain_s, super().handle_exit, args=(sig, frame))

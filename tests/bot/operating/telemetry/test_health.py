@@ -209,7 +209,11 @@ def test_ready_while_the_tables_are_there_and_it_is_not_stopping(store: Store) -
     assert asyncio.run(readiness.problem()) == "stopping"
 
 
-def test_told_to_stop_it_drains_first_and_told_again_it_stops() -> None:
+def test_told_to_stop_it_drains_first_and_told_again_it_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The MCP package ends all event streams of a process in which any server was told to stop
+    monkeypatch.setattr("sse_starlette.sse.AppStatus.should_exit", False)
     said: list[str] = []
     server = DrainingServer(
         uvicorn.Config(Starlette()), drain_s=PATIENT_S, stopping=lambda: said.append("stopping")
