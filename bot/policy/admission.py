@@ -13,7 +13,7 @@ from bot.policy.quiet_hours import quiet_until
 from bot.policy.reply_targets import reply_channel, told_in
 from bot.policy.teams import Teams
 from bot.policy.topology import ServiceTopology
-from bot.policy.traits import Traits, traits_of
+from bot.policy.traits import Traits, service_of, traits_of
 from bot.policy.values import Arrival, ReplyTo
 from bot.settings import Settings
 from bot.settings.alerts import EVERY_CHANNEL, ChannelSettings
@@ -83,6 +83,10 @@ class Policy:
         if plain_severity(alert.severity) in {plain_severity(s) for s in rules.break_through}:
             return None
         return quiet_until(rules, now)
+
+    def service(self, alert: Alert) -> str | None:
+        """The service that its traits name."""
+        return service_of(alert, self.topology)
 
     def traits(self, alert: Alert) -> Traits:
         """What the alert is about."""

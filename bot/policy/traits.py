@@ -52,9 +52,14 @@ class Traits:
         ]
 
 
+def service_of(alert: Alert, topology: ServiceTopology) -> str | None:
+    """The alert's service as the catalogue has it."""
+    return topology.name(_short(alert.service))
+
+
 def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Traits:
     """An alert's traits; names as the catalogue has them."""
-    service = topology.name(_short(alert.service))
+    service = service_of(alert, topology)
     entry = settings.services.get(service) if service else None
     job = identify_job(alert, settings, entry.training_job if entry else None)
     hosts = frozenset(_hosts(alert.labels))

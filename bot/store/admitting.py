@@ -48,7 +48,9 @@ class Admission:
     ) -> list[Accepted]:
         """Take alerts in their order, each once."""
         known = Known(session, arrivals, self._policy, now)
-        return [self._admit(session, known, arrival, now) for arrival in arrivals]
+        accepted = [self._admit(session, known, arrival, now) for arrival in arrivals]
+        known.groups.sweep()
+        return accepted
 
     def _admit(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
         delivery = arrival.delivery
@@ -79,11 +81,12 @@ class Admission:
             return self._open(session, known, arrival, now) or self._start(
                 session, known, arrival, now
             )
+        held = self._muted(session, known, arrival, now) or self._open(session, known, arrival, now)
+        if held is not None:
+            return held
         channel = self._policy.channel(arrival)
         return (
-            self._muted(session, known, arrival, channel, now)
-            or self._open(session, known, arrival, now)
-            or self._excluded(session, arrival.alert, channel, now)
+            self._excluded(session, arrival.alert, channel, now)
             or self._related(known, arrival, now)
             or self._rate_limited(session, arrival.alert, channel, now)
             or self._start(session, known, arrival, now)
@@ -105,7 +108,7 @@ class Admission:
         return Accepted("resolved", member.investigation_id if member else None)
 
     def _muted(
-        self, session: Session, known: Known, arrival: Arrival, channel: str, now: datetime
+        self, session: Session, known: Known, arrival: Arrival, now: datetime
     ) -> Accepted | None:
         alert = arrival.alert
         if alert.fingerprint not in known.muted:
@@ -119,6 +122,7 @@ class Admission:
         why = f"muted until {mute.until:%Y-%m-%d %H:%M} UTC" + (
             f" by {mute.who}" if mute.who else ""
         )
+        channel = self._policy.channel(arrival)
         count_suppressed(session, f"muted:{mute.id}", "muted", alert, channel, why, now)
         return Accepted("muted", None)
 

@@ -6,11 +6,12 @@ Runs inside the transaction that accepts the alert.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Any
 
-from sqlalchemy import Select, delete, select, tuple_
+from sqlalchemy import ColumnElement, Select, delete, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from analysis.vocabulary import Alert
@@ -39,22 +40,25 @@ class Groups:
 
     What the transaction has read or written once is remembered, so that a storm costs few
     statements: related alerts are accepted one after the other (`bot.store.incident_locks`).
-    `prints` are the fingerprints of the alerts.
     """
 
     def __init__(
-        self, session: Session, policy: Policy, now: datetime, prints: Collection[str]
+        self, session: Session, policy: Policy, now: datetime, alerts: Sequence[Alert]
     ) -> None:
+        """`alerts` are those of the transaction."""
         self._session = session
         self._policy = policy
         self._now = now
-        self._prints = prints
+        self._alerts = alerts
+        self._prints = {alert.fingerprint for alert in alerts}
         self._newest: dict[str, tuple[InvestigationRow, Traits]] = {}
-        """Of each service the alert that came last in this transaction."""
+        """Of services the alert that came last."""
+        self._is_newest_read = False
         self._locked: set[str] = set()
         self._looked_at: dict[str, set[str]] = {}
         """Services of each investigation's open alerts."""
-        self._swept: set[str] = set()
+        self._keys: set[str] = set()
+        """Under which something was noted."""
         self._noted = timedelta(0)
 
     def note(self, row: InvestigationRow, traits: Traits) -> None:
@@ -68,7 +72,7 @@ class Groups:
             )
             self._session.execute(held)
         keys = keys_of(traits, self._policy.topology)
-        self._sweep(keys)
+        self._keys.update(keys)
         self._noted += TICK  # so that of two alerts of one transaction too the last one is known
         known = {
             "investigation_id": row.id,
@@ -120,7 +124,7 @@ class Groups:
         """Put the alert into the investigation; ask for another run where it brings a service that
         is not looked at."""
         relation, row = found
-        self._lock(row)
+        self._lock([row])
         if row.started_at and row.runs < MAX_RUNS and not row.wants_run:
             known = self._policy.in_scope(self._services(row))
             row.wants_run = traits.service is not None and traits.service not in known
@@ -141,9 +145,20 @@ class Groups:
         row.revision += 1
         self.note(row, traits)
 
+    def sweep(self) -> None:
+        """Delete what is too old to join, once at the end of a transaction."""
+        if not self._keys:
+            return
+        of = (AlertKeyRow.investigation_id, AlertKeyRow.fingerprint, AlertKeyRow.key)
+        too_old = AlertKeyRow.at < self._now - self._policy.longest
+        # What another host deletes just now is not waited for.
+        free = select(*of).where(AlertKeyRow.key.in_(self._keys), too_old)
+        free = free.with_for_update(skip_locked=True)
+        self._session.execute(delete(AlertKeyRow).where(tuple_(*of).in_(free)))
+
     def _last(self, traits: Traits, team: str, told: frozenset[str]) -> Found | None:
-        """The alert of the same service that came right before in this transaction: none is newer
-        or more related."""
+        """The alert of the same service that came right before: none is newer or more related."""
+        self._read_newest()
         row, old = self._newest.get(traits.service or "", (None, None))
         if row is None or old is None or old.fingerprint == traits.fingerprint:
             return None
@@ -155,6 +170,26 @@ class Groups:
             return None
         relation = relate(traits, old, self._policy.topology, self._policy.window)
         return (relation, row) if relation is not None and relation.rank == 0 else None
+
+    def _read_newest(self) -> None:
+        """Read the newest open alerts of the services of these alerts at once, and lock their
+        investigations."""
+        if self._is_newest_read:
+            return
+        self._is_newest_read = True
+        services = {self._policy.service(alert) for alert in self._alerts} - {None}
+        keys = {f"{SERVICE_KEY}{service}" for service in services}
+        if not keys:
+            return
+        found = self._session.execute(_newest_under(keys, self._policy, self._now)).all()
+        self._lock({row.id: row for _, row, _ in found}.values())
+        for fingerprint, row, joined in found:
+            held = joined or (row.alert if row.fingerprint == fingerprint else None)
+            if held is None:
+                continue
+            traits = self._policy.traits(Alert.model_validate(held))
+            if traits.service:
+                self._newest.setdefault(traits.service, (row, traits))
 
     def _best(
         self, keys: Sequence[str], traits: Traits, team: str, told: frozenset[str]
@@ -185,12 +220,16 @@ class Groups:
             return True
         return self._policy.told_in(Alert.model_validate(row.alert), reply_to_of(row)) == told
 
-    def _lock(self, row: InvestigationRow) -> None:
-        """Others than those who accept alerts change the row too: the workers."""
-        if row.id not in self._locked:
-            self._session.flush()  # what is not written yet would be undone
-            self._session.refresh(row, with_for_update=True)
-            self._locked.add(row.id)
+    def _lock(self, rows: Iterable[InvestigationRow]) -> None:
+        """Others than those who accept alerts change the rows too: the workers."""
+        ids = {row.id for row in rows} - self._locked
+        if not ids:
+            return
+        self._session.flush()  # what is not written yet would be undone
+        query = select(InvestigationRow).where(InvestigationRow.id.in_(ids))
+        query = query.order_by(InvestigationRow.id).with_for_update()
+        self._session.scalars(query, execution_options={"populate_existing": True}).all()
+        self._locked |= ids
 
     def _services(self, row: InvestigationRow) -> frozenset[str]:
         """The services of its alerts that are open, and of its first."""
@@ -204,18 +243,6 @@ class Groups:
         services = frozenset(self._looked_at[row.id])
         first = self._policy.topology.name(row.alert.get("service"))
         return services | {first} if first else services
-
-    def _sweep(self, keys: Sequence[str]) -> None:
-        """What is too old to join, once in a transaction."""
-        new = [key for key in keys if key not in self._swept]
-        if new:
-            of = (AlertKeyRow.investigation_id, AlertKeyRow.fingerprint, AlertKeyRow.key)
-            too_old = AlertKeyRow.at < self._now - self._policy.longest
-            # What another host deletes just now is not waited for.
-            free = select(*of).where(AlertKeyRow.key.in_(new), too_old)
-            free = free.with_for_update(skip_locked=True)
-            self._session.execute(delete(AlertKeyRow).where(tuple_(*of).in_(free)))
-            self._swept.update(new)
 
     @cached_property
     def _keyed(self) -> set[str]:
@@ -248,6 +275,29 @@ def _alert(session: Session, row: InvestigationRow, fingerprint: str) -> Alert |
     return Alert.model_validate(found) if found else None
 
 
+def _newest_under(
+    keys: Collection[str], policy: Policy, now: datetime
+) -> Select[str, InvestigationRow, dict[str, Any] | None]:
+    """The newest open alert under each key, with the investigation that it is in."""
+    newest = select(AlertKeyRow.key, func.max(AlertKeyRow.at).label("at"))
+    newest = newest.where(AlertKeyRow.key.in_(keys), *_near(policy, now)).group_by(AlertKeyRow.key)
+    last = newest.subquery()
+    joined = (GroupedAlertRow.investigation_id == AlertKeyRow.investigation_id) & (
+        GroupedAlertRow.fingerprint == AlertKeyRow.fingerprint
+    )
+    return (
+        select(AlertKeyRow.fingerprint, InvestigationRow, GroupedAlertRow.alert)
+        .join(last, (AlertKeyRow.key == last.c.key) & (AlertKeyRow.at == last.c.at))
+        .join(InvestigationRow, InvestigationRow.id == AlertKeyRow.investigation_id)
+        .outerjoin(GroupedAlertRow, joined)
+        .order_by(AlertKeyRow.investigation_id, AlertKeyRow.fingerprint)
+    )
+
+
+def _near(policy: Policy, now: datetime) -> Sequence[ColumnElement[bool]]:
+    return (AlertKeyRow.at >= now - policy.window, AlertKeyRow.at <= now + policy.window)
+
+
 def _under(
     keys: Sequence[str], traits: Traits, policy: Policy, now: datetime
 ) -> Select[InvestigationRow, str, datetime]:
@@ -255,11 +305,7 @@ def _under(
     return (
         select(InvestigationRow, AlertKeyRow.fingerprint, AlertKeyRow.at)
         .join(InvestigationRow, InvestigationRow.id == AlertKeyRow.investigation_id)
-        .where(
-            AlertKeyRow.key.in_(keys),
-            AlertKeyRow.at >= now - policy.window,
-            AlertKeyRow.at <= now + policy.window,
-        )
+        .where(AlertKeyRow.key.in_(keys), *_near(policy, now))
         .where(AlertKeyRow.fingerprint != traits.fingerprint, InvestigationRow.automatic)
         .where(
             InvestigationRow.accepted_at >= now - policy.longest,

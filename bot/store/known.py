@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import BindParameter, Select, bindparam, select, tuple_
+from sqlalchemy.orm import Session, defer
 
 from bot.policy.admission import Policy
 from bot.policy.values import Arrival
@@ -23,6 +23,23 @@ from bot.store.replays import keys_of
 from bot.store.storm_tables import GroupedAlertRow, MuteRow
 
 R = TypeVar("R", InvestigationRow, GroupedAlertRow)
+
+# Made once: in a storm, making a statement takes as long as the database needs to carry it out.
+_VALUES: BindParameter[Any] = bindparam("values", expanding=True)
+
+
+def _locked(row: type[R], column: Any) -> Select[R]:
+    """Rows with given values, locked in an order that is the same for everybody."""
+    return select(row).where(column.in_(_VALUES)).order_by(column).with_for_update()
+
+
+_TOLD = select(DeliveryRow).where(tuple_(DeliveryRow.source, DeliveryRow.delivery_id).in_(_VALUES))
+_MUTED = holding(bindparam("now"), MuteRow.fingerprint).where(MuteRow.fingerprint.in_(_VALUES))
+_FIRST = _locked(InvestigationRow, InvestigationRow.open_fingerprint)
+_JOINED = _locked(GroupedAlertRow, GroupedAlertRow.open_fingerprint).options(
+    defer(GroupedAlertRow.alert), defer(GroupedAlertRow.why)
+)
+_BY_ID = _locked(InvestigationRow, InvestigationRow.id)
 
 
 class Known:
@@ -35,34 +52,23 @@ class Known:
         self._session = session
         keys = {key for arrival in arrivals for key in keys_of(arrival)}
         prints = {arrival.alert.fingerprint for arrival in arrivals}
-        self.groups = Groups(session, policy, now, prints)
-        told = select(DeliveryRow).where(
-            tuple_(DeliveryRow.source, DeliveryRow.delivery_id).in_(keys)
-        )
-        found = session.scalars(told) if keys else ()
+        self.groups = Groups(session, policy, now, [arrival.alert for arrival in arrivals])
+        found = session.scalars(_TOLD, {"values": list(keys)}) if keys else ()
         self._deliveries = {(row.source, row.delivery_id): row for row in found}
-        self.muted = set(
-            session.scalars(
-                holding(now, MuteRow.fingerprint).where(MuteRow.fingerprint.in_(prints))
-            )
-        )
-        rows = self._locked(InvestigationRow, InvestigationRow.open_fingerprint, prints)
+        self.muted = set(session.scalars(_MUTED, {"now": now, "values": list(prints)}))
+        rows = self._rows(_FIRST, prints)
         self.first = {row.open_fingerprint: row for row in rows}
         """Of these alerts those that an open investigation began with, by fingerprint; locked."""
-        members = self._locked(GroupedAlertRow, GroupedAlertRow.open_fingerprint, prints)
+        members = self._rows(_JOINED, prints)
         self.joined = {row.open_fingerprint: row for row in members}
         """Those that are open and joined one; locked, as their investigations are."""
         ids = {row.investigation_id for row in members} - {row.id for row in rows}
-        of = self._locked(InvestigationRow, InvestigationRow.id, ids)
+        of = self._rows(_BY_ID, ids)
         self.locked = {row.id: row for row in (*rows, *of)}
         self.open: set[str | None] = {*self.first, *self.joined}
 
-    def _locked(self, row: type[R], column: Any, values: Collection[str]) -> Sequence[R]:
-        """Rows with these values, locked in an order that is the same for everybody."""
-        if not values:
-            return ()
-        query = select(row).where(column.in_(values)).order_by(column).with_for_update()
-        return self._session.scalars(query).all()
+    def _rows(self, query: Select[R], values: Collection[str]) -> Sequence[R]:
+        return self._session.scalars(query, {"values": list(values)}).all() if values else ()
 
     def delivery(self, source: str, key: str) -> DeliveryRow | None:
         """The row under that key."""

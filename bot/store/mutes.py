@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Engine, Select, or_, select, union
+from sqlalchemy import BindParameter, CompoundSelect, Engine, Select, or_, select, union
 from sqlalchemy.orm import Session
 
 from analysis.secrets.redaction import masked
@@ -148,7 +148,7 @@ def end_when_resolved(session: Session, fingerprint: str, now: datetime) -> None
         row.ended_at = now
 
 
-def holding(now: datetime, what: Any) -> Select[Any]:
+def holding(now: datetime | BindParameter[datetime], what: Any) -> Select[Any]:
     """A selection of `what` of the mutes that hold."""
     return select(what).where(MuteRow.until > now, MuteRow.ended_at.is_(None))
 
