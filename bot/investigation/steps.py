@@ -20,6 +20,7 @@ from bot.investigation import finishing, replying
 from bot.investigation.analyzing import CHART, analyze_with_calls, write_answer
 from bot.investigation.capturing import CAPTURE, capture_part, has_traces
 from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
+from bot.investigation.giving_way import GivingWay
 from bot.investigation.learning_calls import LEARNED, EarlierCalls
 from bot.investigation.opening import open_investigation
 from bot.investigation.remembering import askable_workspaces, recall_into_case
@@ -31,6 +32,7 @@ from bot.investigation.step_results import (
     alert_and_scope,
 )
 from bot.investigation.worker_context import WorkerContext
+from bot.policy.priority import URGENT
 from bot.runtime.threads import in_store, in_thread
 from bot.store.captures import CaptureLog
 from bot.store.message_updates import ENDED
@@ -50,6 +52,7 @@ class InvestigationSteps:
         self.context = context
         self._worker = uuid.uuid4().hex[:8]
         self._resumed: set[str] = set()
+        self._giving_way = GivingWay()
         self.awaiting_retry: set[str] = set()
         """Workflows that wait for a reply target to come back: nothing is lost when they are left
         at once."""
@@ -59,6 +62,8 @@ class InvestigationSteps:
         await self._resume(investigation_id)
         await in_store(self.context.store.start, investigation_id)
         investigation = await self.context.investigation(investigation_id)
+        if investigation.priority == URGENT:
+            self._giving_way.begin(investigation_id)
         return await open_investigation(self.context, investigation)
 
     async def announce(self, investigation_id: str, target: str) -> str:
@@ -181,6 +186,7 @@ class InvestigationSteps:
         """The model investigates and words the report. What it asked for is in the case, and was
         analysed, then."""
         await self._resume(investigation_id)
+        self._giving_way.end(investigation_id)  # a model may think for minutes
         # Loading the client takes most of a second, and only those who named a model need it.
         from bot.investigation.asking_model import ask_model
 
@@ -235,15 +241,20 @@ class InvestigationSteps:
 
     async def reply(self, investigation_id: str, target: str) -> Posted:
         """Post the answer at one reply target."""
-        return await replying.reply(self.context, investigation_id, target)
+        await self._giving_way.rest(investigation_id)
+        try:
+            return await replying.reply(self.context, investigation_id, target)
+        finally:
+            self._giving_way.end(investigation_id)
 
     async def point_from_joined(self, investigation_id: str, target: str) -> Posted:
         """Point to the answer from the places of alerts that joined."""
         return await replying.point_from_joined(self.context, investigation_id, target)
 
     async def _resume(self, investigation_id: str) -> None:
-        """Count the workers that had it. Raises FaultlineError when too many of them died
-        during it."""
+        """Give way to urgent ones, and count the workers that had it. Raises FaultlineError when
+        too many of them died during it."""
+        await self._giving_way.rest(investigation_id)
         if investigation_id in self._resumed:
             return
         known = await self.context.investigation(investigation_id)

@@ -212,7 +212,7 @@ def test_ready_while_the_tables_are_there_and_it_is_not_stopping(store: Store) -
 def test_told_to_stop_it_drains_first_and_told_again_it_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The MCP package ends all event streams of a process in which any server was told to stop
+    # The MCP package ends all event streams of a process once any server in it has to stop
     monkeypatch.setattr("sse_starlette.sse.AppStatus.should_exit", False)
     said: list[str] = []
     server = DrainingServer(
