@@ -30,6 +30,9 @@ WITHIN_S = 8.0
 """A transaction takes milliseconds. With this and `EVERY_S` what was spooled is in the database
 well within 20 s of its return."""
 MAX_TOGETHER = 64
+LONGEST_PAUSE_S = 0.25
+"""On SQLite a transaction is followed by a pause as long as itself: its one lock would else be free
+for no moment, and workers could hardly write."""
 SPREAD = timedelta(minutes=1)
 """Alerts that are admitted together count as taken at one time."""
 
@@ -60,6 +63,7 @@ class SpoolMover(BackgroundLoop):
         self._watchdog = watchdog
         self._probe_every_s = probe_every_s
         self._probe_at = 0.0
+        self._pause_s = 0.0
         self.process = f"{socket.gethostname()}:{os.getpid()}"
 
     def hanging(self) -> int:
@@ -80,7 +84,10 @@ class SpoolMover(BackgroundLoop):
             self._health.written()
             self._probe_at = time.monotonic() + self._probe_every_s
         self._health.end_outage()
-        return not self._spool.is_empty()
+        if self._spool.is_empty():
+            return False
+        self.stopping.wait(self._pause_s)
+        return True
 
     def _probe(self, store: Store) -> None:
         now = datetime.now(UTC)
@@ -133,7 +140,15 @@ class SpoolMover(BackgroundLoop):
     def _admit(self, alerts: Sequence[SpooledAlert]) -> None:
         arrivals = [one.taken.arrival for one in alerts]
         now = max(one.taken.taken_at for one in alerts)
-        accepted = self._store.call(lambda store: store.accept_all(arrivals, now=now))
+
+        def accept(store: Store) -> list[Accepted]:
+            began = time.monotonic()
+            accepted = store.accept_all(arrivals, now=now)
+            if store.engine.dialect.name == "sqlite":
+                self._pause_s = min(time.monotonic() - began, LONGEST_PAUSE_S)
+            return accepted
+
+        accepted = self._store.call(accept)
         self._health.written()
         self._spool.moved(alerts)
         for alert, outcome in zip(alerts, accepted, strict=True):

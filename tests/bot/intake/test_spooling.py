@@ -19,7 +19,7 @@ import pytest
 
 from bot.intake.accepting import store_accept, take
 from bot.intake.intake_health import IntakeHealth
-from bot.intake.moving import SpoolMover
+from bot.intake.moving import LONGEST_PAUSE_S, MAX_TOGETHER, SpoolMover
 from bot.intake.spool import REFUSED, SUFFIX, Spool
 from bot.intake.spooling import STORE_WITHIN_S, SpoolingAccept
 from bot.operating.telemetry.readiness import Readiness
@@ -125,6 +125,25 @@ def test_a_locked_database_costs_no_alert_and_about_a_second(
             assert time.monotonic() - began < 0.5
         eventually_stored(intake, 21)
     assert intake.outcomes(arrival("a0")) == ["duplicate"]
+
+
+def test_others_can_write_between_the_batches_that_are_moved(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intake = Intake(store, tmp_path / "spool")
+    intake.spool.append([alert(f"a{n}") for n in range(MAX_TOGETHER + 1)])
+    pauses: list[float] = []
+    monkeypatch.setattr(intake.mover.stopping, "wait", pauses.append)
+    began = time.monotonic()
+    assert intake.mover.turn()
+    took_s = time.monotonic() - began
+    assert not intake.mover.turn()
+    (pause,) = pauses
+    if store.engine.dialect.name == "sqlite":
+        assert 0 < pause <= min(took_s, LONGEST_PAUSE_S)
+    else:
+        assert pause == 0
+    assert store.count() == MAX_TOGETHER + 1
 
 
 def test_what_senders_send_again_meanwhile_is_one_investigation(
