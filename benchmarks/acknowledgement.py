@@ -29,6 +29,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bot.settings import Settings
 from loopback.bot_process import incident_event, signed_webhook
 from tests.scenarios.bot_story import SECRET, Story, bot_story
 from tests.scenarios.small_case import write_small_case
@@ -36,6 +37,8 @@ from tests.scenarios.small_case import write_small_case
 PARTS = ("throughput", "throughput with PagerDuty", "acknowledgement")
 BATCH = 60
 SENT_TWICE = 0.3
+NICENESS = str(Settings().worker.niceness)
+"""As the product has it; stories of the tests have none."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,9 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, {options.engine}, one web process and one worker")
     for part in [options.only] if options.only else PARTS:
-        more = {} if "PagerDuty" in part else {"FAULTLINE_PAGERDUTY__API_TOKEN": ""}
+        more = {"FAULTLINE_WORKER__NICENESS": NICENESS}
+        if "PagerDuty" not in part:
+            more["FAULTLINE_PAGERDUTY__API_TOKEN"] = ""
         with tempfile.TemporaryDirectory() as scratch, database(options.engine) as address:
             case = write_small_case(Path(scratch) / "case")
             with bot_story(Path(scratch), case, address, **more) as story:
