@@ -20,7 +20,7 @@ from analysis.errors import ConnectorError
 from bot.answer.outcome import ReplyTarget
 from bot.runtime.background_loop import BackgroundLoop
 from bot.runtime.step_watch import first_message_posted
-from bot.runtime.threads import in_store
+from bot.runtime.threads import go_first, in_store
 from bot.store.announcing import Announcing, Due
 from bot.store.store import Store, StoredInvestigation
 
@@ -79,6 +79,7 @@ class Announce(BackgroundLoop):
         self._runner.close()
 
     async def _begin(self, most: int) -> None:
+        go_first()
         busy_channels = set(self._posting.values())
         # In a thread, so that posts on their way go on while the database is slow.
         for due in await in_store(self._announcing.due, most, busy_channels):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from bot.runtime.threads import go_first
+
 REST_S = 3.0
 """Before one step, at most: an investigation has six, so that many urgent ones delay a usual one by
 some 20 s, and never stop it."""
@@ -37,10 +39,13 @@ class GivingWay:
             self._ended = asyncio.Event()
 
     async def rest(self, investigation_id: str) -> None:
-        """Wait until no urgent one is under way, and no longer than `rest_s`; an urgent one waits
-        for none."""
+        """Wait until no urgent one is under way, and no longer than `rest_s`. An urgent one waits
+        for none, and its calls of the store go first."""
+        if investigation_id in self._urgent:
+            go_first()
+            return
         until = time.monotonic() + self._rest_s
-        while investigation_id not in self._urgent:
+        while True:
             now = time.monotonic()
             under_way = max(self._urgent.values(), default=now)
             if min(until, under_way) <= now:

@@ -33,7 +33,7 @@ from bot.investigation.step_results import (
 )
 from bot.investigation.worker_context import WorkerContext
 from bot.policy.priority import URGENT
-from bot.runtime.threads import in_store, in_thread
+from bot.runtime.threads import go_first, in_store, in_thread
 from bot.store.captures import CaptureLog
 from bot.store.message_updates import ENDED
 
@@ -64,6 +64,7 @@ class InvestigationSteps:
         investigation = await self.context.investigation(investigation_id)
         if investigation.priority == URGENT:
             self._giving_way.begin(investigation_id)
+            go_first()
         return await open_investigation(self.context, investigation)
 
     async def announce(self, investigation_id: str, target: str) -> str:
@@ -249,6 +250,7 @@ class InvestigationSteps:
 
     async def point_from_joined(self, investigation_id: str, target: str) -> Posted:
         """Point to the answer from the places of alerts that joined."""
+        go_first(False)  # there may be hundreds
         return await replying.point_from_joined(self.context, investigation_id, target)
 
     async def _resume(self, investigation_id: str) -> None:

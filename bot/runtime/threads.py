@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 from bot.runtime import measures
@@ -39,6 +40,14 @@ log = logging.getLogger("faultline.store")
 
 _store = ReplacedThreads(STORE_THREADS, hangs_after_s=HANGS_S, name="store")
 
+_goes_first: ContextVar[bool] = ContextVar("goes_first", default=False)
+
+
+def go_first(first: bool = True) -> None:
+    """From here on, in this task, calls of the store overtake those of others: for what somebody
+    waits for."""
+    _goes_first.set(first)
+
 
 def hanging() -> int:
     """Threads of this process in which a call of the database hangs."""
@@ -57,7 +66,8 @@ async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
     deadline = asyncio.timeout(STORE_DEADLINE_S)
     try:
         async with deadline:
-            result = await _call(_store, function, *args, **kwargs)
+            threads = _store.first if _goes_first.get() else _store
+            result = await _call(threads, function, *args, **kwargs)
         outcome = "ok"
         return result
     except asyncio.CancelledError:

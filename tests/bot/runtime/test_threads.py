@@ -13,7 +13,7 @@ import pytest
 from bot.runtime import replaced_threads, threads
 from bot.runtime.measures import REGISTRY
 from bot.runtime.replaced_threads import ReplacedThreads
-from bot.runtime.threads import STORE_THREADS, in_store, in_thread
+from bot.runtime.threads import STORE_THREADS, go_first, in_store, in_thread
 from bot.store.connect import POOL
 
 PATIENT_S = 60.0
@@ -31,6 +31,43 @@ def test_a_call_has_the_callers_context_and_its_result_comes_back() -> None:
         return [await in_store(investigation.get), await in_thread(investigation.get)]
 
     assert asyncio.run(story()) == ["inv-1", "inv-1"]
+
+
+def test_those_who_go_first_overtake_others_but_for_one_in_four() -> None:
+    pool = ReplacedThreads(1, hangs_after_s=PATIENT_S, name="test")
+    release = threading.Event()
+    order: list[str] = []
+    pool.submit(release.wait, PATIENT_S)
+    calls = [pool.submit(order.append, name) for name in ("usual 1", "usual 2")]
+    calls += [pool.first.submit(order.append, f"first {n}") for n in range(1, 6)]
+    release.set()
+    for one in calls:
+        one.result(PATIENT_S)
+    assert order == ["first 1", "first 2", "first 3", "usual 1", "first 4", "first 5", "usual 2"]
+
+
+def test_a_task_goes_first_from_when_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = ReplacedThreads(1, hangs_after_s=PATIENT_S, name="test")
+    monkeypatch.setattr(threads, "_store", pool)
+    release = threading.Event()
+    order: list[str] = []
+
+    async def call(name: str, *, first: bool) -> None:
+        go_first(first)
+        await in_store(order.append, name)
+
+    async def story() -> None:
+        busy = asyncio.create_task(in_store(release.wait, PATIENT_S))
+        await asyncio.sleep(0)
+        usual = asyncio.create_task(call("usual", first=False))
+        await asyncio.sleep(0)
+        urgent = asyncio.create_task(call("urgent", first=True))
+        await asyncio.sleep(0)
+        release.set()
+        await asyncio.gather(busy, usual, urgent)
+
+    asyncio.run(story())
+    assert order == ["urgent", "usual"]
 
 
 def test_a_database_that_hangs_keeps_no_file_waiting() -> None:
