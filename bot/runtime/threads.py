@@ -60,7 +60,9 @@ async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
     A call that passes the deadline may still finish: its thread cannot be stopped.
     """
-    replacing = asyncio.get_running_loop().call_later(HANGS_S, _store.replace_hanging)
+    loop = asyncio.get_running_loop()
+    next_look: list[asyncio.TimerHandle] = []
+    next_look.append(loop.call_later(HANGS_S, _replace_hanging, loop, next_look))
     began = time.monotonic()
     outcome = "failed"
     deadline = asyncio.timeout(STORE_DEADLINE_S)
@@ -74,7 +76,7 @@ async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
         outcome = "cancelled"
         raise
     finally:
-        replacing.cancel()
+        next_look.pop().cancel()
         if deadline.expired():
             outcome = "late"
         took = time.monotonic() - began
@@ -82,6 +84,12 @@ async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
         if took >= SLOW_S:
             name = getattr(function, "__qualname__", type(function).__name__)
             log.warning("%s: %s after %.1f s", name, outcome, took)
+
+
+def _replace_hanging(loop: asyncio.AbstractEventLoop, next_look: list[asyncio.TimerHandle]) -> None:
+    """Look again and again: a thread may have begun later than the call that waits for it."""
+    _store.replace_hanging()
+    next_look[:] = [loop.call_later(HANGS_S, _replace_hanging, loop, next_look)]
 
 
 async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

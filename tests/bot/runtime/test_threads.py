@@ -35,9 +35,15 @@ def test_a_call_has_the_callers_context_and_its_result_comes_back() -> None:
 
 def test_those_who_go_first_overtake_others_but_for_one_in_four() -> None:
     pool = ReplacedThreads(1, hangs_after_s=PATIENT_S, name="test")
-    release = threading.Event()
+    busy, release = threading.Event(), threading.Event()
     order: list[str] = []
-    pool.submit(release.wait, PATIENT_S)
+
+    def hold() -> None:
+        busy.set()
+        release.wait(PATIENT_S)
+
+    pool.submit(hold)
+    assert busy.wait(PATIENT_S)
     calls = [pool.submit(order.append, name) for name in ("usual 1", "usual 2")]
     calls += [pool.first.submit(order.append, f"first {n}") for n in range(1, 6)]
     release.set()
