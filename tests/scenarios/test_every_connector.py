@@ -19,9 +19,11 @@ from urllib.parse import urlsplit
 import httpx
 import polars as pl
 import pytest
+from sqlalchemy import update
 
 from bot.intake.accepting import store_accept
 from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
+from bot.store.models import InvestigationRow
 from tests.bot.intake.conftest import serving
 from tests.bot.intake.sns_sender import TOPIC, SnsSender, alarm, envelope, signed
 from tests.bot.intake.test_datadog_webhook import event as datadog_event
@@ -78,6 +80,21 @@ class Connected:
             if "reason" in entry:
                 gaps.setdefault(entry["source"], entry["reason"])
         return items, gaps
+
+    def run_again(self, investigation: str) -> None:
+        """One more run of it, as for an alert that joins with another service; waits until that
+        has begun."""
+        found = self.story.store.get(investigation)
+        assert found is not None
+        runs, wanted = found.runs, update(InvestigationRow).values(wants_run=True)
+        with self.story.store.engine.begin() as connection:
+            connection.execute(wanted.where(InvestigationRow.id == investigation))
+
+        def has_begun() -> bool:
+            now = self.story.store.get(investigation)
+            return now is not None and now.runs > runs
+
+        self.story.wait_for(has_begun, what="another run")
 
     def report(self, investigation: str) -> str:
         """The report as Markdown."""
@@ -268,11 +285,14 @@ def _evidence(
     connected: Connected, alert: Callable[[Connected, str], str], name: str
 ) -> tuple[str, set[str], Gaps]:
     """The investigation, the sources that brought an item, and the gaps. Where a slow machine kept
-    a connector from answering in time, which is no property of its, another alert asks again: at
-    once, or when a server that was given up may be asked again."""
+    a connector from answering in time, which is no property of its, the investigation runs again:
+    at once, or when a server that was given up may be asked again. (Another alert would join it.)
+    """
     items: set[str] = set()
+    investigation = alert(connected, name)
     for tried in range(ASKED_AGAIN + 1):
-        investigation = alert(connected, f"{name}-{tried}")
+        if tried:
+            connected.run_again(investigation)
         brought, gaps = connected.evidence(investigation)
         items |= brought
         slow = [one for one in gaps.values() if any(word in one for word in TOO_SLOW)]
