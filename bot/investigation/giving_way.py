@@ -30,7 +30,10 @@ class GivingWay:
 
     def begin(self, investigation_id: str) -> None:
         """An urgent one is under way."""
-        self._urgent[investigation_id] = time.monotonic() + self._urgent_for_s
+        now = time.monotonic()
+        # One that has no place to answer in does not say that it has ended.
+        self._urgent = {one: until for one, until in self._urgent.items() if until > now}
+        self._urgent[investigation_id] = now + self._urgent_for_s
 
     def end(self, investigation_id: str) -> None:
         """It is answered, or waits for a model. Of a usual one this says nothing."""

@@ -62,9 +62,6 @@ class InvestigationSteps:
         await self._resume(investigation_id)
         await in_store(self.context.store.start, investigation_id)
         investigation = await self.context.investigation(investigation_id)
-        if investigation.priority == URGENT:
-            self._giving_way.begin(investigation_id)
-            go_first()
         return await open_investigation(self.context, investigation)
 
     async def announce(self, investigation_id: str, target: str) -> str:
@@ -256,10 +253,14 @@ class InvestigationSteps:
     async def _resume(self, investigation_id: str) -> None:
         """Give way to urgent ones, and count the workers that had it. Raises FaultlineError when
         too many of them died during it."""
+        if investigation_id not in self._resumed:
+            await self._take_up(investigation_id)
         await self._giving_way.rest(investigation_id)
-        if investigation_id in self._resumed:
-            return
+
+    async def _take_up(self, investigation_id: str) -> None:
         known = await self.context.investigation(investigation_id)
+        if known.priority == URGENT:
+            self._giving_way.begin(investigation_id)
         if (
             known.started_at is not None and known.status not in ENDED
         ):  # neither its first run nor one more

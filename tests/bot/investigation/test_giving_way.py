@@ -77,6 +77,13 @@ def test_every_rest_has_an_end(rest_s: float, urgent_for_s: float) -> None:
     assert asyncio.run(story()) >= 0.05
 
 
+def test_urgent_ones_that_never_say_that_they_ended_are_forgotten() -> None:
+    way = GivingWay(urgent_for_s=0)
+    for number in range(100):
+        way.begin(f"urgent {number}")
+    assert len(way._urgent) == 1
+
+
 @pytest.fixture
 def context(tmp_path: Path, pool: ProcessPool) -> Iterator[WorkerContext]:
     context = a_desk(tmp_path, pool)
@@ -84,8 +91,9 @@ def context(tmp_path: Path, pool: ProcessPool) -> Iterator[WorkerContext]:
     context.store.engine.dispose()
 
 
+@pytest.mark.parametrize("opened_by_it", [True, False], ids=["its own", "of a lost worker"])
 def test_steps_of_a_usual_investigation_let_those_of_an_urgent_one_pass(
-    context: WorkerContext,
+    context: WorkerContext, opened_by_it: bool
 ) -> None:
     usual = accepted(context, "checkout")
     urgent = accepted(context, "payments")
@@ -96,15 +104,16 @@ def test_steps_of_a_usual_investigation_let_those_of_an_urgent_one_pass(
     async def story() -> list[str]:
         steps = InvestigationSteps(context)
         steps._giving_way = GivingWay(rest_s=LONG_S, urgent_for_s=LONG_S)
-        opened = {usual: await steps.open(usual), urgent: await steps.open(urgent)}
+        opener = steps if opened_by_it else InvestigationSteps(context)
+        opened = {usual: await opener.open(usual), urgent: await opener.open(urgent)}
         order: list[str] = []
 
         async def collect(investigation: str) -> None:
             await steps.collect(investigation, "recorded", opened[investigation])
             order.append(investigation)
 
+        await collect(urgent)
         resting = asyncio.create_task(collect(usual))
-        await asyncio.sleep(0)
         await collect(urgent)
         assert not resting.done()
         await steps.reply(urgent, "notebook")  # it fails, and the usual one goes on all the same
@@ -112,4 +121,4 @@ def test_steps_of_a_usual_investigation_let_those_of_an_urgent_one_pass(
             await resting
         return order
 
-    assert asyncio.run(story()) == [urgent, usual]
+    assert asyncio.run(story()) == [urgent, urgent, usual]
