@@ -21,9 +21,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = "analysis/traces/native"
-FOLDER = "_faultline_native"
-"""Where the library lies in site-packages. Not beside the sources: an editable wheel may come out
-of a cache, and the library has to come with it."""
+FOLDER = "faultline/analysis/traces/native"
+"""Where the library lies in a wheel."""
+EDITABLE_FOLDER = "_faultline_native"
+"""Where it lies in site-packages beside an editable install. Not beside the sources: an editable
+wheel may come out of a cache, and the library has to come with it."""
 GLIBC = "2.17"
 FLAGS = (
     "-shared",
@@ -64,8 +66,11 @@ class NativeLibrary(BuildHookInterface):  # type: ignore[type-arg]
             return
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{tag}"
-        included = "force_include_editable" if version == "editable" else "force_include"
-        build_data.setdefault(included, {})[str(library)] = f"{FOLDER}/{library.name}"
+        if version == "editable":
+            included, folder = "force_include_editable", EDITABLE_FOLDER
+        else:
+            included, folder = "force_include", FOLDER
+        build_data.setdefault(included, {})[str(library)] = f"{folder}/{library.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Called when the wheel is written."""

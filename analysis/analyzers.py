@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
-from analysis.kinds.fault_kinds import (
+from faultline.analysis.kinds.fault_kinds import (
     ANOMALY,
     FAULTS_OF_SERVICES,
     OTHER,
@@ -18,19 +18,19 @@ from analysis.kinds.fault_kinds import (
     CauseKind,
     FaultKind,
 )
-from analysis.kinds.finding_kinds import Analyzer, FindingKind, declare, declared
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.finding_kinds import Analyzer, FindingKind, declare, declared
+from faultline.analysis.vocabulary import Finding
 
 MODULES = (
-    "analysis.metrics.shifts",
-    "analysis.requests.span_shifts",
-    "analysis.logs.signature_findings",
-    "analysis.requests.flow",
-    "analysis.traces.job.training",
-    "analysis.training.run_states",
-    "analysis.gpus.health",
-    "analysis.states.findings",
-    "analysis.external",
+    "faultline.analysis.metrics.shifts",
+    "faultline.analysis.requests.span_shifts",
+    "faultline.analysis.logs.signature_findings",
+    "faultline.analysis.requests.flow",
+    "faultline.analysis.traces.job.training",
+    "faultline.analysis.training.run_states",
+    "faultline.analysis.gpus.health",
+    "faultline.analysis.states.findings",
+    "faultline.analysis.external",
 )
 """The module of each analyzer, in the order in which they run."""
 
@@ -64,7 +64,7 @@ def _faults() -> dict[str, FaultKind]:
 
 _BUILT_IN_KINDS = frozenset(declared())
 _BUILT_IN_FAULTS: Mapping[str, FaultKind] = _faults()
-"""Those of the kinds in `analysis.kinds`, which no analyzer has to be imported for."""
+"""Those of the kinds in `faultline.analysis.kinds`, which no analyzer has to be imported for."""
 
 
 @cache

@@ -5,35 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.analyzers import analyzers, finding_kind, is_training
-from analysis.case.citations import citing_own_rows
-from analysis.case.folder import Case
-from analysis.case.observations import observed
-from analysis.changes.alternatives import no_change_reasons
-from analysis.changes.nearby import nearby_changes
-from analysis.logs.signature_findings import without_what_ranks_tell
-from analysis.metrics.alert_history import alert_history
-from analysis.metrics.explained_share import Measured, measured
-from analysis.metrics.recovery import alert_state
-from analysis.ranking.alert_gate import alert_gate
-from analysis.ranking.discriminating_query import next_query
-from analysis.ranking.hypotheses import memory_findings
-from analysis.ranking.impact import assess_impact
-from analysis.ranking.ranking import rank_causes
-from analysis.ranking.short_history import has_no_past, short_history, without_first_samples
-from analysis.ranking.unknown_calls import unknown_calls
-from analysis.ranking.verdicts import conclude
-from analysis.requests.topology import read_topology
-from analysis.states.same_lines import without_what_states_tell
-from analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
-from analysis.suspects.features import Observed, observe, with_agreement
-from analysis.suspects.part_contrasts import part_contrasts
-from analysis.suspects.provider_calls import tied_to_calls
-from analysis.suspects.ranked import rank_suspects
-from analysis.suspects.seen_from_outside import calls_into, place_contrasts
-from analysis.suspects.state_objects import with_objects
-from analysis.training.repeated_hosts_finding import repeated_host_finding
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
+from faultline.analysis.analyzers import analyzers, finding_kind, is_training
+from faultline.analysis.case.citations import citing_own_rows
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.observations import observed
+from faultline.analysis.changes.alternatives import no_change_reasons
+from faultline.analysis.changes.nearby import nearby_changes
+from faultline.analysis.logs.signature_findings import without_what_ranks_tell
+from faultline.analysis.metrics.alert_history import alert_history
+from faultline.analysis.metrics.explained_share import Measured, measured
+from faultline.analysis.metrics.recovery import alert_state
+from faultline.analysis.ranking.alert_gate import alert_gate
+from faultline.analysis.ranking.discriminating_query import next_query
+from faultline.analysis.ranking.hypotheses import memory_findings
+from faultline.analysis.ranking.impact import assess_impact
+from faultline.analysis.ranking.ranking import rank_causes
+from faultline.analysis.ranking.short_history import (
+    has_no_past,
+    short_history,
+    without_first_samples,
+)
+from faultline.analysis.ranking.unknown_calls import unknown_calls
+from faultline.analysis.ranking.verdicts import conclude
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.states.same_lines import without_what_states_tell
+from faultline.analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
+from faultline.analysis.suspects.features import Observed, observe, with_agreement
+from faultline.analysis.suspects.part_contrasts import part_contrasts
+from faultline.analysis.suspects.provider_calls import tied_to_calls
+from faultline.analysis.suspects.ranked import rank_suspects
+from faultline.analysis.suspects.seen_from_outside import calls_into, place_contrasts
+from faultline.analysis.suspects.state_objects import with_objects
+from faultline.analysis.training.repeated_hosts_finding import repeated_host_finding
+from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60
 """The strongest findings that are kept, besides those that are cited and those of kinds that are

@@ -6,11 +6,11 @@ answer can show them; the whole of it is in the case.
 
 from __future__ import annotations
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.kinds.finding_kinds import Analyzer, FindingKind
-from analysis.vocabulary import Evidence, EvidenceKind, Finding
-from analysis.wording.phrases import plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.kinds.finding_kinds import Analyzer, FindingKind
+from faultline.analysis.vocabulary import Evidence, EvidenceKind, Finding
+from faultline.analysis.wording.phrases import plain
 
 KIND: EvidenceKind = "external"
 RESULT = "result"

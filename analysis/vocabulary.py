@@ -22,9 +22,9 @@ from pydantic import (
     model_validator,
 )
 
-from analysis.kinds.finding_details import FindingDetails
-from analysis.kinds.finding_kinds import details_model
-from analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
+from faultline.analysis.kinds.finding_details import FindingDetails
+from faultline.analysis.kinds.finding_kinds import details_model
+from faultline.analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
 
 EvidenceKind = Literal[
     "metrics",
@@ -293,7 +293,7 @@ class Finding(Frozen):
     [0, 1] says how far it stands out from the baseline's own noise. `numbers` holds every number
     that `sentence` quotes, by name. `series` names the rows a chart of this finding shows, e.g.
     {"table": "metrics", "service": ..., "signal": ...}. `details` are of the model that the kind
-    names in `analysis.kinds.finding_kinds`.
+    names in `faultline.analysis.kinds.finding_kinds`.
     """
 
     id: str
@@ -413,7 +413,7 @@ class Section(StrEnum):
 class Assertion(Frozen):
     """One thing that a model's claim says, as data, so that code can word it and check it again.
 
-    Which of the fields count depends on the relation (`bot.answer.asserted.relations`).
+    Which of the fields count depends on the relation (`faultline.bot.answer.asserted.relations`).
     """
 
     relation: str

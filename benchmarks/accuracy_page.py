@@ -25,17 +25,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis.errors import EvidenceError
-from evaluation import page_tables
-from evaluation.as_json import EvaluationResults, as_json, read_results
-from evaluation.code_hash import code_hash
-from evaluation.fitted_elsewhere import read_left_out
-from evaluation.grading import Grade
-from evaluation.headline import headline
-from evaluation.healthy_windows import write_healthy_windows
-from evaluation.hidden_tables import has_tables
-from evaluation.page_marks import fill, measured_with, older_than, with_empty_places_told
-from evaluation.running import GradingOptions, case_folders, evaluate, evaluate_folders
+from faultline.analysis.errors import EvidenceError
+from faultline.evaluation import page_tables
+from faultline.evaluation.as_json import EvaluationResults, as_json, read_results
+from faultline.evaluation.code_hash import code_hash
+from faultline.evaluation.fitted_elsewhere import read_left_out
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.headline import headline
+from faultline.evaluation.hidden_tables import has_tables
+from faultline.evaluation.page_marks import fill, measured_with, older_than, with_empty_places_told
+from faultline.evaluation.running import GradingOptions, case_folders, evaluate, evaluate_folders
+from proving_ground.healthy_windows import write_healthy_windows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"

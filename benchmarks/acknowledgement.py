@@ -29,8 +29,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bot.settings import Settings
-from loopback.bot_process import incident_event, signed_webhook
+from faultline.bot.settings import Settings
+from faultline.loopback.bot_process import incident_event, signed_webhook
 from tests.scenarios.bot_story import SECRET, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

@@ -24,9 +24,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from analysis.alert_signal.deriving import watched_signal
-from analysis.kinds.watched_signals import AlertQuery, WatchedSignal
-from analysis.vocabulary import Alert
+from faultline.analysis.alert_signal.deriving import watched_signal
+from faultline.analysis.kinds.watched_signals import AlertQuery, WatchedSignal
+from faultline.analysis.vocabulary import Alert
 
 ROOT = Path(__file__).parent.parent
 RULES = ROOT.parent / "shared" / "data" / "specs" / "alert-rules.jsonl"

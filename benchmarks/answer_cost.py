@@ -28,11 +28,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.case.folder import json_bytes, read_case
 from benchmarks.idle_cost import Usage, total_cpu_s, usages
-from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import keep_supported
-from bot.investigation.analyzing import analyze_with_calls, render_chart
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.guard import keep_supported
+from faultline.bot.investigation.analyzing import analyze_with_calls, render_chart
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from loopback.server import serve_in_thread
+from faultline.loopback.server import serve_in_thread
 
 THREADS = 8
 """As many as the bot has for its database."""

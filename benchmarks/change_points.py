@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import polars as pl
 
-from analysis.metrics.baseline_comparison import compare
-from analysis.metrics.series import Block
-from analysis.metrics.shift_statistics import Floats, Ints, describe
+from faultline.analysis.metrics.baseline_comparison import compare
+from faultline.analysis.metrics.series import Block
+from faultline.analysis.metrics.shift_statistics import Floats, Ints, describe
 from tests.analysis.simulated_series import KINDS, LAYOUTS, Fault, Layout
 
 KINDS_MEASURED = (

@@ -28,13 +28,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Connector
-from connectors.budgets import Deadline
-from connectors.rate_limiter import RateLimiter, collecting, rate_limiters_of
-from connectors.registry import CONNECTORS
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.rate_limiter import (
+    RateLimiter,
+    collecting,
+    rate_limiters_of,
+)
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.pagerduty_server import INCIDENT

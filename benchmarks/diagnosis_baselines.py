@@ -40,12 +40,12 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis.case.folder import Case, read_case
-from analysis.case.windows import metric_windows, span_windows
-from analysis.errors import FaultlineError
-from evaluation.figures import AccuracyFigures, by_system, figures
-from evaluation.grading import Grade
-from evaluation.running import evaluate
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.case.windows import metric_windows, span_windows
+from faultline.analysis.errors import FaultlineError
+from faultline.evaluation.figures import AccuracyFigures, by_system, figures
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.running import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / ".tools" / "diagnosis-baselines"

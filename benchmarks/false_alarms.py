@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from analysis.diagnosis import diagnose
-from analysis.metrics.shifts import metric_shifts
-from analysis.vocabulary import Finding, Verdict
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.vocabulary import Finding, Verdict
 from tests.analysis.simulated_series import (
     LAYOUTS,
     Fault,

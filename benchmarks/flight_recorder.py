@@ -26,10 +26,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.traces.flight_recorder.hang import hang_analysis
-from analysis.traces.flight_recorder.job_state import job_state
-from analysis.traces.flight_recorder.reading import read_dumps
-from analysis.traces.reading.plain_pickle import load_plain_pickle
+from faultline.analysis.traces.flight_recorder.hang import hang_analysis
+from faultline.analysis.traces.flight_recorder.job_state import job_state
+from faultline.analysis.traces.flight_recorder.reading import read_dumps
+from faultline.analysis.traces.reading.plain_pickle import load_plain_pickle
 
 DATA = Path(__file__).parents[2] / "shared/data/traces"
 DUMP = re.compile(r"(?:_dump_|rank_)\d+$")

@@ -31,10 +31,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis.case.folder import Case, read_case
-from analysis.diagnosis import diagnose
-from analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, FaultKind
 from benchmarks.exempt_constants import is_exempt
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, FaultKind
 from tests.analysis.labelled.answers import CASES, in_short
 
 HOME = Path(__file__).resolve().parents[1]

@@ -37,14 +37,14 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bot.runtime.process_life import WORKER_NAME
-from bot.store.connect import connect
-from bot.store.store import Store
-from loopback.bot_process import BotProcess, child_pids, free_port
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.preloaded import COMMAND_LINE
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.bot.runtime.process_life import WORKER_NAME
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
+from faultline.loopback.bot_process import BotProcess, child_pids, free_port
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.preloaded import COMMAND_LINE
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 from tests.scenarios.bot_story import CHANNEL, SECRET, Story
 from tests.scenarios.small_case import write_small_case
 
@@ -75,15 +75,17 @@ LIBRARIES = "import alembic.command, dbos, httpx, polars, pydantic, starlette.ro
 """What a bot loads in any case, whoever wrote it."""
 UNSET_CONNECTORS = """
 import time
-import analysis.vocabulary, connectors.connector_type, connectors.plugins
-import connectors.database_settings, connectors.json_mapping, connectors.self_hosted
+import faultline.analysis.vocabulary
+from faultline.connectors.shared.contract import connector_type, plugins
+from faultline.connectors.shared.rows import json_mapping
+from faultline.connectors.shared.settings import database_settings, self_hosted
 
 def resident_kb():
     lines = open("/proc/self/status")
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
 began, before = time.process_time(), resident_kb()
-from connectors.registry import CONNECTORS
+from faultline.connectors.registry import CONNECTORS
 took, grown = time.process_time() - began, resident_kb() - before
 print(len(CONNECTORS), took / len(CONNECTORS) * 1e3, grown / len(CONNECTORS))
 """

@@ -30,14 +30,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import polars as pl
 from labelled_log_lines import labelled_lines
 
-from analysis.case.folder import read_case
-from analysis.case.tables import LOGS
-from analysis.case.windows import Windows
-from analysis.logs.counts import CHUNK, count_chunks
-from analysis.logs.lines import log_texts
-from analysis.logs.miner import OTHER, group_lines
-from analysis.logs.templates import template_counts
-from analysis.vocabulary import Window
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.case.tables import LOGS
+from faultline.analysis.case.windows import Windows
+from faultline.analysis.logs.counts import CHUNK, count_chunks
+from faultline.analysis.logs.lines import log_texts
+from faultline.analysis.logs.miner import OTHER, group_lines
+from faultline.analysis.logs.templates import template_counts
+from faultline.analysis.vocabulary import Window
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAIN3 = "drain3==0.9.11"

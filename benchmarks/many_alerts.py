@@ -38,13 +38,13 @@ from starlette.responses import JSONResponse, Response
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.acknowledgement import database
-from bot.queue.state import queue_state
-from bot.store.connect import connect
-from bot.store.store import Store
-from loopback.bot_process import BotProcess, incident_event, signed_webhook
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
-from loopback.slack_views import SlackRefusal
+from faultline.bot.queue.state import queue_state
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
+from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
+from faultline.loopback.slack_views import SlackRefusal
 from tests.scenarios.small_case import write_small_case
 
 SECRET = "webhook-secret"
@@ -373,7 +373,7 @@ def process(target: Any, *arguments: Any) -> Iterator[Connection]:
 def worker(bot: BotProcess, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     """One `faultline worker`."""
     started = subprocess.Popen(
-        [sys.executable, "-m", "bot.cli.main", "worker"], env=bot.environ, cwd=directory
+        [sys.executable, "-m", "faultline.bot.cli.main", "worker"], env=bot.environ, cwd=directory
     )
     try:
         yield started

@@ -18,8 +18,8 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-from bot.answer.writer.payload import payload
-from bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import payload
+from faultline.bot.answer.writer.redaction import Redactor
 from tests.answers.frozen import answer_files
 from tests.bot.answer.asserted.claims_of_models import kept, said, stands, systematic_lies
 

@@ -22,9 +22,9 @@ from starlette.applications import Starlette
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.case.folder import write_json
-from analysis.case.tables import write_table
-from analysis.vocabulary import (
+from faultline.analysis.case.folder import write_json
+from faultline.analysis.case.tables import write_table
+from faultline.analysis.vocabulary import (
     Alert,
     Cause,
     Claim,
@@ -36,11 +36,11 @@ from analysis.vocabulary import (
     Verdict,
     Window,
 )
-from bot.settings import Settings
-from bot.store.connect import connect, migrate
-from bot.store.models import InvestigationRow, LabelRow
-from bot.store.store import Store
-from bot.web.pages import page_routes
+from faultline.bot.settings import Settings
+from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.models import InvestigationRow, LabelRow
+from faultline.bot.store.store import Store
+from faultline.bot.web.pages import page_routes
 
 INVESTIGATIONS = 50_000
 JUDGED = 5_000

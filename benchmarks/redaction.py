@@ -28,12 +28,12 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.secrets import named_values
-from analysis.secrets.columns import mask_column
-from analysis.secrets.commands import COMMANDS
-from analysis.secrets.patterns import SECRETS
-from analysis.secrets.redaction import masked
 from benchmarks.gitleaks_rules import gitleaks_mask
+from faultline.analysis.secrets import named_values
+from faultline.analysis.secrets.columns import mask_column
+from faultline.analysis.secrets.commands import COMMANDS
+from faultline.analysis.secrets.patterns import SECRETS
+from faultline.analysis.secrets.redaction import masked
 
 TESTS = Path(__file__).parents[1] / "tests/analysis/secrets"
 FORMS = TESTS / "secret_forms.jsonl"

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bot.settings import Settings
-from bot.settings.model import ModelSettings
-from evaluation.model_run import run_model
+from faultline.bot.settings import Settings
+from faultline.bot.settings.model import ModelSettings
+from faultline.evaluation.model_run import run_model
 from tests.bot.answer.writer.openai_server import serving
 from tests.evaluation.scripted_models import SCRIPTED
 

@@ -39,11 +39,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import bare_app
 from benchmarks.acknowledgement import database
 from benchmarks.many_alerts import SECRET, Seen, children, process, slack_process, spread
-from bot.store.connect import connect
-from bot.store.store import Store
-from loopback.bot_process import BotProcess, incident_event, signed_webhook
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
+from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
 from tests.scenarios.small_case import write_small_case
 
 P1 = "PURGENT"

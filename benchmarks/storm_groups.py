@@ -30,13 +30,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sqlalchemy import event
 
-from analysis.vocabulary import Alert
-from bot.policy.admission import Policy
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings
-from bot.store.connect import connect, migrate
-from bot.store.store import Store
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.admission import Policy
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 
 LAYERS, WIDTH = 4, 15
 SIGNALS = (

@@ -25,12 +25,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.case.folder import read_case
-from analysis.diagnosis import established
-from analysis.suspects.features import NAMES, SuspectFeatures
-from analysis.suspects.ranked import findings_shares
-from evaluation.labels import read_label, system_of
-from evaluation.running import case_folders
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.diagnosis import established
+from faultline.analysis.suspects.features import NAMES, SuspectFeatures
+from faultline.analysis.suspects.ranked import findings_shares
+from faultline.evaluation.labels import read_label, system_of
+from faultline.evaluation.running import case_folders
 
 Floats = NDArray[np.float64]
 RIDGE = 1.0
@@ -189,7 +189,7 @@ def fitted_without(cases: Sequence[Labelled], simulated: str) -> dict[str, objec
         temperature, not_seen = calibrated(answers)
         weights = dict(zip(NAMES, fit(others).tolist(), strict=True))
         constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NOT_SEEN": not_seen}
-        found[system] = {"analysis.suspects.ranking_weights": constants}
+        found[system] = {"faultline.analysis.suspects.ranking_weights": constants}
     return found
 
 

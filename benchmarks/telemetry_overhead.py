@@ -25,7 +25,7 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from loopback.bot_process import child_pids, free_port
+from faultline.loopback.bot_process import child_pids, free_port
 from tests.bot.operating.telemetry.collector import collecting
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case

@@ -30,12 +30,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.vocabulary import Alert
 from benchmarks.trace_engine.replicate import replicate
-from bot.investigation.reading_traces import FAN_OUT_BYTES
-from bot.queue.engine_database import migrate_engine
-from bot.store.connect import connect, migrate
-from bot.store.store import Store
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.reading_traces import FAN_OUT_BYTES
+from faultline.bot.queue.engine_database import migrate_engine
+from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.store import Store
 
 DEMO = Path(__file__).parents[1] / "demo/cases/slow-rank/traces"
 ROOM = 1.3
@@ -46,8 +46,8 @@ HEAD_BYTES = 65_536
 ALONE = """
 import resource, sys, time
 from pathlib import Path
-from analysis.case.folder import read_case
-from analysis.traces.job.training import training_findings
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.traces.job.training import training_findings
 began = time.perf_counter()
 findings = training_findings(read_case(Path(sys.argv[1])))
 print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, findings[0].kind)
@@ -104,7 +104,7 @@ def workers_running(count: int, environ: dict[str, str]) -> Iterator[list[int]]:
             command = [
                 sys.executable,
                 "-m",
-                "bot.cli.main",
+                "faultline.bot.cli.main",
                 "worker",
                 "--supervised-by",
                 str(os.getpid()),

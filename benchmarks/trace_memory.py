@@ -80,7 +80,7 @@ def make_ranks(source: Path, folder: Path, count: int, megabytes: int) -> float:
 def measured(folder: Path, jobs: int, *, as_json: bool) -> tuple[float, float, float]:
     """MB of all processes at once, MB of the command alone, and CPU seconds."""
     shown = ["--json"] if as_json else ["--jsonl", os.devnull]
-    command = [sys.executable, "-m", "bot.cli.main", "trace", str(folder), *shown]
+    command = [sys.executable, "-m", "faultline.bot.cli.main", "trace", str(folder), *shown]
     began = _cpu_seconds()
     with subprocess.Popen(
         [*command, "--quiet", "--jobs", str(jobs)], stdout=subprocess.DEVNULL

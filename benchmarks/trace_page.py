@@ -43,7 +43,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             page = options.keep or Path(folder) / "page.html"
             make_ranks(source, Path(folder), count, options.mb)
-            command = [sys.executable, "-m", "bot.cli.main", "trace", folder, "--quiet"]
+            command = [sys.executable, "-m", "faultline.bot.cli.main", "trace", folder, "--quiet"]
             subprocess.run([*command, "--html", page], stdout=subprocess.DEVNULL, check=True)
             opened = [asyncio.run(open_page(page)) for _ in range(TIMES)]
             size = page.stat().st_size / 1e6

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import bare_app
 from benchmarks.many_alerts import SECRET, process, spread
 from benchmarks.storm import Alert, request_of
-from loopback.bot_process import BotProcess
+from faultline.loopback.bot_process import BotProcess
 
 ADDRESSES = 250
 BYTE_EVERY_S = 2.0

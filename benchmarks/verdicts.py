@@ -24,10 +24,10 @@ import numpy as np
 import polars as pl
 from numpy.random import Generator
 
-from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import write_table
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Diagnosis, Gap, Scope, Verdict, Window
+from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.tables import write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, Diagnosis, Gap, Scope, Verdict, Window
 
 ALERT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BEFORE, AFTER = 120, 30

@@ -29,17 +29,17 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case.folder import Case, read_case
-from analysis.case.tables import ORIGIN, SCHEMAS
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import EvidenceKind, Finding
-from bot.answer.view import answer_view
-from bot.answer.writer.built_in import word
-from bot.investigation.model.bench import in_a_thread
-from bot.investigation.verifying import LATELY, VerifiedFinding, verify
-from bot.mcp.proof import cited, sentences_of
-from connectors.base import Check, Collected, Item, Request
-from connectors.limits import Limits
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.case.tables import ORIGIN, SCHEMAS
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import EvidenceKind, Finding
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.investigation.model.bench import in_a_thread
+from faultline.bot.investigation.verifying import LATELY, VerifiedFinding, verify
+from faultline.bot.mcp.proof import cited, sentences_of
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
+from faultline.connectors.shared.settings.limits import Limits
 
 TIMES = {"metrics": "time", "logs": "time", "spans": "start", "changes": "time"}
 BEFORE = timedelta(minutes=10)

@@ -36,14 +36,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case, read_case
-from analysis.deploys.judged_signals import JudgedSeries, judged_series
-from analysis.deploys.looks import looks_of
-from analysis.deploys.question import DeployQuestion
-from analysis.deploys.signal_checks import DECIDES
-from analysis.deploys.verdict import Decision, Group
-from analysis.deploys.verifying import judge_deploy
-from analysis.vocabulary import Scope, Window
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.deploys.judged_signals import JudgedSeries, judged_series
+from faultline.analysis.deploys.looks import looks_of
+from faultline.analysis.deploys.question import DeployQuestion
+from faultline.analysis.deploys.signal_checks import DECIDES
+from faultline.analysis.deploys.verdict import Decision, Group
+from faultline.analysis.deploys.verifying import judge_deploy
+from faultline.analysis.vocabulary import Scope, Window
 from proving_ground.worlds.faults import PlaceKind
 from proving_ground.worlds.seeds import WorldSeed
 from proving_ground.worlds.world import World

@@ -38,21 +38,21 @@ from starlette.applications import Starlette
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.vocabulary import Alert
 from benchmarks.acknowledgement import database
-from bot.operating.doctor import whole
-from bot.operating.engine_rows import SCHEMA, EngineRows
-from bot.operating.free_pages import give_back
-from bot.operating.inspection import inspected
-from bot.operating.sweep import Sweep
-from bot.queue.engine_database import migrate_engine, system_engine
-from bot.settings import Settings
-from bot.store.connect import connect, migrate
-from bot.store.models import Base, InvestigationRow
-from bot.store.opening import engine_url, open_cases, store_url
-from bot.store.sizes import database_bytes, table_sizes, unused_bytes
-from bot.store.store import Store
-from bot.web.pages import page_routes
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.operating.doctor import whole
+from faultline.bot.operating.engine_rows import SCHEMA, EngineRows
+from faultline.bot.operating.free_pages import give_back
+from faultline.bot.operating.inspection import inspected
+from faultline.bot.operating.sweep import Sweep
+from faultline.bot.queue.engine_database import migrate_engine, system_engine
+from faultline.bot.settings import Settings
+from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.models import Base, InvestigationRow
+from faultline.bot.store.opening import engine_url, open_cases, store_url
+from faultline.bot.store.sizes import database_bytes, table_sizes, unused_bytes
+from faultline.bot.store.store import Store
+from faultline.bot.web.pages import page_routes
 from tests.scenarios.bot_story import bot_story
 from tests.scenarios.small_case import write_small_case
 

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from analysis.errors import FaultlineError
-from analysis.secrets.redaction import masked
-from connectors.base import Check, Connector
-from connectors.registry import build_connectors
-from connectors.shared_settings import SharedSettings
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.secrets.redaction import masked
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.shared.contract.base import Check, Connector
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
 
 CHECK_WITHIN_S = 15.0
 

@@ -11,68 +11,68 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import create_model
 
-from analysis.errors import SettingsError
-from connectors.connector_type import ConnectorType
-from connectors.plugins import Plugin, installed, load_object, load_plugin
-from connectors.settings_types import BuiltByNeed, unset
-from connectors.shared_settings import SharedSettings
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.shared.contract.connector_type import ConnectorType
+from faultline.connectors.shared.contract.plugins import Plugin, installed, load_object, load_plugin
+from faultline.connectors.shared.settings.settings_types import BuiltByNeed, unset
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
-    from connectors.base import Connector
+    from faultline.connectors.shared.contract.base import Connector
 
 GROUP = "faultline.connectors"
 """The group of entry points for connectors."""
 BUILT_IN = (
-    "connectors.recorded:CONNECTOR",
-    "connectors.prometheus:CONNECTOR",
-    "connectors.alertmanager:CONNECTOR",
-    "connectors.loki:CONNECTOR",
-    "connectors.elasticsearch:CONNECTOR",
-    "connectors.splunk:CONNECTOR",
-    "connectors.splunk_observability:CONNECTOR",
-    "connectors.victorialogs:CONNECTOR",
-    "connectors.tempo:CONNECTOR",
-    "connectors.jaeger:CONNECTOR",
-    "connectors.grafana:CONNECTOR",
-    "connectors.datadog:CONNECTOR",
-    "connectors.aws:CONNECTOR",
-    "connectors.pagerduty:CONNECTOR",
-    "connectors.wandb:CONNECTOR",
-    "connectors.mlflow:CONNECTOR",
-    "connectors.sentry:CONNECTOR",
-    "connectors.azure:CONNECTOR",
-    "connectors.google_cloud:CONNECTOR",
-    "connectors.new_relic:CONNECTOR",
-    "connectors.clickhouse:CONNECTOR",
-    "connectors.dynatrace:CONNECTOR",
-    "connectors.honeycomb:CONNECTOR",
-    "connectors.github:CONNECTOR",
-    "connectors.gitlab:CONNECTOR",
-    "connectors.launchdarkly:CONNECTOR",
-    "connectors.unleash:CONNECTOR",
-    "connectors.flagsmith:CONNECTOR",
-    "connectors.statsig:CONNECTOR",
-    "connectors.argocd:CONNECTOR",
-    "connectors.jenkins:CONNECTOR",
-    "connectors.buildkite:CONNECTOR",
-    "connectors.circleci:CONNECTOR",
-    "connectors.azuredevops:CONNECTOR",
-    "connectors.bitbucket:CONNECTOR",
-    "connectors.kubernetes:CONNECTOR",
-    "connectors.slurm:CONNECTOR",
-    "connectors.postgresql:CONNECTOR",
-    "connectors.mysql:CONNECTOR",
-    "connectors.mongodb:CONNECTOR",
-    "connectors.redis:CONNECTOR",
-    "connectors.ray:CONNECTOR",
-    "connectors.rabbitmq:CONNECTOR",
-    "connectors.nats:CONNECTOR",
-    "connectors.kafka:CONNECTOR",
-    "connectors.slack:CONNECTOR",
-    "connectors.status_pages:CONNECTOR",
-    "connectors.http_source:CONNECTOR",
-    "connectors.mcp_servers:CONNECTOR",
-    "connectors.traces:CONNECTOR",
+    "faultline.connectors.vendors.recorded:CONNECTOR",
+    "faultline.connectors.vendors.prometheus:CONNECTOR",
+    "faultline.connectors.vendors.alertmanager:CONNECTOR",
+    "faultline.connectors.vendors.loki:CONNECTOR",
+    "faultline.connectors.vendors.elasticsearch:CONNECTOR",
+    "faultline.connectors.vendors.splunk:CONNECTOR",
+    "faultline.connectors.vendors.splunk_observability:CONNECTOR",
+    "faultline.connectors.vendors.victorialogs:CONNECTOR",
+    "faultline.connectors.vendors.tempo:CONNECTOR",
+    "faultline.connectors.vendors.jaeger:CONNECTOR",
+    "faultline.connectors.vendors.grafana:CONNECTOR",
+    "faultline.connectors.vendors.datadog:CONNECTOR",
+    "faultline.connectors.vendors.aws:CONNECTOR",
+    "faultline.connectors.vendors.pagerduty:CONNECTOR",
+    "faultline.connectors.vendors.wandb:CONNECTOR",
+    "faultline.connectors.vendors.mlflow:CONNECTOR",
+    "faultline.connectors.vendors.sentry:CONNECTOR",
+    "faultline.connectors.vendors.azure:CONNECTOR",
+    "faultline.connectors.vendors.google_cloud:CONNECTOR",
+    "faultline.connectors.vendors.new_relic:CONNECTOR",
+    "faultline.connectors.vendors.clickhouse:CONNECTOR",
+    "faultline.connectors.vendors.dynatrace:CONNECTOR",
+    "faultline.connectors.vendors.honeycomb:CONNECTOR",
+    "faultline.connectors.vendors.github:CONNECTOR",
+    "faultline.connectors.vendors.gitlab:CONNECTOR",
+    "faultline.connectors.vendors.launchdarkly:CONNECTOR",
+    "faultline.connectors.vendors.unleash:CONNECTOR",
+    "faultline.connectors.vendors.flagsmith:CONNECTOR",
+    "faultline.connectors.vendors.statsig:CONNECTOR",
+    "faultline.connectors.vendors.argocd:CONNECTOR",
+    "faultline.connectors.vendors.jenkins:CONNECTOR",
+    "faultline.connectors.vendors.buildkite:CONNECTOR",
+    "faultline.connectors.vendors.circleci:CONNECTOR",
+    "faultline.connectors.vendors.azuredevops:CONNECTOR",
+    "faultline.connectors.vendors.bitbucket:CONNECTOR",
+    "faultline.connectors.vendors.kubernetes:CONNECTOR",
+    "faultline.connectors.vendors.slurm:CONNECTOR",
+    "faultline.connectors.vendors.postgresql:CONNECTOR",
+    "faultline.connectors.vendors.mysql:CONNECTOR",
+    "faultline.connectors.vendors.mongodb:CONNECTOR",
+    "faultline.connectors.vendors.redis:CONNECTOR",
+    "faultline.connectors.vendors.ray:CONNECTOR",
+    "faultline.connectors.vendors.rabbitmq:CONNECTOR",
+    "faultline.connectors.vendors.nats:CONNECTOR",
+    "faultline.connectors.vendors.kafka:CONNECTOR",
+    "faultline.connectors.vendors.slack:CONNECTOR",
+    "faultline.connectors.vendors.status_pages:CONNECTOR",
+    "faultline.connectors.vendors.http_source:CONNECTOR",
+    "faultline.connectors.vendors.mcp_servers:CONNECTOR",
+    "faultline.connectors.vendors.traces:CONNECTOR",
 )
 
 

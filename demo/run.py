@@ -23,14 +23,14 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from analysis.case.folder import Case, read_case
-from analysis.errors import FaultlineError
-from bot.answer.targets.slack.message import SlackMessage
-from bot.answer.targets.slack.preview import to_terminal
-from loopback.bot_process import BotProcess, incident_event, signed_webhook
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.slack.message import SlackMessage
+from faultline.bot.answer.targets.slack.preview import to_terminal
+from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 
 CASE = "slow-rank"
 INCIDENT = "PDEMO1"

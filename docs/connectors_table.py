@@ -12,9 +12,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bot.settings.alert_sources import BUILT_IN
-from connectors.connector_type import ConnectorType
-from connectors.registry import CONNECTORS
+from faultline.bot.settings.alert_sources import BUILT_IN
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.contract.connector_type import ConnectorType
 
 PAGE = Path(__file__).parent / "connectors" / "README.md"
 BEGIN = "<!-- written by docs/connectors_table.py -->\n"

@@ -20,7 +20,7 @@ from rich.text import Text
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from demo.run import played
+from faultline.demo.run import played
 
 PICTURE = Path(__file__).parent / "images" / "demo.gif"
 MAX_BYTES = 500_000

@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from PIL import Image, ImageChops
 
-from analysis.case.calls import KnownCall
-from analysis.case.folder import Case, read_case
-from analysis.diagnosis import diagnose
-from analysis.requests.known_calls import known_calls
-from analysis.vocabulary import Diagnosis, Evidence
-from bot.answer.pictures import (
+from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.vocabulary import Diagnosis, Evidence
+from faultline.bot.answer.pictures import (
     bars_svg,
     chart_svg,
     decisive_chart_of,
@@ -30,8 +30,8 @@ from bot.answer.pictures import (
     map_svg,
     step_bars_of,
 )
-from bot.answer.pictures.png import STYLE
-from bot.answer.view import answer_view
+from faultline.bot.answer.pictures.png import STYLE
+from faultline.bot.answer.view import answer_view
 from tests.bot.answer.pictures.incidents import MEASURED, SHOP, a_case, diagnosis
 
 IMAGES = Path(__file__).parent / "images"

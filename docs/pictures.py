@@ -16,15 +16,15 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from demo.run import CASE, played, recorded_cases
-from trace_report.analysis_run import Wanted, run_job
-from trace_report.job_report import JobReport, report_of
-from trace_report.page import render
-from trace_report.page_view import page_of
-from trace_report.perfetto import windows_of
-from trace_report.registry import chosen
-from trace_report.sources import opened
-from trace_report.terminal import report_parts
+from faultline.demo.run import CASE, played, recorded_cases
+from faultline.trace_report.analysis_run import Wanted, run_job
+from faultline.trace_report.job_report import JobReport, report_of
+from faultline.trace_report.page import render
+from faultline.trace_report.page_view import page_of
+from faultline.trace_report.perfetto import windows_of
+from faultline.trace_report.registry import chosen
+from faultline.trace_report.sources import opened
+from faultline.trace_report.terminal import report_parts
 
 IMAGES = Path(__file__).parent / "images"
 FLAGS = [

@@ -17,22 +17,22 @@ from PIL import Image, ImageChops
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analysis.case.earlier import RecordLevel
-from analysis.vocabulary import Alert
-from bot.answer.pictures.png import answer_png
-from bot.answer.replay import Replayed, replay
-from bot.answer.targets.slack.buttons import AnswerStatus
-from bot.answer.targets.slack.message import SlackMessage, final_message
-from bot.answer.targets.slack.pictures import to_html, view_to_html
-from bot.answer.view import answer_view
-from bot.conversation.slack.evidence_modal import EvidenceShown, evidence_modal
-from bot.conversation.slack.forms import FormFor, suspects_of, wrong_modal
-from bot.conversation.slack.home_view import Home, home_view
-from bot.store.labels import AnswerLabel
-from bot.store.mutes import Mute
-from bot.store.store import GroupedAlert, ReplyTo, StoredInvestigation
-from connectors.base import Check
-from demo.run import CASE, recorded_cases
+from faultline.analysis.case.earlier import RecordLevel
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.pictures.png import answer_png
+from faultline.bot.answer.replay import Replayed, replay
+from faultline.bot.answer.targets.slack.buttons import AnswerStatus
+from faultline.bot.answer.targets.slack.message import SlackMessage, final_message
+from faultline.bot.answer.targets.slack.pictures import to_html, view_to_html
+from faultline.bot.answer.view import answer_view
+from faultline.bot.conversation.slack.evidence_modal import EvidenceShown, evidence_modal
+from faultline.bot.conversation.slack.forms import FormFor, suspects_of, wrong_modal
+from faultline.bot.conversation.slack.home_view import Home, home_view
+from faultline.bot.store.labels import AnswerLabel
+from faultline.bot.store.mutes import Mute
+from faultline.bot.store.store import GroupedAlert, ReplyTo, StoredInvestigation
+from faultline.connectors.shared.contract.base import Check
+from faultline.demo.run import CASE, recorded_cases
 
 IMAGES = Path(__file__).parent / "images"
 SCALE, COLOURS = 1.5, 160

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import EvidenceError
-from analysis.vocabulary import Verdict
-from evaluation.case_setting import CaseSetting
-from evaluation.code_hash import code_hash
-from evaluation.comparing import PairedDifference, as_baseline, beside_baseline
-from evaluation.figures import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Verdict
+from faultline.evaluation.case_setting import CaseSetting
+from faultline.evaluation.code_hash import code_hash
+from faultline.evaluation.comparing import PairedDifference, as_baseline, beside_baseline
+from faultline.evaluation.figures import (
     answer_pairs,
     by_condition,
     by_culprit_kind,
@@ -27,8 +27,8 @@ from evaluation.figures import (
     methods_of,
     reliability,
 )
-from evaluation.grading import Grade
-from evaluation.labels import CaseLabel
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.labels import CaseLabel
 
 DIGITS = 4
 Groups = Mapping[str, Sequence[Grade]]

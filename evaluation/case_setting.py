@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.labels import CaseLabel
+from faultline.evaluation.labels import CaseLabel
 
 AT_THE_ALERT = "at the alert"
 FAR = 3

@@ -9,11 +9,11 @@ from datetime import datetime
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.kinds.finding_details import change_named
-from analysis.vocabulary import Assertion, Finding
-from evaluation.labels import CaseLabel
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.finding_details import change_named
+from faultline.analysis.vocabulary import Assertion, Finding
+from faultline.evaluation.labels import CaseLabel
 
 MOVED = 0.02
 """A smaller move of a level has no direction."""

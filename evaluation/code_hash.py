@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import analysis
+from faultline import analysis
 
 ROOT = Path(analysis.__file__).resolve().parent
 NOT_MEASURED = ("traces",)

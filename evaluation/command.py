@@ -6,17 +6,18 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 
-from analysis.errors import SettingsError
-from evaluation.as_json import as_json, read_results
-from evaluation.comparing import PairedDifference, compared
-from evaluation.fitted_elsewhere import read_left_out
-from evaluation.hidden_tables import parse_hidden
-from evaluation.running import GradingOptions, evaluate
-from evaluation.terminal import print_grades
+from faultline.analysis.errors import SettingsError
+from faultline.evaluation.as_json import as_json, read_results
+from faultline.evaluation.comparing import PairedDifference, compared
+from faultline.evaluation.fitted_elsewhere import read_left_out
+from faultline.evaluation.hidden_tables import parse_hidden
+from faultline.evaluation.running import GradingOptions, evaluate
+from faultline.evaluation.terminal import print_grades
 
 
 def run_eval(
@@ -33,6 +34,9 @@ def run_eval(
     hidden = parse_hidden(without)
     if workers is not None and workers < 1:
         raise SettingsError("--workers", "must be at least 1")
+    if baselines and find_spec("proving_ground") is None:
+        # The methods are the laboratory's, which no wheel carries.
+        raise SettingsError("--baselines", "needs the source repository: run it from a clone")
     fitted = read_left_out(left_out) if left_out else None
     earlier = read_results(compare) if compare else None
     options = GradingOptions(hidden, baselines, fitted)

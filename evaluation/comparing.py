@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from evaluation.grading import Grade
-from evaluation.intervals import ConfidenceInterval, mean_interval, sign_test
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.intervals import ConfidenceInterval, mean_interval, sign_test
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 AC@k is the share of cases with a true subject among the first k causes; Avg@5 the mean of AC@1..5.
 Expected calibration error: answers in ten equal bins of the stated confidence, the mean distance of
 each bin's share of right answers from its mean confidence, weighted by size (Naeini et al., AAAI
-2015). Intervals are explained in `evaluation.intervals`.
+2015). Intervals are explained in `faultline.evaluation.intervals`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from analysis.vocabulary import Verdict
-from evaluation.baselines.methods import LARGEST_SHIFT
-from evaluation.grading import NAMES_A_CAUSE, Grade
-from evaluation.intervals import (
+from faultline.analysis.vocabulary import Verdict
+from faultline.evaluation.grading import NAMES_A_CAUSE, Grade
+from faultline.evaluation.intervals import (
     ConfidenceInterval,
     calibration_interval,
     mean_interval,
     mean_over_groups,
     wilson,
 )
-from evaluation.labels import NO_CHANGE
+from faultline.evaluation.labels import NO_CHANGE
 
+LARGEST_SHIFT = "largest shift"
+"""The simple method that the product is compared with, case by case."""
 BINS = 10
 DRAWS = 2000
 SEED = 20261121

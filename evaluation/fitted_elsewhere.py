@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 Constants = Mapping[str, Mapping[str, Any]]
 """Values by name, by module."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.vocabulary import Cause, Diagnosis, Verdict
-from analysis.wording.phrases import plain
-from evaluation.case_setting import NOTHING_TOLD, CaseSetting
-from evaluation.labels import NO_CHANGE, CaseLabel
+from faultline.analysis.vocabulary import Cause, Diagnosis, Verdict
+from faultline.analysis.wording.phrases import plain
+from faultline.evaluation.case_setting import NOTHING_TOLD, CaseSetting
+from faultline.evaluation.labels import NO_CHANGE, CaseLabel
 
 NAMES_A_CAUSE = frozenset({Verdict.CAUSE_FOUND, Verdict.RECOVERED})
 SHOWN_CAUSES = 5

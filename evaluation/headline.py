@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evaluation.figures import (
+from faultline.evaluation.figures import (
     AccuracyFigures,
     by_distance,
     by_system,
@@ -13,10 +13,10 @@ from evaluation.figures import (
     is_quiet,
     macro_ac1,
 )
-from evaluation.grading import Grade
-from evaluation.labels import NO_CHANGE
-from evaluation.page_tables import table
-from evaluation.terminal import shown, shown_interval
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.labels import NO_CHANGE
+from faultline.evaluation.page_tables import table
+from faultline.evaluation.terminal import shown, shown_interval
 
 TWO_CALLS = "2 calls away"
 FAR = "3 or more calls away"

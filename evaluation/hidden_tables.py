@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from analysis.case.files import MAX_JSON_BYTES, check_regular, place_copy
-from analysis.case.tables import SCHEMAS
-from analysis.errors import SettingsError
+from faultline.analysis.case.files import MAX_JSON_BYTES, check_regular, place_copy
+from faultline.analysis.case.tables import SCHEMAS
+from faultline.analysis.errors import SettingsError
 
 CAN_BE_HIDDEN = (*SCHEMAS, "traces")
 

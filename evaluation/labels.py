@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from analysis.case.files import MAX_JSON_BYTES, check_regular, is_there
-from analysis.errors import EvidenceError
-from analysis.vocabulary import Frozen, Verdict
+from faultline.analysis.case.files import MAX_JSON_BYTES, check_regular, is_there
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Frozen, Verdict
 
 NO_CHANGE = "none"
 """The culprit change of a case in which no change is to blame."""

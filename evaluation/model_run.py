@@ -18,17 +18,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from analysis.case.files import place_copy
-from analysis.case.folder import json_bytes, read_case
-from analysis.errors import FaultlineError, SettingsError
-from analysis.vocabulary import Assertion, Diagnosis, Section
-from analysis.wording.phrases import plain
-from bot.answer.replay import replay
-from bot.investigation.model.investigating import Investigated, investigate
-from bot.settings import Settings
-from evaluation.claim_truth import is_true
-from evaluation.labels import CaseLabel, read_label
-from evaluation.running import NOTHING_TO_GRADE, UNLABELLED, case_folders
+from faultline.analysis.case.files import place_copy
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.errors import FaultlineError, SettingsError
+from faultline.analysis.vocabulary import Assertion, Diagnosis, Section
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.replay import replay
+from faultline.bot.investigation.model.investigating import Investigated, investigate
+from faultline.bot.settings import Settings
+from faultline.evaluation.claim_truth import is_true
+from faultline.evaluation.labels import CaseLabel, read_label
+from faultline.evaluation.running import NOTHING_TO_GRADE, UNLABELLED, case_folders
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 _PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NOT_MEASURED = "Not measured yet."

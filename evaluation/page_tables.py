@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from analysis.wording.phrases import plain
-from evaluation.comparing import as_baseline, beside_baseline
-from evaluation.figures import (
+from faultline.analysis.wording.phrases import plain
+from faultline.evaluation.comparing import as_baseline, beside_baseline
+from faultline.evaluation.figures import (
     AccuracyFigures,
     answer_pairs,
     by_condition,
@@ -22,9 +22,9 @@ from evaluation.figures import (
     methods_of,
     reliability,
 )
-from evaluation.grading import NAMES_A_CAUSE, Grade
-from evaluation.intervals import at_most
-from evaluation.terminal import bin_cells, shown, shown_interval, signed, signed_interval
+from faultline.evaluation.grading import NAMES_A_CAUSE, Grade
+from faultline.evaluation.intervals import at_most
+from faultline.evaluation.terminal import bin_cells, shown, shown_interval, signed, signed_interval
 
 _MARKUP = re.compile(r"([\\|*_`<>\[\]~])")
 MAX_WHY = 220

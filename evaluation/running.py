@@ -17,18 +17,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from analysis.case.folder import read_case
-from analysis.errors import BudgetExceeded, EvidenceError, FaultlineError
-from bot.answer.replay import Replayed, replay
-from bot.runtime.process_pool import ProcessPool
-from evaluation.baselines.inputs import BaselineInputs
-from evaluation.baselines.methods import KEPT, named_by_baselines
-from evaluation.case_setting import named_by_replay, read_setting
-from evaluation.fitted_elsewhere import Constants, fitted_without
-from evaluation.grading import Grade, grade
-from evaluation.hidden_tables import without_tables
-from evaluation.labels import CaseLabel, read_label, system_of
-from evaluation.shown_path import path_shown
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.errors import BudgetExceeded, EvidenceError, FaultlineError
+from faultline.bot.answer.replay import Replayed, replay
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.evaluation.case_setting import named_by_replay, read_setting
+from faultline.evaluation.fitted_elsewhere import Constants, fitted_without
+from faultline.evaluation.grading import Grade, grade
+from faultline.evaluation.hidden_tables import without_tables
+from faultline.evaluation.labels import CaseLabel, read_label, system_of
+from faultline.evaluation.shown_path import path_shown
 
 log = logging.getLogger("faultline.evaluation")
 
@@ -139,10 +137,13 @@ def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
 
 def _baselines(folder: Path, view: Path) -> dict[str, tuple[str, ...]]:
     """What simple methods name, and what the replay says of a case that has one."""
+    from proving_ground.baselines.inputs import BaselineInputs
+    from proving_ground.baselines.methods import GRADED_SERVICES, named_by_baselines
+
     named = named_by_baselines(BaselineInputs(read_case(view)))
     by_replay = named_by_replay(folder)
     if by_replay is not None:
-        named[BY_REPLAY] = by_replay[:KEPT]
+        named[BY_REPLAY] = by_replay[:GRADED_SERVICES]
     return named
 
 
@@ -194,7 +195,7 @@ def _label_or_none(folder: Path) -> CaseLabel | None:
 
 def _load_analyzers() -> None:
     """Imports are a process's, not a case's."""
-    import analysis.diagnosis  # noqa: F401
+    import faultline.analysis.diagnosis  # noqa: F401
 
 
 def _cores() -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.vocabulary import Diagnosis, Report
-from bot.answer.writer.quotable import folded, named_in
+from faultline.analysis.vocabulary import Diagnosis, Report
+from faultline.bot.answer.writer.quotable import folded, named_in
 
 
 def path_shown(path: Sequence[str], diagnosis: Diagnosis, report: Report) -> bool | None:

@@ -16,9 +16,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from analysis.wording.phrases import plain
-from evaluation.comparing import PairedDifference, as_baseline, beside_baseline
-from evaluation.figures import (
+from faultline.analysis.wording.phrases import plain
+from faultline.evaluation.comparing import PairedDifference, as_baseline, beside_baseline
+from faultline.evaluation.figures import (
     AccuracyFigures,
     Bin,
     answer_pairs,
@@ -33,8 +33,8 @@ from evaluation.figures import (
     methods_of,
     reliability,
 )
-from evaluation.grading import Grade
-from evaluation.intervals import ConfidenceInterval
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.intervals import ConfidenceInterval
 
 PIPED_WIDTH = 160
 _HEADINGS = (

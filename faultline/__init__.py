@@ -13,9 +13,27 @@
 What this package exports is stable: docs/python.md. Everything else is not.
 """
 
-from analysis.errors import EvidenceError, FaultlineError, SettingsError
-from analysis.vocabulary import Cause, Finding, Gap, Impact, Verdict
-from faultline.investigation import Investigation, investigate
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from faultline.analysis.errors import EvidenceError, FaultlineError, SettingsError
+    from faultline.analysis.vocabulary import Cause, Finding, Gap, Impact, Verdict
+    from faultline.investigation import Investigation, investigate
+
+_MODULES = {
+    "Cause": "faultline.analysis.vocabulary",
+    "EvidenceError": "faultline.analysis.errors",
+    "FaultlineError": "faultline.analysis.errors",
+    "Finding": "faultline.analysis.vocabulary",
+    "Gap": "faultline.analysis.vocabulary",
+    "Impact": "faultline.analysis.vocabulary",
+    "Investigation": "faultline.investigation",
+    "SettingsError": "faultline.analysis.errors",
+    "Verdict": "faultline.analysis.vocabulary",
+    "investigate": "faultline.investigation",
+}
+"""Where each exported name is defined."""
 
 __all__ = [
     "Cause",
@@ -29,3 +47,12 @@ __all__ = [
     "Verdict",
     "investigate",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Every command imports this package first, and few need the tables and the analysis.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.vocabulary import Cause, Finding, Gap, Impact, Verdict
-from bot.answer.replay import Replayed, as_json, replay
+from faultline.analysis.vocabulary import Cause, Finding, Gap, Impact, Verdict
+from faultline.bot.answer.replay import Replayed, as_json, replay
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from typing import Any, Self
 
 import httpx
 
-from analysis.errors import FaultlineError
-from bot.runtime.process_life import WORKER_NAME
-from bot.settings import ENV_PREFIX
-from loopback.preloaded import COMMAND_LINE, PreloadedProgram
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.runtime.process_life import WORKER_NAME
+from faultline.bot.settings import ENV_PREFIX
+from faultline.loopback.preloaded import COMMAND_LINE, PreloadedProgram
 
 START_TIMEOUT_S = 300.0
 

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from loopback.server import Traffic
+from faultline.loopback.server import Traffic
 
 MAX_NOTE = 25_000
 MAX_NOTES = 2_000

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from analysis.analyzers import MODULES
+from faultline.analysis.analyzers import MODULES
 
-COMMAND_LINE = "bot.cli.main"
+COMMAND_LINE = "faultline.bot.cli.main"
 CLONE_NEWNET = 0x40000000
 """setns(2)."""
 LOADED = (
-    "bot.processes.server",
-    "bot.processes.worker",
+    "faultline.bot.processes.server",
+    "faultline.bot.processes.worker",
     COMMAND_LINE,
-    "bot.answer.pictures.png",
-    "analysis.diagnosis",
+    "faultline.bot.answer.pictures.png",
+    "faultline.analysis.diagnosis",
     *MODULES,
 )
 
@@ -132,7 +132,7 @@ class _Life:
     network: Path | None
 
     def live(self) -> None:
-        """The life of the fork, as of `python -m bot.cli.main ARGUMENTS`."""
+        """The life of the fork, as of `python -m faultline.bot.cli.main ARGUMENTS`."""
         if self.network is not None:
             with self.network.open() as namespace:
                 if ctypes.CDLL(None).setns(namespace.fileno(), CLONE_NEWNET) != 0:

@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from loopback.block_kit_rules import broken_rules, too_long
-from loopback.server import Traffic
-from loopback.slack_views import Ephemeral, SlackRefusal, SlackViews
+from faultline.loopback.block_kit_rules import broken_rules, too_long
+from faultline.loopback.server import Traffic
+from faultline.loopback.slack_views import Ephemeral, SlackRefusal, SlackViews
 
 Arguments = Mapping[str, Any]
 

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 
 import httpx
 
-from bot.intake.signatures import sign_slack
-from loopback.slack import BOT_USER, TEAM, LoopbackSlack, SlackedMessage
-from loopback.slack_views import TRIGGER_S, Pane, SlackView
+from faultline.bot.intake.signatures import sign_slack
+from faultline.loopback.slack import BOT_USER, TEAM, LoopbackSlack, SlackedMessage
+from faultline.loopback.slack_views import TRIGGER_S, Pane, SlackView
 
 APP = "A0FAULTLINE"
 ACK_S = 10.0

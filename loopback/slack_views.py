@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopback.block_kit_rules import broken_view, view_too_large
+from faultline.loopback.block_kit_rules import broken_view, view_too_large
 
 Arguments = Mapping[str, Any]
 Answer = dict[str, Any]

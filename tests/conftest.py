@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bot.runtime import garbage
+from faultline.bot.runtime import garbage
 from tests.shared_tls import share_default_context
 
 # What speaks with databases is imported by the fixtures: loading it takes longer than the tests
 # of a room that needs none of it.
 if TYPE_CHECKING:
-    from bot.store.store import Store
+    from faultline.bot.store.store import Store
 
 # Importing every test makes millions of objects that all stay: to look through them for garbage
 # takes a quarter of the collection's time.
@@ -37,7 +37,7 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-STORIES = ("tests/proving_ground/live/", "tests/infra/", "tests/scenarios/")
+STORIES = ("tests/lab/live/", "tests/infra/", "tests/scenarios/")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -128,7 +128,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
     """An empty store."""
-    from bot.store.store import Store
+    from faultline.bot.store.store import Store
     from tests.databases import store_engine
 
     engine = store_engine(database_url)
@@ -139,8 +139,8 @@ def store(database_url: str) -> Iterator[Store]:
 @pytest.fixture
 def reopen(database_url: str) -> Iterator[Callable[[], Store]]:
     """Another process's view of the same store."""
-    from bot.store.connect import connect
-    from bot.store.store import Store
+    from faultline.bot.store.connect import connect
+    from faultline.bot.store.store import Store
 
     opened = []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
-from bot.store.connect import connect, migrate
+from faultline.bot.store.connect import connect, migrate
 
 
 def store_engine(url: str) -> Engine:
@@ -32,7 +32,7 @@ def make_tables(state: Path) -> None:
 @cache
 def _engine_file() -> Path:
     # Late: the engine takes long to load, and only whole stories need its tables.
-    from bot.queue.engine_database import migrate_engine
+    from faultline.bot.queue.engine_database import migrate_engine
 
     file = Path(tempfile.mkdtemp(prefix="faultline-engine-")) / "empty.sqlite"
     migrate_engine(f"sqlite:///{file}")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from loopback.preloaded import LOADED
+from faultline.loopback.preloaded import LOADED
 
 PATIENT_S = 120.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings.extras import BOT, TRACES, WITH_VENDORS
+from faultline.bot.settings.extras import BOT, TRACES, WITH_VENDORS
 from infra.release.audit import (
     PROJECT,
     extras_of,

@@ -12,24 +12,29 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from analysis.errors import EvidenceError, FaultlineError, SettingsError
-from analysis.traces.across_ranks.rank_summary import RankSummary, summarise, within_job
-from analysis.traces.columns.device import launched_by
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.row_table import Rows
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.job.trace_readers import traces_in
-from analysis.traces.reading.file_kinds import TRACES
-from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, without_doubles
-from trace_report.json_output import row_lines
-from trace_report.progress import Say as Progress
-from trace_report.rank_choice import Capture, by_number, one_per_rank
-from trace_report.registry import BESIDE, all_rows_of, cut
-from trace_report.sources import Sources
-from trace_report.workers import Say, Task, run_tasks
+from faultline.analysis.errors import EvidenceError, FaultlineError, SettingsError
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary, summarise, within_job
+from faultline.analysis.traces.columns.device import launched_by
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.job.trace_readers import traces_in
+from faultline.analysis.traces.reading.file_kinds import TRACES
+from faultline.analysis.traces.reading.job_files import (
+    JobFile,
+    JobFiles,
+    sort_job_files,
+    without_doubles,
+)
+from faultline.trace_report.json_output import row_lines
+from faultline.trace_report.progress import Say as Progress
+from faultline.trace_report.rank_choice import Capture, by_number, one_per_rank
+from faultline.trace_report.registry import BESIDE, all_rows_of, cut
+from faultline.trace_report.sources import Sources
+from faultline.trace_report.workers import Say, Task, run_tasks
 
 if TYPE_CHECKING:
-    from trace_report.rank_charts import RankCharts
+    from faultline.trace_report.rank_charts import RankCharts
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -215,7 +220,7 @@ def _written_tables(rows: Mapping[str, Rows], task: RankRun, place: int) -> Path
     """The rank's folder."""
     if task.wanted.table_folder is None:
         return None
-    from trace_report.tables import write_rank
+    from faultline.trace_report.tables import write_rank
 
     folder = task.wanted.table_folder / f"{task.order}-{place}"
     write_rank(rows, folder)
@@ -259,7 +264,10 @@ def _guarded(
 
 def correlated_rows(execution: Path, trace: TraceColumns) -> Rows:
     """The operators of a trace with the nodes of its execution trace. Raises EvidenceError."""
-    from analysis.traces.per_rank.execution_trace import correlation_rows, read_execution_trace
+    from faultline.analysis.traces.per_rank.execution_trace import (
+        correlation_rows,
+        read_execution_trace,
+    )
 
     return correlation_rows(trace, read_execution_trace(execution))
 
@@ -277,7 +285,10 @@ def memory_timelines(
     """Raw memory timelines by file; what cannot be read is added to `unread`."""
     timelines: dict[str, Rows] = {}
     for file in found.of("memory_timeline"):
-        from analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
+        from faultline.analysis.traces.per_rank.memory_categories import (
+            category_rows,
+            read_memory_timeline,
+        )
 
         try:
             timelines[names[file.path]] = category_rows(
@@ -289,7 +300,7 @@ def memory_timelines(
 
 
 def _charts(trace: TraceColumns) -> RankCharts:
-    from trace_report.rank_charts import rank_charts
+    from faultline.trace_report.rank_charts import rank_charts
 
     return rank_charts(trace)
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from analysis.errors import BudgetExceeded, EvidenceError
+from faultline.analysis.errors import BudgetExceeded, EvidenceError
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 MAX_MEMBERS = 20_000

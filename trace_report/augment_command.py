@@ -7,17 +7,22 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.errors import SettingsError
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.critical_path import critical_path
-from analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
-from analysis.traces.perfetto.augmented import Notes, Written, write_overlay, write_with_counters
-from analysis.traces.perfetto.findings import findings, late_arrivals
-from analysis.traces.reading.kineto import read_trace
-from trace_report.analysis_run import JobResult, RankResult
-from trace_report.job_report import JobReport
-from trace_report.page_parts import visible
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.critical_path import critical_path
+from faultline.analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
+from faultline.analysis.traces.perfetto.augmented import (
+    Notes,
+    Written,
+    write_overlay,
+    write_with_counters,
+)
+from faultline.analysis.traces.perfetto.findings import findings, late_arrivals
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.trace_report.analysis_run import JobResult, RankResult
+from faultline.trace_report.job_report import JobReport
+from faultline.trace_report.page_parts import visible
 
 
 def write_augmented(

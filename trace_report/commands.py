@@ -120,7 +120,7 @@ def report(
 
     All paths together are one job. Exit 0 whatever is wrong with it, 2 if nothing could be read.
     """
-    from trace_report.report_command import Options, run_report
+    from faultline.trace_report.report_command import Options, run_report
 
     if overlay is not None:
         sys.stderr.write("faultline: --overlay is now called --perfetto\n")
@@ -173,7 +173,7 @@ def diff(
     quiet: Quiet = False,
 ) -> None:
     """Compare two jobs. Exit 0, 1 if one grew by more than --fail-over, 2 if one cannot be read."""
-    from trace_report.diff_command import DiffOptions, run_diff
+    from faultline.trace_report.diff_command import DiffOptions, run_diff
 
     options = DiffOptions(
         base=base,

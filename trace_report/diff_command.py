@@ -12,9 +12,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import EvidenceError, SettingsError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.comparison.trace_diff import (
+from faultline.analysis.errors import EvidenceError, SettingsError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.comparison.trace_diff import (
     NameDifference,
     Side,
     compared,
@@ -22,7 +22,7 @@ from analysis.traces.comparison.trace_diff import (
     joined,
     side_of,
 )
-from analysis.traces.comparison.trace_regressions import (
+from faultline.analysis.traces.comparison.trace_regressions import (
     FAIL_OVER_PERCENT,
     Measure,
     grown,
@@ -30,17 +30,17 @@ from analysis.traces.comparison.trace_regressions import (
     regression_rows,
     regressions,
 )
-from analysis.traces.job.trace_readers import traces_in
-from trace_report.analysis_run import problem_of, trace_files, trace_task
-from trace_report.job_comparison import MAX_NAMES, JobComparison
-from trace_report.page_parts import visible
-from trace_report.progress import Say as Progress
-from trace_report.progress import progress as shown_progress
-from trace_report.progress import say_what_is_slow
-from trace_report.registry import cut
-from trace_report.report_command import MAX_PROBLEM
-from trace_report.sources import opened
-from trace_report.workers import Say, run_tasks
+from faultline.analysis.traces.job.trace_readers import traces_in
+from faultline.trace_report.analysis_run import problem_of, trace_files, trace_task
+from faultline.trace_report.job_comparison import MAX_NAMES, JobComparison
+from faultline.trace_report.page_parts import visible
+from faultline.trace_report.progress import Say as Progress
+from faultline.trace_report.progress import progress as shown_progress
+from faultline.trace_report.progress import say_what_is_slow
+from faultline.trace_report.registry import cut
+from faultline.trace_report.report_command import MAX_PROBLEM
+from faultline.trace_report.sources import opened
+from faultline.trace_report.workers import Say, run_tasks
 
 GREW = 1
 MAX_FAILURES = 20
@@ -75,12 +75,12 @@ def run_diff(options: DiffOptions) -> int:
     allowed = FAIL_OVER_PERCENT if limit is None else limit
     found = JobComparison(diff, allowed, tuple(regressions(diff, allowed)))
     if options.markdown is not None:
-        from trace_report.diff_markdown import markdown_of
-        from trace_report.report_command import write_file
+        from faultline.trace_report.diff_markdown import markdown_of
+        from faultline.trace_report.report_command import write_file
 
         write_file(options.markdown, markdown_of(found).encode("utf-8", "replace"))
     if options.as_json:
-        from trace_report.json_output import write_json
+        from faultline.trace_report.json_output import write_json
 
         write_json(as_answer(options.base, options.new, found))
     else:

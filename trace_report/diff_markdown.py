@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import math
 
-from analysis.traces.comparison.trace_diff import NameDifference, Side
-from analysis.traces.comparison.trace_regressions import Measure, Regression, grown, measures
-from trace_report.job_comparison import MAX_NAMES, JobComparison
-from trace_report.page_parts import visible
+from faultline.analysis.traces.comparison.trace_diff import NameDifference, Side
+from faultline.analysis.traces.comparison.trace_regressions import (
+    Measure,
+    Regression,
+    grown,
+    measures,
+)
+from faultline.trace_report.job_comparison import MAX_NAMES, JobComparison
+from faultline.trace_report.page_parts import visible
 
 MAX_STATEMENT = 240
 MAX_NAME = 120

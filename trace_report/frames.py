@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from analysis.traces.columns.row_table import RowTable
-from analysis.traces.comparison.trace_diff import DIFFERENCES
-from trace_report.job_analyses import TABLES
-from trace_report.registry import ANALYSES, BESIDE, table_of
+from faultline.analysis.traces.columns.row_table import RowTable
+from faultline.analysis.traces.comparison.trace_diff import DIFFERENCES
+from faultline.trace_report.job_analyses import TABLES
+from faultline.trace_report.registry import ANALYSES, BESIDE, table_of
 
 TYPES: Mapping[str, pl.DataType] = {
     "text": pl.String(),

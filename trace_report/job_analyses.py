@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.traces.across_ranks.comparison import RankComparison
-from analysis.traces.across_ranks.kernel_speed import DURATIONS, kernel_distribution
-from analysis.traces.across_ranks.step_breakdown import PARTS
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.collective_bandwidth import OF_ALL_RANKS
+from faultline.analysis.traces.across_ranks.comparison import RankComparison
+from faultline.analysis.traces.across_ranks.kernel_speed import DURATIONS, kernel_distribution
+from faultline.analysis.traces.across_ranks.step_breakdown import PARTS
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.collective_bandwidth import OF_ALL_RANKS
 
 ACROSS_RANKS: dict[str, str] = {
     "steps_by_rank": "where each step of each rank goes, communication told apart into waiting "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.traces.comparison.trace_diff import TraceDiff
-from analysis.traces.comparison.trace_regressions import Regression
+from faultline.analysis.traces.comparison.trace_diff import TraceDiff
+from faultline.analysis.traces.comparison.trace_regressions import Regression
 
 MAX_NAMES = 10
 """Kernels, and operators, that are named one by one."""

@@ -8,19 +8,19 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from analysis.traces.across_ranks.comparison import RankComparison
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
-from analysis.traces.columns.events import PROFILER
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplained_idle
-from analysis.traces.doctor.rules import diagnose
-from analysis.traces.job.telemetry import diagnoses_of_files
-from trace_report.analysis_run import JobResult
-from trace_report.job_analyses import ACROSS_RANKS, job_analyses
-from trace_report.rank_lines import RankLine, rank_line, window_parts_ms
-from trace_report.registry import cut
+from faultline.analysis.traces.across_ranks.comparison import RankComparison
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
+from faultline.analysis.traces.columns.events import PROFILER
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob, job_of
+from faultline.analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplained_idle
+from faultline.analysis.traces.doctor.rules import diagnose
+from faultline.analysis.traces.job.telemetry import diagnoses_of_files
+from faultline.trace_report.analysis_run import JobResult
+from faultline.trace_report.job_analyses import ACROSS_RANKS, job_analyses
+from faultline.trace_report.rank_lines import RankLine, rank_line, window_parts_ms
+from faultline.trace_report.registry import cut
 
 MAX_SHOWN = 32
 """Ranks in one chart."""

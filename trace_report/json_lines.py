@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from analysis.errors import SettingsError
-from trace_report.job_report import JobReport, answer, rows_of_job
-from trace_report.json_output import one_line
+from faultline.analysis.errors import SettingsError
+from faultline.trace_report.job_report import JobReport, answer, rows_of_job
+from faultline.trace_report.json_output import one_line
 
 STANDARD_OUTPUT = "-"
 WriteLines = Callable[[bytes], None]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from analysis.traces.columns.row_table import Rows
+from faultline.analysis.traces.columns.row_table import Rows
 
 
 def write_json(answer: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 EXPORT_SECONDS = 600.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from trace_report.page_model import ReportPage
+from faultline.trace_report.page_model import ReportPage
 
 HERE = Path(__file__).parent
 WEB = HERE.parent / "bot" / "web" / "static"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.traces.across_ranks.wait_transfer import CollectiveTable
-from analysis.traces.per_rank.collective_bandwidth import CollectiveRow
-from trace_report.job_report import MAX_SHOWN, JobReport
-from trace_report.page_model import ReportBlock, ReportSection, section_of
-from trace_report.page_parts import (
+from faultline.analysis.traces.across_ranks.wait_transfer import CollectiveTable
+from faultline.analysis.traces.per_rank.collective_bandwidth import CollectiveRow
+from faultline.trace_report.job_report import MAX_SHOWN, JobReport
+from faultline.trace_report.page_model import ReportBlock, ReportSection, section_of
+from faultline.trace_report.page_parts import (
     Bars,
     Column,
     Curves,
@@ -20,8 +20,13 @@ from trace_report.page_parts import (
     table,
     text_cell,
 )
-from trace_report.page_work import idle_section, kernels_section, memory_section, operators_section
-from trace_report.rank_lines import RankLine
+from faultline.trace_report.page_work import (
+    idle_section,
+    kernels_section,
+    memory_section,
+    operators_section,
+)
+from faultline.trace_report.rank_lines import RankLine
 
 PART_COLOURS = {
     "backward pass": 0,

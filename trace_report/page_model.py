@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trace_report.page_parts import Bars, Curves, Table
-from trace_report.roofline_plot import RooflinePlot
+from faultline.trace_report.page_parts import Bars, Curves, Table
+from faultline.trace_report.roofline_plot import RooflinePlot
 
 
 @dataclass(frozen=True)

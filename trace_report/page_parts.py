@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.wording.amounts import BYTES, amount
+from faultline.analysis.wording.amounts import BYTES, amount
 
 MAX_TABLE_ROWS = 300
 MAX_NAME = 240

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.traces.costs.accelerators import accelerator_named
-from trace_report.analysis_run import RankResult
-from trace_report.job_report import JobReport
-from trace_report.page_model import Panel, ReportBlock
-from trace_report.page_parts import (
+from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.trace_report.analysis_run import RankResult
+from faultline.trace_report.job_report import JobReport
+from faultline.trace_report.page_model import Panel, ReportBlock
+from faultline.trace_report.page_parts import (
     Bars,
     ChartBar,
     Column,
@@ -19,10 +19,10 @@ from trace_report.page_parts import (
     table,
     text_cell,
 )
-from trace_report.rank_charts import DrawnCurves, PathStrip
-from trace_report.registry import ANALYSES, BESIDE
-from trace_report.roofline_plot import WORST, roofline_plot, worst_table
-from trace_report.rows_table import rows_table
+from faultline.trace_report.rank_charts import DrawnCurves, PathStrip
+from faultline.trace_report.registry import ANALYSES, BESIDE
+from faultline.trace_report.roofline_plot import WORST, roofline_plot, worst_table
+from faultline.trace_report.rows_table import rows_table
 
 MAX_PANELS = 8
 PATH_PARTS = {

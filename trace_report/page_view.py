@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
-from analysis.wording.phrases import capitalised
-from trace_report.job_report import JobReport
-from trace_report.page_job import job_sections
-from trace_report.page_model import DiagnosisView, EventView, ReportPage
-from trace_report.page_parts import Column, Table, count_cell, ms_cell, table, text_cell, visible
-from trace_report.page_rank import panels
-from trace_report.perfetto import PerfettoWindows, view_of
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
+from faultline.analysis.wording.phrases import capitalised
+from faultline.trace_report.job_report import JobReport
+from faultline.trace_report.page_job import job_sections
+from faultline.trace_report.page_model import DiagnosisView, EventView, ReportPage
+from faultline.trace_report.page_parts import (
+    Column,
+    Table,
+    count_cell,
+    ms_cell,
+    table,
+    text_cell,
+    visible,
+)
+from faultline.trace_report.page_rank import panels
+from faultline.trace_report.perfetto import PerfettoWindows, view_of
 
 MAX_LEFT_OUT = 200
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.traces.per_rank.idle import CATEGORIES
-from trace_report.job_report import JobReport
-from trace_report.kernel_lines import KernelLine, kernel_lines, kernel_time, operator_lines
-from trace_report.page_model import ReportBlock, ReportSection, section_of
-from trace_report.page_parts import (
+from faultline.analysis.traces.per_rank.idle import CATEGORIES
+from faultline.trace_report.job_report import JobReport
+from faultline.trace_report.kernel_lines import (
+    KernelLine,
+    kernel_lines,
+    kernel_time,
+    operator_lines,
+)
+from faultline.trace_report.page_model import ReportBlock, ReportSection, section_of
+from faultline.trace_report.page_parts import (
     Bars,
     ChartBar,
     Column,

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.perfetto.window import perfetto_window
-from analysis.traces.reading.kineto import read_trace
-from trace_report.job_report import JobReport
-from trace_report.page_parts import script_json
-from trace_report.workers import Say, Task, run_tasks
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.perfetto.window import perfetto_window
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.trace_report.job_report import JobReport
+from faultline.trace_report.page_parts import script_json
+from faultline.trace_report.workers import Say, Task, run_tasks
 
 MAX_EVENTS = 24
 """Windows in one page."""

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.per_rank.critical_path import critical_path
-from analysis.traces.per_rank.critical_path_breakdown import BOUNDS, bounds
-from analysis.traces.per_rank.critical_path_events import DEFAULT_RULES, last_complete_step
-from analysis.traces.per_rank.memory import memory_timelines
-from analysis.traces.perfetto.augmented_counters import queue_lengths
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.per_rank.critical_path import critical_path
+from faultline.analysis.traces.per_rank.critical_path_breakdown import BOUNDS, bounds
+from faultline.analysis.traces.per_rank.critical_path_events import (
+    DEFAULT_RULES,
+    last_complete_step,
+)
+from faultline.analysis.traces.per_rank.memory import memory_timelines
+from faultline.analysis.traces.perfetto.augmented_counters import queue_lengths
 
 STRIP_PIECES = 600
 POINTS = 500

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.traces.columns.events import RankSource
+from faultline.analysis.traces.columns.events import RankSource
 
 _DIGITS = re.compile(r"(\d+)")
 

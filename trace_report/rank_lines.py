@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.across_ranks.step_breakdown import PARTS, TRANSFER
-from analysis.traces.per_rank.step_times import COPIES, DATA, IDLE, OTHER
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.step_breakdown import PARTS, TRANSFER
+from faultline.analysis.traces.per_rank.step_times import COPIES, DATA, IDLE, OTHER
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from analysis.errors import SettingsError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
 
 MAX_ROWS = 1_000
 """Of one analysis of one rank, in a document."""
@@ -93,7 +93,7 @@ def table_of(name: str) -> RowTable:
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"analysis.traces.per_rank.{_MODULES.get(name, name)}")
+    return import_module(f"faultline.analysis.traces.per_rank.{_MODULES.get(name, name)}")
 
 
 def cut(rows: Rows) -> Rows:

@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.errors import EvidenceError, SettingsError
-from trace_report.analysis_run import Wanted, run_job
-from trace_report.job_report import JobReport, answer, report_of, rows_of_job
-from trace_report.json_lines import STANDARD_OUTPUT, line_writer, rest_of
-from trace_report.page_parts import visible
-from trace_report.progress import progress, say_what_is_slow
-from trace_report.registry import chosen
-from trace_report.sources import opened
+from faultline.analysis.errors import EvidenceError, SettingsError
+from faultline.trace_report.analysis_run import Wanted, run_job
+from faultline.trace_report.job_report import JobReport, answer, report_of, rows_of_job
+from faultline.trace_report.json_lines import STANDARD_OUTPUT, line_writer, rest_of
+from faultline.trace_report.page_parts import visible
+from faultline.trace_report.progress import progress, say_what_is_slow
+from faultline.trace_report.registry import chosen
+from faultline.trace_report.sources import opened
 
 SOMETHING_WRONG = 1
 MAX_FAILURES = 20
@@ -87,13 +87,13 @@ def run_report(options: Options) -> int:
 def _folder_for_ranks(tables: Path | None) -> AbstractContextManager[Path | None]:
     if tables is None:
         return nullcontext()
-    from trace_report.tables import folder_for_ranks
+    from faultline.trace_report.tables import folder_for_ranks
 
     return folder_for_ranks(tables)
 
 
 def _write_tables(report: JobReport, folder: Path) -> None:
-    from trace_report.tables import write_tables
+    from faultline.trace_report.tables import write_tables
 
     ranks = []
     for rank in report.result.ranks:
@@ -135,7 +135,7 @@ def _show(report: JobReport, options: Options) -> None:
     if options.html is not None:
         _write_page(report, options)
     if options.counters is not None or options.perfetto is not None:
-        from trace_report.augment_command import write_augmented
+        from faultline.trace_report.augment_command import write_augmented
 
         write_augmented(
             report,
@@ -146,21 +146,21 @@ def _show(report: JobReport, options: Options) -> None:
             options.perfetto,
         )
     if options.as_json:
-        from trace_report.json_output import write_json
+        from faultline.trace_report.json_output import write_json
 
         write_json(answer(report))
         return
     if options.lines == STANDARD_OUTPUT:
         return
-    from trace_report.terminal import print_report
+    from faultline.trace_report.terminal import print_report
 
     print_report(report, hint=options.html is None)
 
 
 def _write_page(report: JobReport, options: Options) -> None:
-    from trace_report.page import render
-    from trace_report.page_view import page_of
-    from trace_report.perfetto import windows_of
+    from faultline.trace_report.page import render
+    from faultline.trace_report.page_view import page_of
+    from faultline.trace_report.perfetto import windows_of
 
     assert options.html is not None
     if any(_same_file(options.html, rank.path) for rank in report.result.ranks):

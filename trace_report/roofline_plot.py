@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.traces.costs.accelerators import Accelerator
-from trace_report.page_parts import (
+from faultline.analysis.traces.costs.accelerators import Accelerator
+from faultline.trace_report.page_parts import (
     Column,
     Table,
     count_cell,

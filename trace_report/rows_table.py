@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from trace_report.page_parts import (
+from faultline.trace_report.page_parts import (
     Column,
     Table,
     TableCell,

@@ -14,8 +14,8 @@ import obstore
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import S3Store
 
-from analysis.errors import BudgetExceeded, EvidenceError
-from trace_report.archives import MAX_MEMBERS, ScratchFolder
+from faultline.analysis.errors import BudgetExceeded, EvidenceError
+from faultline.trace_report.archives import MAX_MEMBERS, ScratchFolder
 
 
 def downloaded(location: str, scratch: ScratchFolder) -> Iterator[tuple[str, Path]]:

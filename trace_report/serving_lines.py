@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trace_report.analysis_run import RankResult
+from faultline.trace_report.analysis_run import RankResult
 
 
 def serving_lines(ranks: Sequence[RankResult]) -> list[str]:

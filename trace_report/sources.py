@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from analysis.errors import BudgetExceeded, EvidenceError
-from trace_report.archives import ScratchFolder, is_archive, unpacked
-from trace_report.nsight_reports import exported, is_report, without_export
+from faultline.analysis.errors import BudgetExceeded, EvidenceError
+from faultline.trace_report.archives import ScratchFolder, is_archive, unpacked
+from faultline.trace_report.nsight_reports import exported, is_report, without_export
 
 MAX_FILES = 20_000
 MAX_SCRATCH_BYTES = 64 * 1024**3
@@ -169,7 +169,7 @@ def _visible(names: Sequence[str]) -> list[str]:
 
 
 def _from_s3(location: str, gathering: _Gathering) -> None:
-    from trace_report.s3_files import downloaded
+    from faultline.trace_report.s3_files import downloaded
 
     for name, copy in downloaded(location, gathering.scratch):
         gathering.add(copy, name)

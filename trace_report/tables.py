@@ -16,9 +16,9 @@ from typing import Any, Literal
 import polars as pl
 from polars.exceptions import PolarsError
 
-from analysis.errors import SettingsError
-from analysis.traces.columns.row_table import Rows
-from trace_report.frames import frame_of, schema_of
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.traces.columns.row_table import Rows
+from faultline.trace_report.frames import frame_of, schema_of
 
 OF_RANK = "file of the rank"
 AS_NAMED: Mapping[str, Any] = {"glob": False, "hive_partitioning": False}

@@ -17,13 +17,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
-from analysis.wording.phrases import capitalised
-from trace_report.job_report import JobReport
-from trace_report.kernel_lines import kernel_lines, kernel_time, operator_lines
-from trace_report.page_parts import visible
-from trace_report.rank_lines import RankLine
-from trace_report.serving_lines import serving_lines
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
+from faultline.analysis.wording.phrases import capitalised
+from faultline.trace_report.job_report import JobReport
+from faultline.trace_report.kernel_lines import kernel_lines, kernel_time, operator_lines
+from faultline.trace_report.page_parts import visible
+from faultline.trace_report.rank_lines import RankLine
+from faultline.trace_report.serving_lines import serving_lines
 
 STYLES = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
 MAX_DIAGNOSES = 5

@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from analysis.errors import BudgetExceeded, EvidenceError, FaultlineError
+from faultline.analysis.errors import BudgetExceeded, EvidenceError, FaultlineError
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from analysis.alert_signal.promql import COMPARISONS
-from analysis.alert_signal.query_reading import MetricSelection, QueryReading, duration_s
-from analysis.kinds.watched_signals import Comparison
+from faultline.analysis.alert_signal.promql import COMPARISONS
+from faultline.analysis.alert_signal.query_reading import MetricSelection, QueryReading, duration_s
+from faultline.analysis.kinds.watched_signals import Comparison
 
 LONGEST = 8192
 _METRIC = re.compile(

@@ -6,26 +6,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from analysis.alert_signal.datadog import read_datadog_query
-from analysis.alert_signal.places import (
+from faultline.analysis.alert_signal.datadog import read_datadog_query
+from faultline.analysis.alert_signal.places import (
     keeps_service,
     literal_service,
     naming_label,
     place_in,
     service_in,
 )
-from analysis.alert_signal.promql import read_logql, read_promql
-from analysis.alert_signal.query_reading import MetricSelection, QueryReading
-from analysis.alert_signal.texts import (
+from faultline.analysis.alert_signal.promql import read_logql, read_promql
+from faultline.analysis.alert_signal.query_reading import MetricSelection, QueryReading
+from faultline.analysis.alert_signal.texts import (
     quantile_in,
     threshold_in,
     window_in,
     without_threshold,
 )
-from analysis.alert_signal.words import class_of, normalized
-from analysis.kinds.signals import SignalClass
-from analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
-from analysis.vocabulary import Alert
+from faultline.analysis.alert_signal.words import class_of, normalized
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
+from faultline.analysis.vocabulary import Alert
 
 _ABSENT = frozenset({"absent", "absent_over_time"})
 _WEAK = frozenset(

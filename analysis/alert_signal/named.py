@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 
 import polars as pl
 
-from analysis.alert_signal.deriving import service_of, watched_signal
-from analysis.alert_signal.query_reading import is_exporter
-from analysis.alert_signal.rule_texts import alertmanager_note, queries_in, query_of_url
-from analysis.alert_signal.series import alerting_series, in_unit
-from analysis.kinds.watched_signals import SignalSource
-from analysis.vocabulary import Alert
+from faultline.analysis.alert_signal.deriving import service_of, watched_signal
+from faultline.analysis.alert_signal.query_reading import is_exporter
+from faultline.analysis.alert_signal.rule_texts import alertmanager_note, queries_in, query_of_url
+from faultline.analysis.alert_signal.series import alerting_series, in_unit
+from faultline.analysis.kinds.watched_signals import SignalSource
+from faultline.analysis.vocabulary import Alert
 
 NOTE_LABELS = (
     "firing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from analysis.alert_signal.query_reading import QueryReading, is_exporter
+from faultline.analysis.alert_signal.query_reading import QueryReading, is_exporter
 
 SERVICE_LABELS = (
     "service", "service_name", "app", "app_kubernetes_io_name", "destination_service_name",

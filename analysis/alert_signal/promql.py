@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import promql_parser as pql
 
-from analysis.alert_signal.query_reading import MetricSelection, QueryReading, one_value
-from analysis.kinds.watched_signals import Comparison
+from faultline.analysis.alert_signal.query_reading import MetricSelection, QueryReading, one_value
+from faultline.analysis.kinds.watched_signals import Comparison
 
 LONGEST = 4096
 """Characters of an expression that is parsed: the longest of 1,717 real rules has 1,063, and the

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analysis.kinds.watched_signals import Comparison
+from faultline.analysis.kinds.watched_signals import Comparison
 
 
 @dataclass(frozen=True)

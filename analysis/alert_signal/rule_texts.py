@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
-from analysis.kinds.watched_signals import AlertQuery, QueryLanguage
+from faultline.analysis.kinds.watched_signals import AlertQuery, QueryLanguage
 
 LONGEST_URL = 16_384
 _LOGQL = re.compile(r"\}\s*(?:\|[=~]|!=|!~|\|\s*\w)")

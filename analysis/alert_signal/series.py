@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.alert_signal.words import normalized
-from analysis.kinds.signals import SignalClass, classify
-from analysis.kinds.watched_signals import WatchedSignal
+from faultline.analysis.alert_signal.words import normalized
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.kinds.watched_signals import WatchedSignal
 
 _QUANTILE = re.compile(r"_p?(50|75|90|95|99|999)_")
 USUAL_QUANTILE = 0.99

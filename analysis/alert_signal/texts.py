@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from analysis.kinds.watched_signals import Comparison
+from faultline.analysis.kinds.watched_signals import Comparison
 
 _QUANTILE = re.compile(
     r"(?i)\bp(50|75|90|95|99|99\.9|999)\b"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from analysis.kinds.place_names import PLACE_LABELS
-from analysis.vocabulary import Alert
+from faultline.analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.vocabulary import Alert
 
 
 def place_of(alert: Alert) -> dict[str, str]:

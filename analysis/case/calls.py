@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from analysis.vocabulary import Frozen, UtcTime
+from faultline.analysis.vocabulary import Frozen, UtcTime
 
 CALLS_FILE = "calls.json"
 MOST_WRITTEN = 5_000

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.tables import ORIGIN
-from analysis.vocabulary import Evidence, Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.tables import ORIGIN
+from faultline.analysis.vocabulary import Evidence, Finding
 
 _Rows = tuple[str, str | None, str | None]
 """Table, service, and of spans the operation; None for all operations."""

@@ -11,8 +11,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from analysis.kinds.finding_kinds import ANSWER_RECORD, EARLIER_INVESTIGATION, FLEET_RECORD
-from analysis.vocabulary import Frozen, UtcTime
+from faultline.analysis.kinds.finding_kinds import (
+    ANSWER_RECORD,
+    EARLIER_INVESTIGATION,
+    FLEET_RECORD,
+)
+from faultline.analysis.vocabulary import Frozen, UtcTime
 
 EARLIER_FILE = "earlier.json"
 KIND, RECORD, FLEET = EARLIER_INVESTIGATION.name, ANSWER_RECORD.name, FLEET_RECORD.name

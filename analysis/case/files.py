@@ -8,7 +8,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
 """One JSON file. The largest that the bot writes, findings.json of a training job, has a few MB."""

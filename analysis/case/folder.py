@@ -16,14 +16,21 @@ from typing import Any, TypeVar
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
-from analysis.case.calls import CALLS_FILE, CallList, KnownCall
-from analysis.case.earlier import EARLIER_FILE, Earlier
-from analysis.case.files import MAX_JSON_BYTES, check_regular, is_there, leads_inside
-from analysis.case.observations import OBSERVATIONS_FILE, Observations
-from analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
-from analysis.case.tables import SCHEMAS, empty, gap_of, read_rows, table_file, was_checked
-from analysis.errors import EvidenceError
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope, Window
+from faultline.analysis.case.calls import CALLS_FILE, CallList, KnownCall
+from faultline.analysis.case.earlier import EARLIER_FILE, Earlier
+from faultline.analysis.case.files import MAX_JSON_BYTES, check_regular, is_there, leads_inside
+from faultline.analysis.case.observations import OBSERVATIONS_FILE, Observations
+from faultline.analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
+from faultline.analysis.case.tables import (
+    SCHEMAS,
+    empty,
+    gap_of,
+    read_rows,
+    table_file,
+    was_checked,
+)
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope, Window
 
 DEFAULT_INCIDENT = timedelta(minutes=30)
 DEFAULT_BASELINE = timedelta(hours=2)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analysis.vocabulary import Gap
+from faultline.analysis.vocabulary import Gap
 
 _NUMBERS = re.compile(r"\d+")
 

@@ -7,8 +7,8 @@ verdict or confidence: it is added to the findings after all of that is settled.
 
 from __future__ import annotations
 
-from analysis.kinds.finding_kinds import LOOKED_AT
-from analysis.vocabulary import Finding, Frozen
+from faultline.analysis.kinds.finding_kinds import LOOKED_AT
+from faultline.analysis.vocabulary import Finding, Frozen
 
 OBSERVATIONS_FILE = "observations.json"
 KIND = LOOKED_AT.name

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 TIME = pl.Datetime("ns", "UTC")
 NULLABLE = frozenset({"service", "parent_id", "value", "title", "diff", "message"})

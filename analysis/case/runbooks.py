@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from analysis.vocabulary import Frozen, Link
+from faultline.analysis.vocabulary import Frozen, Link
 
 RUNBOOKS_FILE = "runbooks.json"
 

@@ -15,15 +15,20 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case.files import MAX_TABLE_BYTES, MAX_TEXT_TABLE_BYTES, check_regular, is_there
-from analysis.case.readable_rows import (
+from faultline.analysis.case.files import (
+    MAX_TABLE_BYTES,
+    MAX_TEXT_TABLE_BYTES,
+    check_regular,
+    is_there,
+)
+from faultline.analysis.case.readable_rows import (
     TIME,
     ReadableRows,
     RefusedRows,
     TableSchema,
     readable_rows,
 )
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 CHECKED = "faultline.checked"
 """The mark in a Parquet file's metadata that says that every row was checked when it was

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.vocabulary import Window
+from faultline.analysis.case.folder import Case
+from faultline.analysis.vocabulary import Window
 
 LEAD = timedelta(minutes=30)
 """Without a baseline the incident may have begun this long before the alert; earlier rows are the

@@ -10,13 +10,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from analysis.case.folder import Case
-from analysis.changes.evidence import FailingLine
-from analysis.kinds.fault_kinds import DATA_PROBLEM, EXTERNAL_DEPENDENCY, INFRASTRUCTURE
-from analysis.kinds.finding_details import NoChangeDetails
-from analysis.requests.topology import Topology
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import counted, plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.changes.evidence import FailingLine
+from faultline.analysis.kinds.fault_kinds import DATA_PROBLEM, EXTERNAL_DEPENDENCY, INFRASTRUCTURE
+from faultline.analysis.kinds.finding_details import NoChangeDetails
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import counted, plain
 
 ENOUGH_LINES = 3
 """Fewer lines of one kind are an accident."""

@@ -7,16 +7,16 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from analysis.analyzers import fault_of
-from analysis.case.folder import Case
-from analysis.kinds.fault_kinds import DEMAND, INFRASTRUCTURE, RESOURCE
-from analysis.kinds.finding_details import NoChangeDetails
-from analysis.kinds.signals import SignalClass
-from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.metrics.shifts import metric_shifts, shift_class
-from analysis.requests.topology import Topology
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.fault_kinds import DEMAND, INFRASTRUCTURE, RESOURCE
+from faultline.analysis.kinds.finding_details import NoChangeDetails
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
+from faultline.analysis.metrics.shifts import metric_shifts, shift_class
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 SURGE = 1.8
 """Requests at 1.8 times the baseline or more are a surge: autoscalers plan for less. The figure is

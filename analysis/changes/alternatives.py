@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.case.folder import Case
-from analysis.changes.alternative_lines import line_reasons
-from analysis.changes.alternative_metrics import metric_reasons
-from analysis.changes.evidence import FailingLine, failing_lines, failing_operations
-from analysis.kinds.finding_details import NoChangeDetails
-from analysis.requests.topology import Topology, read_topology
-from analysis.suspects.explanations import Suspect
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.changes.alternative_lines import line_reasons
+from faultline.analysis.changes.alternative_metrics import metric_reasons
+from faultline.analysis.changes.evidence import FailingLine, failing_lines, failing_operations
+from faultline.analysis.kinds.finding_details import NoChangeDetails
+from faultline.analysis.requests.topology import Topology, read_topology
+from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.vocabulary import Finding
 
 
 def no_change_reasons(

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.changes.shipping import Shipped
+from faultline.analysis.case.folder import Case
+from faultline.analysis.changes.shipping import Shipped
 
 LEAST_HISTORY_MIN = 120.0
 """Of a shorter past nothing can be said of how often changes come."""

@@ -12,11 +12,11 @@ from datetime import datetime
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import Windows, log_windows, span_windows
-from analysis.logs.counts import items_of
-from analysis.logs.lines import ERROR_LEVELS
-from analysis.logs.templates import UNKNOWN_SERVICE
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import Windows, log_windows, span_windows
+from faultline.analysis.logs.counts import items_of
+from faultline.analysis.logs.lines import ERROR_LEVELS
+from faultline.analysis.logs.templates import UNKNOWN_SERVICE
 
 MAX_DISTINCT = 1_500
 MAX_TEXT = 600

@@ -16,22 +16,22 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from analysis.case.folder import Case
-from analysis.changes.alternatives import no_change_reasons, reason_for
-from analysis.changes.chance import ChangeHistory, change_history
-from analysis.changes.evidence import FailingLine, failing_lines, failing_operations
-from analysis.changes.onsets import climb_of
-from analysis.changes.reading import Reading, read_change
-from analysis.changes.shipping import Shipped, shipped_changes, taken_back
-from analysis.changes.symptoms import Symptoms, symptoms_of
-from analysis.changes.text import rarity
-from analysis.changes.weighing import Scales, SymptomOnset, Weighed, why_weak
-from analysis.kinds.finding_details import ChangeDetails
-from analysis.kinds.finding_kinds import CHANGE_NEAR, CHANGE_RULED_OUT
-from analysis.requests.topology import Topology
-from analysis.suspects.explanations import Suspect
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.changes.alternatives import no_change_reasons, reason_for
+from faultline.analysis.changes.chance import ChangeHistory, change_history
+from faultline.analysis.changes.evidence import FailingLine, failing_lines, failing_operations
+from faultline.analysis.changes.onsets import climb_of
+from faultline.analysis.changes.reading import Reading, read_change
+from faultline.analysis.changes.shipping import Shipped, shipped_changes, taken_back
+from faultline.analysis.changes.symptoms import Symptoms, symptoms_of
+from faultline.analysis.changes.text import rarity
+from faultline.analysis.changes.weighing import Scales, SymptomOnset, Weighed, why_weak
+from faultline.analysis.kinds.finding_details import ChangeDetails
+from faultline.analysis.kinds.finding_kinds import CHANGE_NEAR, CHANGE_RULED_OUT
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 NEAR, RULED_OUT = CHANGE_NEAR.name, CHANGE_RULED_OUT.name
 LONGEST_LEAD = timedelta(hours=6)

@@ -17,9 +17,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.case.folder import Case
-from analysis.kinds.signals import SignalClass, classify, is_headroom
-from analysis.suspects.explanations import Suspect
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.signals import SignalClass, classify, is_headroom
+from faultline.analysis.suspects.explanations import Suspect
 
 Floats = NDArray[np.float64]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.changes.mechanisms import Shown, read_altered, shown_by
-from analysis.changes.shipping import Shipped
-from analysis.changes.symptoms import altered_names, exact_names
-from analysis.changes.text import words_of
+from faultline.analysis.changes.mechanisms import Shown, read_altered, shown_by
+from faultline.analysis.changes.shipping import Shipped
+from faultline.analysis.changes.symptoms import altered_names, exact_names
+from faultline.analysis.changes.text import words_of
 
 SPEAKING_IDS = ("flag", "config", "scale", "migration")
 """Kinds whose id is a name that says what it is about."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.changes.text import ChangeText, read_change_text, touches
-from analysis.wording.phrases import plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.changes.text import ChangeText, read_change_text, touches
+from faultline.analysis.wording.phrases import plain
 
 RIDES_FOR = timedelta(hours=24)
 """A merge that no deploy of its service carried for a day is not waited for any longer."""

@@ -15,13 +15,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from analysis.case.folder import Case
-from analysis.changes.evidence import MAX_TEXT, FailingLine
-from analysis.changes.text import ChangeText, service_words, words_of
-from analysis.kinds.finding_details import LineDetails, LogLineDetails, TraceDetails
-from analysis.requests.topology import Topology
-from analysis.suspects.explanations import Suspect
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.changes.evidence import MAX_TEXT, FailingLine
+from faultline.analysis.changes.text import ChangeText, service_words, words_of
+from faultline.analysis.kinds.finding_details import LineDetails, LogLineDetails, TraceDetails
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.vocabulary import Finding
 
 SUSPECTS_CONSIDERED = 3
 FINDINGS_CONSIDERED = 8

@@ -12,19 +12,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from analysis.analyzers import cause_kinds, fault_kind
-from analysis.changes.chance import ChangeHistory
-from analysis.changes.mechanisms import MechanismMatch, best_match
-from analysis.changes.onsets import Climb
-from analysis.changes.reading import Reading
-from analysis.changes.shipping import Shipped
-from analysis.changes.symptoms import Symptoms, plain_name
-from analysis.changes.text import relevance, service_words
-from analysis.kinds.finding_details import JobDetails
-from analysis.requests.topology import Topology
-from analysis.suspects.explanations import Suspect
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import plain
+from faultline.analysis.analyzers import cause_kinds, fault_kind
+from faultline.analysis.changes.chance import ChangeHistory
+from faultline.analysis.changes.mechanisms import MechanismMatch, best_match
+from faultline.analysis.changes.onsets import Climb
+from faultline.analysis.changes.reading import Reading
+from faultline.analysis.changes.shipping import Shipped
+from faultline.analysis.changes.symptoms import Symptoms, plain_name
+from faultline.analysis.changes.text import relevance, service_words
+from faultline.analysis.kinds.finding_details import JobDetails
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import plain
 
 HALF_LIFE_MIN = 30.0
 """How fast a change grows unlikely with the minutes between it and a sudden onset."""

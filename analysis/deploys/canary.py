@@ -17,10 +17,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.deploys.judged_signals import JudgedSeries
-from analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
-from analysis.deploys.student_t import quantile, upper_tail
-from analysis.deploys.window_levels import WindowScale
+from faultline.analysis.deploys.judged_signals import JudgedSeries
+from faultline.analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
+from faultline.analysis.deploys.student_t import quantile, upper_tail
+from faultline.analysis.deploys.window_levels import WindowScale
 
 Floats = NDArray[np.float64]
 

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.deploys.verdict import Group
-from analysis.kinds.part_labels import parts_of
-from analysis.kinds.signals import RESOURCES, SignalClass, classify, is_headroom
-from analysis.metrics.labels import labels_of
-from analysis.metrics.series import COUNTER, LARGEST, PER_SECOND, RISES
+from faultline.analysis.deploys.verdict import Group
+from faultline.analysis.kinds.part_labels import parts_of
+from faultline.analysis.kinds.signals import RESOURCES, SignalClass, classify, is_headroom
+from faultline.analysis.metrics.labels import labels_of
+from faultline.analysis.metrics.series import COUNTER, LARGEST, PER_SECOND, RISES
 
 Floats = NDArray[np.float64]
 

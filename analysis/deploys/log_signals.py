@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.deploys.judged_signals import JudgedSeries
-from analysis.deploys.verdict import Group
-from analysis.logs.lines import described, log_events
-from analysis.logs.miner import key_words
+from faultline.analysis.deploys.judged_signals import JudgedSeries
+from faultline.analysis.deploys.verdict import Group
+from faultline.analysis.logs.lines import described, log_events
+from faultline.analysis.logs.miner import key_words
 
 Floats = NDArray[np.float64]
 

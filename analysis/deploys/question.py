@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from analysis.deploys.looks import Look
+from faultline.analysis.deploys.looks import Look
 
 
 @dataclass(frozen=True)

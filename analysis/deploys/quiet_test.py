@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.deploys.student_t import quantile, upper_tail
+from faultline.analysis.deploys.student_t import quantile, upper_tail
 
 Floats = NDArray[np.float64]
 

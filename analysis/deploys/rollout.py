@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from analysis.case.folder import Case
-from analysis.deploys.question import DeployQuestion
-from analysis.states.facts import FactGroup, fact_groups
-from analysis.states.findings import evidence_of, said_of
+from faultline.analysis.case.folder import Case
+from faultline.analysis.deploys.question import DeployQuestion
+from faultline.analysis.states.facts import FactGroup, fact_groups
+from faultline.analysis.states.findings import evidence_of, said_of
 
 MISSING = "replicas_missing"
 LASTS = timedelta(minutes=5)
@@ -30,7 +30,7 @@ TELLING = frozenset(
         "unschedulable",
     }
 )
-"""Facts of `analysis.kinds.workload_faults` that keep new pods from serving."""
+"""Facts of `faultline.analysis.kinds.workload_faults` that keep new pods from serving."""
 EARLIEST = timedelta(minutes=1)
 """The API server's clock and the pipeline's are not the same."""
 

@@ -8,17 +8,17 @@ from datetime import timedelta
 
 import numpy as np
 
-from analysis.case.folder import Case
-from analysis.deploys.canary import Canary, CanaryTest, canaries, canary_test
-from analysis.deploys.judged_signals import JudgedSeries, judged_series, requests_between
-from analysis.deploys.log_signals import NEW_ERROR_LINES, LogSignals, log_signals
-from analysis.deploys.question import DeployQuestion
-from analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
-from analysis.deploys.verdict import Comparison, Group, SignalCheck
-from analysis.deploys.window_levels import LEAST_POINTS, WindowScale
-from analysis.deploys.words import PER_MINUTE, beside, moved
-from analysis.vocabulary import Evidence
-from analysis.wording.phrases import counted, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.deploys.canary import Canary, CanaryTest, canaries, canary_test
+from faultline.analysis.deploys.judged_signals import JudgedSeries, judged_series, requests_between
+from faultline.analysis.deploys.log_signals import NEW_ERROR_LINES, LogSignals, log_signals
+from faultline.analysis.deploys.question import DeployQuestion
+from faultline.analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
+from faultline.analysis.deploys.verdict import Comparison, Group, SignalCheck
+from faultline.analysis.deploys.window_levels import LEAST_POINTS, WindowScale
+from faultline.analysis.deploys.words import PER_MINUTE, beside, moved
+from faultline.analysis.vocabulary import Evidence
+from faultline.analysis.wording.phrases import counted, plain, rounded
 
 SUSPICIOUS = 0.005
 """A move that matters and is rarer than this, by itself, is not passed as healthy."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from analysis.vocabulary import Evidence, Frozen, Gap, UtcTime
+from faultline.analysis.vocabulary import Evidence, Frozen, Gap, UtcTime
 
 
 class Decision(StrEnum):

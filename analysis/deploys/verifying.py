@@ -12,16 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.case.folder import Case
-from analysis.deploys.question import DeployQuestion
-from analysis.deploys.quiet_test import LEAST_WINDOWS
-from analysis.deploys.rollout import RolloutFact, rollout_facts
-from analysis.deploys.signal_checks import DECIDES, LEAST_REQUESTS, ServiceSignals
-from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, Group, SignalCheck
-from analysis.deploys.words import called
-from analysis.wording.amounts import amount, unit_of
-from analysis.wording.names import subject_name
-from analysis.wording.phrases import capitalised, counted, number
+from faultline.analysis.case.folder import Case
+from faultline.analysis.deploys.question import DeployQuestion
+from faultline.analysis.deploys.quiet_test import LEAST_WINDOWS
+from faultline.analysis.deploys.rollout import RolloutFact, rollout_facts
+from faultline.analysis.deploys.signal_checks import DECIDES, LEAST_REQUESTS, ServiceSignals
+from faultline.analysis.deploys.verdict import (
+    Comparison,
+    Decision,
+    DeployVerdict,
+    Group,
+    SignalCheck,
+)
+from faultline.analysis.deploys.words import called
+from faultline.analysis.wording.amounts import amount, unit_of
+from faultline.analysis.wording.names import subject_name
+from faultline.analysis.wording.phrases import capitalised, counted, number
 
 FALSE_ALARMS = 0.02
 """Share of healthy deploys that may get a roll-back: one of fifty. Measured by

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.deploys.judged_signals import JudgedSeries
-from analysis.deploys.verdict import Group
+from faultline.analysis.deploys.judged_signals import JudgedSeries
+from faultline.analysis.deploys.verdict import Group
 
 Floats = NDArray[np.float64]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.deploys.log_signals import ERROR_LINES, NEW_ERROR_LINES
-from analysis.wording.amounts import amount, levels, unit_of
-from analysis.wording.names import signal_name
-from analysis.wording.phrases import capitalised, rounded
+from faultline.analysis.deploys.log_signals import ERROR_LINES, NEW_ERROR_LINES
+from faultline.analysis.wording.amounts import amount, levels, unit_of
+from faultline.analysis.wording.names import signal_name
+from faultline.analysis.wording.phrases import capitalised, rounded
 
 PER_MINUTE = "1/min"
 _NAMES = {ERROR_LINES: "rate of error lines", NEW_ERROR_LINES: "rate of error lines of a new kind"}

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.gpus.fleet import NS, Device, Fleet, Samples
-from analysis.gpus.signs import Sign
-from analysis.metrics import gpu_signals as gs
-from analysis.metrics.shift_statistics import Bools, Floats, Ints
-from analysis.wording.phrases import number, rounded
+from faultline.analysis.gpus.fleet import NS, Device, Fleet, Samples
+from faultline.analysis.gpus.signs import Sign
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics.shift_statistics import Bools, Floats, Ints
+from faultline.analysis.wording.phrases import number, rounded
 
 LEAST_MINUTES = 3
 TIMES_BEFORE = 10.0

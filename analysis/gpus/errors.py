@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from analysis.gpus.counters import (
+from faultline.analysis.gpus.counters import (
     DCGM_LIMITS,
     CounterSteps,
     counter_sign,
@@ -14,12 +14,12 @@ from analysis.gpus.counters import (
     first_samples,
     increases,
 )
-from analysis.gpus.fleet import NS, Device, Fleet, Samples
-from analysis.gpus.links import link_signs
-from analysis.gpus.signs import Sign
-from analysis.logs.xid_codes import UNKNOWN_ACTION, XIDS
-from analysis.metrics import gpu_signals as gs
-from analysis.wording.phrases import plain
+from faultline.analysis.gpus.fleet import NS, Device, Fleet, Samples
+from faultline.analysis.gpus.links import link_signs
+from faultline.analysis.gpus.signs import Sign
+from faultline.analysis.logs.xid_codes import UNKNOWN_ACTION, XIDS
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.wording.phrases import plain
 
 XID, ECC, SINGLE_BITS, REMAP = "gpu_xid", "gpu_ecc_error", "gpu_single_bit_errors", "gpu_row_remap"
 UNKNOWN_XID, FOLLOWS_ANOTHER = 0.5, 0.2

@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import Windows, metric_windows
-from analysis.metrics import gpu_signals as gs
-from analysis.metrics.shift_statistics import Bools, Floats, Ints
-from analysis.vocabulary import same_host
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import Windows, metric_windows
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics.shift_statistics import Bools, Floats, Ints
+from faultline.analysis.vocabulary import same_host
 
 LEAST_STEP_S = 60.0
 """Gauges are compared in steps of a minute, longer where samples are rarer."""

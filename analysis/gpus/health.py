@@ -12,18 +12,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from analysis.case.folder import Case
-from analysis.gpus.errors import error_signs
-from analysis.gpus.fleet import Device, Fleet, read_fleet
-from analysis.gpus.held_back import with_held_back
-from analysis.gpus.signs import Sign
-from analysis.gpus.slowness import slow_gpus
-from analysis.gpus.standstill import standstill
-from analysis.kinds.finding_details import GpuDetails
-from analysis.kinds.finding_kinds import GPU_KINDS, RULE_KINDS, Analyzer
-from analysis.metrics.gpu_signals import OF_A_GPU, SIGNALS
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import capitalised, plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.gpus.errors import error_signs
+from faultline.analysis.gpus.fleet import Device, Fleet, read_fleet
+from faultline.analysis.gpus.held_back import with_held_back
+from faultline.analysis.gpus.signs import Sign
+from faultline.analysis.gpus.slowness import slow_gpus
+from faultline.analysis.gpus.standstill import standstill
+from faultline.analysis.kinds.finding_details import GpuDetails
+from faultline.analysis.kinds.finding_kinds import GPU_KINDS, RULE_KINDS, Analyzer
+from faultline.analysis.metrics.gpu_signals import OF_A_GPU, SIGNALS
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import capitalised, plain
 
 MOST_FINDINGS = 20
 MOST_OF_JOB = 0.5

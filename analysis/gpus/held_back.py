@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.gpus.fleet import NS, Device, Fleet, Samples
-from analysis.gpus.signs import Sign
-from analysis.gpus.slowness import (
+from faultline.analysis.gpus.fleet import NS, Device, Fleet, Samples
+from faultline.analysis.gpus.signs import Sign
+from faultline.analysis.gpus.slowness import (
     FIXES,
     LESS_POWER,
     OLD,
@@ -26,9 +26,9 @@ from analysis.gpus.slowness import (
     peers_median,
     power_beside_peers,
 )
-from analysis.metrics import gpu_signals as gs
-from analysis.metrics.shift_statistics import Bools, Floats
-from analysis.wording.phrases import number, rounded
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics.shift_statistics import Bools, Floats
+from faultline.analysis.wording.phrases import number, rounded
 
 LEAST_SHARE = 0.10
 """Hardware slows a hot GPU to half its clock or less (dcgm_fields.h), so it then loses at least a

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from analysis.gpus.counters import (
+from faultline.analysis.gpus.counters import (
     DCGM_LIMITS,
     counter_sign,
     fast_steps,
     first_samples,
     unusual_steps,
 )
-from analysis.gpus.fleet import Device, Fleet
-from analysis.gpus.signs import Sign
-from analysis.metrics import gpu_signals as gs
+from faultline.analysis.gpus.fleet import Device, Fleet
+from faultline.analysis.gpus.signs import Sign
+from faultline.analysis.metrics import gpu_signals as gs
 
 NVLINK, PCIE, LINK = "gpu_nvlink_errors", "gpu_pcie_replays", "ib_error"
 PCIE_PER_MINUTE = 8.0

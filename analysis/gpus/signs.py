@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from analysis.gpus.fleet import Device
-from analysis.metrics.shift_statistics import Bools
+from faultline.analysis.gpus.fleet import Device
+from faultline.analysis.metrics.shift_statistics import Bools
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.gpus.fleet import NS, Device, Fleet, Grid
-from analysis.gpus.signs import Sign, longest_run
-from analysis.metrics import gpu_signals as gs
-from analysis.metrics.shift_statistics import Bools, Floats, Ints
-from analysis.wording.phrases import number, rounded
+from faultline.analysis.gpus.fleet import NS, Device, Fleet, Grid
+from faultline.analysis.gpus.signs import Sign, longest_run
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics.shift_statistics import Bools, Floats, Ints
+from faultline.analysis.wording.phrases import number, rounded
 
 THROTTLED, HOT = "gpu_throttled", "gpu_hot"
 BUSY_PERCENT = 50.0

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.gpus.fleet import NS, Device, Fleet
-from analysis.gpus.signs import Sign, longest_run
-from analysis.gpus.slowness import BUSY_PERCENT, median
-from analysis.metrics import gpu_signals as gs
-from analysis.metrics.shift_statistics import Bools, Floats, Ints
-from analysis.wording.phrases import number, rounded
+from faultline.analysis.gpus.fleet import NS, Device, Fleet
+from faultline.analysis.gpus.signs import Sign, longest_run
+from faultline.analysis.gpus.slowness import BUSY_PERCENT, median
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics.shift_statistics import Bools, Floats, Ints
+from faultline.analysis.wording.phrases import number, rounded
 
 MISSING, IDLE_ALONE, SPINNING = "gpu_missing", "gpu_idle_alone", "gpu_spinning"
 GONE_S = 180.0

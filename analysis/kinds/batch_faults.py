@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.kinds.state_fault import Depth, state_fault
+from faultline.analysis.kinds.state_fault import Depth, state_fault
 
 BATCH = (
     state_fault(

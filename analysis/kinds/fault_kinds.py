@@ -1,9 +1,9 @@
 """The table of fault kinds: what can be wrong with a service, and all that is known about it.
 
-A kind of finding (`analysis.kinds.finding_kinds`) says what was measured; the fault kind says what
-that speaks of. Several kinds of findings may speak of one fault, and an answer may call several
-faults by one kind of cause (`CauseKind`). The weights were set on recorded fault cases. The faults
-of training jobs are in `analysis.kinds.training_causes`.
+A kind of finding (`faultline.analysis.kinds.finding_kinds`) says what was measured; the fault kind
+says what that speaks of. Several kinds of findings may speak of one fault, and an answer may call
+several faults by one kind of cause (`CauseKind`). The weights were set on recorded fault cases. The
+faults of training jobs are in `faultline.analysis.kinds.training_causes`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from analysis.kinds.signals import RESOURCES, SYMPTOMS, SignalClass
+from faultline.analysis.kinds.signals import RESOURCES, SYMPTOMS, SignalClass
 
 if TYPE_CHECKING:
-    from analysis.vocabulary import EvidenceKind
+    from faultline.analysis.vocabulary import EvidenceKind
 
 LOOK_FIRST = "Look at {subject} first."
 

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 if TYPE_CHECKING:
-    from analysis.vocabulary import Finding
+    from faultline.analysis.vocabulary import Finding
 
 
 class FindingDetails(BaseModel):
@@ -215,7 +215,7 @@ class SignatureDetails(LineDetails):
 
 class ObservationDetails(LineDetails):
     """One row that somebody asked for, so that a program can check a sentence about it. What each
-    field holds per kind of row is described in `bot.investigation.model.tools.found`."""
+    field holds per kind of row is described in `faultline.bot.investigation.model.tools.found`."""
 
     about: str = ""
     """The kind of row: "series", "log_line", "diff_line", ..."""
@@ -250,7 +250,7 @@ class StateFactDetails(_Closed):
     """What is wrong with objects of a cluster or a cloud, by their own state."""
 
     fact: str = ""
-    """Its name in `analysis.kinds.state_faults`."""
+    """Its name in `faultline.analysis.kinds.state_faults`."""
     objects: tuple[str, ...] = ()
     """As "Kind namespace/name"."""
     services: tuple[str, ...] = ()

@@ -2,7 +2,8 @@
 
 The kinds of the analyzers that come with Faultline are declared here, because a stored finding is
 read back with its typed details wherever findings are read. An analyzer that is added declares its
-kinds in its own file and names them in its `Analyzer`; `analysis.analyzers` is the list of all.
+kinds in its own file and names them in its `Analyzer`; `faultline.analysis.analyzers` is the list
+of all.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import analysis.kinds.fault_kinds as fault
-from analysis.kinds.fault_kinds import FaultKind
-from analysis.kinds.finding_details import (
+import faultline.analysis.kinds.fault_kinds as fault
+from faultline.analysis.kinds.fault_kinds import FaultKind
+from faultline.analysis.kinds.finding_details import (
     AlertHistoryDetails,
     CallPatternDetails,
     CallsIntoDetails,
@@ -42,13 +43,13 @@ from analysis.kinds.finding_details import (
     TraceDetails,
     UnreadableDetails,
 )
-from analysis.kinds.signals import RESOURCES, SignalClass, is_headroom
-from analysis.kinds.state_faults import FAMILIES, STATE_FAULTS
-from analysis.kinds.training_causes import GPU_CAUSES, RULE_CAUSES, TRAINING_CAUSES
+from faultline.analysis.kinds.signals import RESOURCES, SignalClass, is_headroom
+from faultline.analysis.kinds.state_faults import FAMILIES, STATE_FAULTS
+from faultline.analysis.kinds.training_causes import GPU_CAUSES, RULE_CAUSES, TRAINING_CAUSES
 
 if TYPE_CHECKING:
-    from analysis.case.folder import Case
-    from analysis.vocabulary import EvidenceKind, Finding
+    from faultline.analysis.case.folder import Case
+    from faultline.analysis.vocabulary import EvidenceKind, Finding
 
 
 @dataclass(frozen=True)
@@ -517,6 +518,6 @@ def details_model(kind: str) -> type[FindingDetails]:
     if kind not in _declared:
         # It may be one of an added analyzer's, which declares its kinds once it is imported. The
         # list of analyzers lies above this room, so it is asked by name.
-        import_module("analysis.analyzers").analyzers()
+        import_module("faultline.analysis.analyzers").analyzers()
     known = _declared.get(kind)
     return known.details if known else FindingDetails

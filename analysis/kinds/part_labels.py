@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.kinds.place_names import PLACE_LABELS
 
 PART_LABELS: Mapping[str, tuple[str, ...]] = {
     "version": (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from analysis.kinds.fault_kinds import FaultKind
+from faultline.analysis.kinds.fault_kinds import FaultKind
 
 
 class Depth(IntEnum):

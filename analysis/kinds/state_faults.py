@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from analysis.kinds.batch_faults import BATCH
-from analysis.kinds.cloud_faults import CLOUD
-from analysis.kinds.database_faults import DATABASES
-from analysis.kinds.node_faults import NODES
-from analysis.kinds.provider_faults import PROVIDERS
-from analysis.kinds.resource_faults import SATURATION
-from analysis.kinds.routing_faults import ROUTES
-from analysis.kinds.state_fault import StateFault
-from analysis.kinds.workload_faults import ENDS, LIMITS, PLACING, PROBES, SCALING, STARTS, VOLUMES
+from faultline.analysis.kinds.batch_faults import BATCH
+from faultline.analysis.kinds.cloud_faults import CLOUD
+from faultline.analysis.kinds.database_faults import DATABASES
+from faultline.analysis.kinds.node_faults import NODES
+from faultline.analysis.kinds.provider_faults import PROVIDERS
+from faultline.analysis.kinds.resource_faults import SATURATION
+from faultline.analysis.kinds.routing_faults import ROUTES
+from faultline.analysis.kinds.state_fault import StateFault
+from faultline.analysis.kinds.workload_faults import (
+    ENDS,
+    LIMITS,
+    PLACING,
+    PROBES,
+    SCALING,
+    STARTS,
+    VOLUMES,
+)
 
 FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
     "route_state": ROUTES,

@@ -1,7 +1,7 @@
 """The faults of training jobs: one entry per rule of the trace doctor that may accuse.
 
 The faults of GPUs, told from their counters, stand among them. Each is also a kind of finding of
-the same name, see `analysis.kinds.finding_kinds`.
+the same name, see `faultline.analysis.kinds.finding_kinds`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from analysis.kinds.fault_kinds import FaultKind
+from faultline.analysis.kinds.fault_kinds import FaultKind
 
 if TYPE_CHECKING:
-    from analysis.vocabulary import EvidenceKind
+    from faultline.analysis.vocabulary import EvidenceKind
 
 
 def _fault(

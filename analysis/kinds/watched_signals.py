@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from analysis.kinds.signals import SignalClass
+from faultline.analysis.kinds.signals import SignalClass
 
 QueryLanguage = Literal["promql", "logql", "datadog", "metric"]
 Comparison = Literal[">", ">=", "<", "<=", "==", "!="]

@@ -3,7 +3,7 @@ autoscalers."""
 
 from __future__ import annotations
 
-from analysis.kinds.state_fault import Depth, state_fault
+from faultline.analysis.kinds.state_fault import Depth, state_fault
 
 STARTS = (
     state_fault(

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.tables import ORIGIN, empty
-from analysis.case.windows import Windows, log_windows
-from analysis.logs.lines import described, log_events
-from analysis.logs.miner import OTHER, group_lines
-from analysis.vocabulary import Window
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.tables import ORIGIN, empty
+from faultline.analysis.case.windows import Windows, log_windows
+from faultline.analysis.logs.lines import described, log_events
+from faultline.analysis.logs.miner import OTHER, group_lines
+from faultline.analysis.vocabulary import Window
 
 UNKNOWN_SERVICE = "unknown service"
 CHUNK = 100_000

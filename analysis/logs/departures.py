@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analysis.kinds.finding_kinds import LOG_NEW, LOG_SURGE, LOG_VANISHED
+from faultline.analysis.kinds.finding_kinds import LOG_NEW, LOG_SURGE, LOG_VANISHED
 
 NEW, SURGE, VANISHED = LOG_NEW.name, LOG_SURGE.name, LOG_VANISHED.name
 SURGE_RATIO = 3.0

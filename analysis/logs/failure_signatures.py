@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 FILE = Path(__file__).with_name("failure_signatures.toml")
 LINE_LIMIT = 2_000

@@ -1,13 +1,13 @@
 """docs/failure-signatures.md, written from the data files themselves: `python -m
-analysis.logs.failure_signatures_page`."""
+faultline.analysis.logs.failure_signatures_page`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 
-from analysis.logs.failure_signatures import SIGNATURES, Signature
-from analysis.logs.xid_codes import XIDS
+from faultline.analysis.logs.failure_signatures import SIGNATURES, Signature
+from faultline.analysis.logs.xid_codes import XIDS
 
 GROUPS = {
     "hardware": "Hardware",
@@ -36,7 +36,7 @@ GROUPS = {
 """Kind -> heading, in the page's order."""
 _HEAD = """# Failure signatures
 
-How known failures appear in logs, what they mean and what to do. `python -m analysis.logs.failure_signatures_page` writes
+How known failures appear in logs, what they mean and what to do. `python -m faultline.analysis.logs.failure_signatures_page` writes
 this page from `analysis/logs/failure_signatures.toml` and `analysis/logs/xid_codes.toml`. To add a signature, add an entry
 there and a line that shows it in `tests/analysis/logs/failure_lines.toml`.
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analysis.logs.masks import masked
-from analysis.logs.stack_frames import STACK_LIMIT, FoldedStack, fold_stack
+from faultline.analysis.logs.masks import masked
+from faultline.analysis.logs.stack_frames import STACK_LIMIT, FoldedStack, fold_stack
 
 TEXT_LIMIT = 400
 """A template is distinguished by its beginning; the rest of a long line is payload."""

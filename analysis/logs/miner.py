@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from analysis.logs.masks import VALUE
+from faultline.analysis.logs.masks import VALUE
 
 VARIANTS = 5
 """This many different words in one place of otherwise equal lines are values. States and methods of

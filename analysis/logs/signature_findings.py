@@ -19,19 +19,19 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import KnownFailureDetails, SignatureDetails
-from analysis.kinds.finding_kinds import (
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import KnownFailureDetails, SignatureDetails
+from faultline.analysis.kinds.finding_kinds import (
     FAILURE_SIGNATURE,
     LOG_NEW,
     LOG_SURGE,
     LOG_VANISHED,
     Analyzer,
 )
-from analysis.logs.counts import own_items
-from analysis.logs.failure_signatures import Signature
-from analysis.logs.signature_matching import TABLE, match
-from analysis.logs.templates import (
+from faultline.analysis.logs.counts import own_items
+from faultline.analysis.logs.failure_signatures import Signature
+from faultline.analysis.logs.signature_matching import TABLE, match
+from faultline.analysis.logs.templates import (
     MAX_HOSTS,
     NEW,
     VANISHED,
@@ -41,9 +41,9 @@ from analysis.logs.templates import (
     log_findings,
     stands_out,
 )
-from analysis.logs.xid_codes import specific_signature
-from analysis.vocabulary import Alert, Finding
-from analysis.wording.phrases import counted, number, plain, rounded
+from faultline.analysis.logs.xid_codes import specific_signature
+from faultline.analysis.vocabulary import Alert, Finding
+from faultline.analysis.wording.phrases import counted, number, plain, rounded
 
 KIND = FAILURE_SIGNATURE.name
 ALERT = "alert"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Signature
+from faultline.analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Signature
 
 
 class SignatureTable:

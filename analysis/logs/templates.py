@@ -10,9 +10,9 @@ from datetime import datetime
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import LogLineDetails
-from analysis.logs.counts import (
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import LogLineDetails
+from faultline.analysis.logs.counts import (
     MAX_HOSTS,
     PIECE,
     UNKNOWN_SERVICE,
@@ -22,10 +22,17 @@ from analysis.logs.counts import (
     joined_lists,
     own_items,
 )
-from analysis.logs.departures import NEW, SURGE, VANISHED, StandsOut, stands_out, surprises
-from analysis.logs.miner import OTHER, TemplateMiner
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import counted, number, plain, rounded
+from faultline.analysis.logs.departures import (
+    NEW,
+    SURGE,
+    VANISHED,
+    StandsOut,
+    stands_out,
+    surprises,
+)
+from faultline.analysis.logs.miner import OTHER, TemplateMiner
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import counted, number, plain, rounded
 
 __all__ = [
     "MAX_HOSTS",

@@ -8,8 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from analysis.errors import EvidenceError
-from analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Accused, Signature, read_toml
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.logs.failure_signatures import (
+    LINE_LIMIT,
+    SIGNATURES,
+    Accused,
+    Signature,
+    read_toml,
+)
 
 FILE = Path(__file__).with_name("xid_codes.toml")
 UNKNOWN_ACTION = "Look the number up in NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors)."

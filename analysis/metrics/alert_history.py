@@ -15,19 +15,19 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.kinds.finding_details import AlertHistoryDetails
-from analysis.kinds.finding_kinds import ALERT_FLAPPING, SIGNAL_STOPPED, USUAL_MOVE
-from analysis.metrics.alert_threshold import signal_points, threshold_findings
-from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
-from analysis.metrics.recovery import recoveries
-from analysis.metrics.shifts import MIN_BASELINE_POINTS
-from analysis.metrics.usual_moves import usual_moves
-from analysis.metrics.usual_range import usual_range
-from analysis.vocabulary import Finding
-from analysis.wording.names import signal_name, subject_name
-from analysis.wording.phrases import counted, number, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.finding_details import AlertHistoryDetails
+from faultline.analysis.kinds.finding_kinds import ALERT_FLAPPING, SIGNAL_STOPPED, USUAL_MOVE
+from faultline.analysis.metrics.alert_threshold import signal_points, threshold_findings
+from faultline.analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
+from faultline.analysis.metrics.recovery import recoveries
+from faultline.analysis.metrics.shifts import MIN_BASELINE_POINTS
+from faultline.analysis.metrics.usual_moves import usual_moves
+from faultline.analysis.metrics.usual_range import usual_range
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.names import signal_name, subject_name
+from faultline.analysis.wording.phrases import counted, number, plain, rounded
 
 FLAPPING, STOPPED, USUAL = ALERT_FLAPPING.name, SIGNAL_STOPPED.name, USUAL_MOVE.name
 FIRING = frozenset({"alert", "alarm", "firing", "alerting", "triggered", "critical", "active"})

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.kinds.finding_details import AlertHistoryDetails
-from analysis.kinds.finding_kinds import THRESHOLD_IN_NORMAL_RANGE
-from analysis.kinds.signals import classify, is_bad, is_headroom
-from analysis.metrics.shift_statistics import Bools, Floats
-from analysis.metrics.shifts import COUNTER, LARGEST, MIN_BASELINE_POINTS
-from analysis.vocabulary import Alert, Finding
-from analysis.wording.amounts import amount, unit_of
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.finding_details import AlertHistoryDetails
+from faultline.analysis.kinds.finding_kinds import THRESHOLD_IN_NORMAL_RANGE
+from faultline.analysis.kinds.signals import classify, is_bad, is_headroom
+from faultline.analysis.metrics.shift_statistics import Bools, Floats
+from faultline.analysis.metrics.shifts import COUNTER, LARGEST, MIN_BASELINE_POINTS
+from faultline.analysis.vocabulary import Alert, Finding
+from faultline.analysis.wording.amounts import amount, unit_of
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 KIND = THRESHOLD_IN_NORMAL_RANGE.name
 NORMAL_SHARE = 0.05

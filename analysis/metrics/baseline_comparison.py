@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.metrics.change_points import OnsetInterval, likeliest_onset
-from analysis.metrics.quiet_windows import quiet_share
-from analysis.metrics.seasonality import Days, same_hours
-from analysis.metrics.series import MIN_BASELINE_POINTS, Block
-from analysis.metrics.shift_statistics import (
+from faultline.analysis.metrics.change_points import OnsetInterval, likeliest_onset
+from faultline.analysis.metrics.quiet_windows import quiet_share
+from faultline.analysis.metrics.seasonality import Days, same_hours
+from faultline.analysis.metrics.series import MIN_BASELINE_POINTS, Block
+from faultline.analysis.metrics.shift_statistics import (
     DRIFT,
     Baseline,
     Bools,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.metrics.shift_statistics import CLIP, DRIFT, Bools, Floats, Ints
+from faultline.analysis.metrics.shift_statistics import CLIP, DRIFT, Bools, Floats, Ints
 
 WITHIN = 1.92
 """Half the 95 % quantile of chi-squared with one degree of freedom."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.kinds.signals import SignalClass, classify
-from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.metrics.shifts import shift_class
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
+from faultline.analysis.metrics.shifts import shift_class
+from faultline.analysis.vocabulary import Finding
 
 SLACK = 3.0
 """A third of the caller's move explains it fully: medians of unlike mixes of requests are

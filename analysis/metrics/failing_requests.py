@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.kinds.signals import SignalClass, classify
-from analysis.metrics.shifts import COUNTER, LARGEST
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.metrics.shifts import COUNTER, LARGEST
 
 _SHARE_UNITS = frozenset({"ratio", "percent", "%"})
 _SHARE_NAME = re.compile(r"(?i)ratio|percent|pct|share")

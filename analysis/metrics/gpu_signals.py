@@ -1,9 +1,9 @@
 """The signals of GPUs and their links: one name and one unit each, whatever exporter they came
 from.
 
-Which vendor's metric is which signal stands in `connectors.gpu_metrics`. In the table `metrics` a
-row's labels say whose it is: host, gpu (its number on the host), mig, uuid, model, pod, namespace,
-container, device, port, xid.
+Which vendor's metric is which signal stands in `faultline.connectors.shared.training.gpu_metrics`.
+In the table `metrics` a row's labels say whose it is: host, gpu (its number on the host), mig,
+uuid, model, pod, namespace, container, device, port, xid.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.metrics.shift_statistics import CLIP, DRIFT, Bools, Floats, Ints
+from faultline.analysis.metrics.shift_statistics import CLIP, DRIFT, Bools, Floats, Ints
 
 HALF_AS_LARGE = 0.5
 """A quiet window with a departure half as large speaks half as much: the largest of few windows is

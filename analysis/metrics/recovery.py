@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.kinds.finding_details import RecoveryDetails
-from analysis.kinds.finding_kinds import SIGNAL_RECOVERED
-from analysis.kinds.signals import SYMPTOMS, SignalClass
-from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
-from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.metrics.shifts import MIN_BASELINE_POINTS, shift_class
-from analysis.metrics.usual_moves import usual_moves
-from analysis.vocabulary import Alert, Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.finding_details import RecoveryDetails
+from faultline.analysis.kinds.finding_kinds import SIGNAL_RECOVERED
+from faultline.analysis.kinds.signals import SYMPTOMS, SignalClass
+from faultline.analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
+from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
+from faultline.analysis.metrics.shifts import MIN_BASELINE_POINTS, shift_class
+from faultline.analysis.metrics.usual_moves import usual_moves
+from faultline.analysis.vocabulary import Alert, Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 KIND = SIGNAL_RECOVERED.name
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.metrics.shift_statistics import Bools, Floats, Ints, row_medians
+from faultline.analysis.metrics.shift_statistics import Bools, Floats, Ints, row_medians
 
 DAY_NS = 86_400_000_000_000
 MOST_DAYS = 14

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import Windows, metric_windows
-from analysis.kinds.signals import SignalClass, classify
-from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
-from analysis.metrics.shift_statistics import Bools, Floats, Ints
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import Windows, metric_windows
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
+from faultline.analysis.metrics.shift_statistics import Bools, Floats, Ints
 
 MIN_BASELINE_POINTS = 3
 NEAR_CEILING = 0.9

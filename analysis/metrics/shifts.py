@@ -13,22 +13,22 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from analysis.case.alert_place import lies_elsewhere, place_of
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import MetricShiftDetails
-from analysis.kinds.finding_kinds import METRIC_SHIFT, Analyzer
-from analysis.kinds.part_labels import parts_of
-from analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
-from analysis.metrics.baseline_comparison import SeriesComparison, compare
-from analysis.metrics.labels import labels_of
-from analysis.metrics.series import COUNTER as COUNTER
-from analysis.metrics.series import LARGEST as LARGEST
-from analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
-from analysis.metrics.series import blocks_of
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import PERCENT, Unit, amount, levels, times, unit_of
-from analysis.wording.names import signal_name, subject_name
-from analysis.wording.phrases import capitalised, plain, rounded
+from faultline.analysis.case.alert_place import lies_elsewhere, place_of
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import MetricShiftDetails
+from faultline.analysis.kinds.finding_kinds import METRIC_SHIFT, Analyzer
+from faultline.analysis.kinds.part_labels import parts_of
+from faultline.analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
+from faultline.analysis.metrics.baseline_comparison import SeriesComparison, compare
+from faultline.analysis.metrics.labels import labels_of
+from faultline.analysis.metrics.series import COUNTER as COUNTER
+from faultline.analysis.metrics.series import LARGEST as LARGEST
+from faultline.analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
+from faultline.analysis.metrics.series import blocks_of
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import PERCENT, Unit, amount, levels, times, unit_of
+from faultline.analysis.wording.names import signal_name, subject_name
+from faultline.analysis.wording.phrases import capitalised, plain, rounded
 
 KIND = METRIC_SHIFT.name
 MIN_SIGMAS = 3.0

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.metrics.alert_threshold import stretches
-from analysis.metrics.shift_statistics import Floats
-from analysis.metrics.shifts import COUNTER, LARGEST
-from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.metrics.alert_threshold import stretches
+from faultline.analysis.metrics.shift_statistics import Floats
+from faultline.analysis.metrics.shifts import COUNTER, LARGEST
+from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
+from faultline.analysis.vocabulary import Finding
 
 HALF_WAY = 0.5
 """A move reaches as far when it passes half the way from the baseline's level to the incident's,

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import AlertHistoryDetails
-from analysis.kinds.finding_kinds import ALERT_IN_RANGE
-from analysis.metrics.alert_threshold import SignalPoints, signal_points
-from analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
-from analysis.metrics.recovery import is_about_alert
-from analysis.metrics.shifts import MIN_BASELINE_POINTS
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import AlertHistoryDetails
+from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE
+from faultline.analysis.metrics.alert_threshold import SignalPoints, signal_points
+from faultline.analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
+from faultline.analysis.metrics.recovery import is_about_alert
+from faultline.analysis.metrics.shifts import MIN_BASELINE_POINTS
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 LOW, HIGH = 1.0, 99.0
 """Percentiles of the baseline between which a level is called usual. The range without its farthest

@@ -3,13 +3,13 @@ stands."""
 
 from __future__ import annotations
 
-from analysis.phrasing.metric_forms import signal_said, unit_seen
-from analysis.phrasing.phrase import NOTHING, Phrase, figure, measured, say
-from analysis.phrasing.statement import ARE, IS, Statement, Verb, Voice
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import PERCENT, Unit, amount
-from analysis.wording.names import is_plural
-from analysis.wording.phrases import counted
+from faultline.analysis.phrasing.metric_forms import signal_said, unit_seen
+from faultline.analysis.phrasing.phrase import NOTHING, Phrase, figure, measured, say
+from faultline.analysis.phrasing.statement import ARE, IS, Statement, Verb, Voice
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import PERCENT, Unit, amount
+from faultline.analysis.wording.names import is_plural
+from faultline.analysis.wording.phrases import counted
 
 MINUTES = Unit("time", 60.0)
 HOURS = Unit("time", 3600.0)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from analysis.analyzers import fault_of
-from analysis.kinds.fault_kinds import (
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.fault_kinds import (
     AVAILABILITY,
     CALLERS_FAIL,
     CRITICAL_PATH,
@@ -26,8 +26,8 @@ from analysis.kinds.fault_kinds import (
     RESTARTS,
     SPAN_ERRORS,
 )
-from analysis.kinds.finding_details import JobDetails, StateFactDetails
-from analysis.kinds.finding_kinds import (
+from faultline.analysis.kinds.finding_details import JobDetails, StateFactDetails
+from faultline.analysis.kinds.finding_kinds import (
     ALERT_FLAPPING,
     ALERT_IN_RANGE,
     LOG_NEW,
@@ -39,8 +39,8 @@ from analysis.kinds.finding_kinds import (
     THRESHOLD_IN_NORMAL_RANGE,
     USUAL_MOVE,
 )
-from analysis.kinds.part_labels import parts_of
-from analysis.phrasing import (
+from faultline.analysis.kinds.part_labels import parts_of
+from faultline.analysis.phrasing import (
     alert_forms,
     gpu_forms,
     log_forms,
@@ -50,10 +50,10 @@ from analysis.phrasing import (
     state_forms,
     training_forms,
 )
-from analysis.phrasing.phrase import Phrase, name, own_sentence, say
-from analysis.phrasing.statement import Form, Statement, Voice
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import plain
+from faultline.analysis.phrasing.phrase import Phrase, name, own_sentence, say
+from faultline.analysis.phrasing.statement import Form, Statement, Voice
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import plain
 
 
 def statement(finding: Finding, *, known: bool = False) -> Statement:

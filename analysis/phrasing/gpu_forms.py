@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import GpuDetails, JobDetails, RunStateDetails
-from analysis.phrasing.phrase import (
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.finding_details import GpuDetails, JobDetails, RunStateDetails
+from faultline.analysis.phrasing.phrase import (
     NOTHING,
     Part,
     Phrase,
@@ -18,9 +18,17 @@ from analysis.phrasing.phrase import (
     own_sentence,
     say,
 )
-from analysis.phrasing.statement import Statement, Verb, Voice
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, SHARE, Unit, amount, times
+from faultline.analysis.phrasing.statement import Statement, Verb, Voice
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import (
+    MILLISECONDS,
+    NUMBER,
+    PERCENT,
+    SHARE,
+    Unit,
+    amount,
+    times,
+)
 
 MINUTES = Unit("time", 60.0)
 TENSOR_USE = "gpu_tensor_active"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.kinds.finding_details import LogLineDetails, SignatureDetails
-from analysis.phrasing.log_message import message_of
-from analysis.phrasing.phrase import NOTHING, Part, Phrase, figure, name, quote, say
-from analysis.phrasing.statement import Statement, Verb, Voice, possessive
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import times
-from analysis.wording.names import subject_name
-from analysis.wording.phrases import counted
+from faultline.analysis.kinds.finding_details import LogLineDetails, SignatureDetails
+from faultline.analysis.phrasing.log_message import message_of
+from faultline.analysis.phrasing.phrase import NOTHING, Part, Phrase, figure, name, quote, say
+from faultline.analysis.phrasing.statement import Statement, Verb, Voice, possessive
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import times
+from faultline.analysis.wording.names import subject_name
+from faultline.analysis.wording.phrases import counted
 
 LOGS = Verb("logs", "logged", "log")
 OF_CALLED: Mapping[str, str] = {

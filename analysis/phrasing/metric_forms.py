@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
-from analysis.kinds.finding_details import AlertHistoryDetails, MetricShiftDetails
-from analysis.kinds.signals import SignalClass, is_headroom
-from analysis.phrasing.phrase import NOTHING, Part, Phrase, clock, figure, name, say
-from analysis.phrasing.statement import FAIL, FELL, IS, ROSE, Statement, Verb, Voice
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import (
+from faultline.analysis.kinds.finding_details import AlertHistoryDetails, MetricShiftDetails
+from faultline.analysis.kinds.signals import SignalClass, is_headroom
+from faultline.analysis.phrasing.phrase import NOTHING, Part, Phrase, clock, figure, name, say
+from faultline.analysis.phrasing.statement import FAIL, FELL, IS, ROSE, Statement, Verb, Voice
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import (
     LARGE_RATIO,
     NUMBER,
     PERCENT,
@@ -24,8 +24,8 @@ from analysis.wording.amounts import (
     times,
     unit_of,
 )
-from analysis.wording.names import counted_name, signal_name
-from analysis.wording.phrases import counted
+from faultline.analysis.wording.names import counted_name, signal_name
+from faultline.analysis.wording.phrases import counted
 
 USED_UP = 0.9
 """From this share on a resource is said to be used up: the level at which kube-prometheus' and

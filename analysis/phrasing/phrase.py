@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import Unit, amount
-from analysis.wording.names import subject_name
-from analysis.wording.phrases import capitalised, plain
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import Unit, amount
+from faultline.analysis.wording.names import subject_name
+from faultline.analysis.wording.phrases import capitalised, plain
 
 Role = Literal["words", "name", "figure", "time", "quote"]
 QUOTED = 120

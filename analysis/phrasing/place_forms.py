@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.kinds.finding_details import PlaceDetails
-from analysis.phrasing.phrase import Part, listed, name, say
-from analysis.phrasing.statement import Statement, Verb, Voice
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.finding_details import PlaceDetails
+from faultline.analysis.phrasing.phrase import Part, listed, name, say
+from faultline.analysis.phrasing.statement import Statement, Verb, Voice
+from faultline.analysis.vocabulary import Finding
 
 NAMED = 3
 FAIL_OR_SLOW = Verb("are in trouble", "were in trouble", "get into trouble")

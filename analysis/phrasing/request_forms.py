@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.kinds.finding_details import (
+from faultline.analysis.kinds.finding_details import (
     CallsIntoDetails,
     FlowBreakDetails,
     RequestPathDetails,
     SpanShiftDetails,
 )
-from analysis.phrasing.metric_forms import NEVER
-from analysis.phrasing.phrase import (
+from faultline.analysis.phrasing.metric_forms import NEVER
+from faultline.analysis.phrasing.phrase import (
     NOTHING,
     Slot,
     figure,
@@ -21,11 +21,11 @@ from analysis.phrasing.phrase import (
     quote,
     say,
 )
-from analysis.phrasing.statement import FAIL, IS, Statement, Verb, Voice
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, amount, failing
-from analysis.wording.names import call_of, operation_of, step_name
-from analysis.wording.phrases import counted
+from faultline.analysis.phrasing.statement import FAIL, IS, Statement, Verb, Voice
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, amount, failing
+from faultline.analysis.wording.names import call_of, operation_of, step_name
+from faultline.analysis.wording.phrases import counted
 
 GONE, ALWAYS = 10.0, 90.0
 """In percent of requests: a step that fewer than the first still reach is gone, and one that more

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Formatter
 
-from analysis.kinds.finding_details import StateFactDetails
-from analysis.kinds.node_faults import NODES
-from analysis.kinds.state_faults import STATE_FAULTS
-from analysis.phrasing.phrase import Part, Phrase, say
-from analysis.phrasing.statement import Statement, Voice
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.finding_details import StateFactDetails
+from faultline.analysis.kinds.node_faults import NODES
+from faultline.analysis.kinds.state_faults import STATE_FAULTS
+from faultline.analysis.phrasing.phrase import Part, Phrase, say
+from faultline.analysis.phrasing.statement import Statement, Voice
+from faultline.analysis.vocabulary import Finding
 
 _OF_NODES = frozenset(fault.name for fault in NODES)
 _ABSENT = re.compile(r"""\b(?P<kind>[a-z]+)(?:\.[a-z0-9.]+)? "(?P<name>[^"]{1,200})" not found""")

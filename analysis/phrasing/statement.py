@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from analysis.phrasing.phrase import NOTHING, Part, Phrase, Slot, joined, name, say
-from analysis.vocabulary import Finding
-from analysis.wording.names import subject_name
+from faultline.analysis.phrasing.phrase import NOTHING, Part, Phrase, Slot, joined, name, say
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.names import subject_name
 
 
 class Tense(Enum):

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from analysis.analyzers import fault_of
-from analysis.kinds.fault_kinds import (
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.fault_kinds import (
     AVAILABILITY,
     CALLERS_FAIL,
     CRITICAL_PATH,
@@ -22,7 +22,7 @@ from analysis.kinds.fault_kinds import (
     SPAN_ERRORS,
     TRAFFIC,
 )
-from analysis.kinds.finding_details import (
+from faultline.analysis.kinds.finding_details import (
     CallsIntoDetails,
     JobDetails,
     LogLineDetails,
@@ -30,23 +30,23 @@ from analysis.kinds.finding_details import (
     SignatureDetails,
     SpanShiftDetails,
 )
-from analysis.kinds.signals import SignalClass, is_headroom
-from analysis.phrasing.log_forms import STEPS_OF_CALLED
-from analysis.phrasing.log_message import message_of
-from analysis.phrasing.phrase import QUOTED, clock, listed, name
-from analysis.phrasing.state_forms import (
+from faultline.analysis.kinds.signals import SignalClass, is_headroom
+from faultline.analysis.phrasing.log_forms import STEPS_OF_CALLED
+from faultline.analysis.phrasing.log_message import message_of
+from faultline.analysis.phrasing.phrase import QUOTED, clock, listed, name
+from faultline.analysis.phrasing.state_forms import (
     ObjectState,
     image_named,
     missing_object,
     quota_used,
     state_of,
 )
-from analysis.phrasing.statement import possessive
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import MILLISECONDS, amount, times
-from analysis.wording.names import operation_of, subject_name
-from analysis.wording.phrases import plain
+from faultline.analysis.phrasing.statement import possessive
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import MILLISECONDS, amount, times
+from faultline.analysis.wording.names import operation_of, subject_name
+from faultline.analysis.wording.phrases import plain
 
 _USED: Mapping[SignalClass, str] = {
     SignalClass.CPU: "CPU",

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import JobDetails, StragglerDetails
-from analysis.phrasing.phrase import NOTHING, Phrase, Slot, measured, own_sentence, quote, say
-from analysis.phrasing.statement import Statement, Verb, Voice
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import MILLISECONDS, amount
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.finding_details import JobDetails, StragglerDetails
+from faultline.analysis.phrasing.phrase import (
+    NOTHING,
+    Phrase,
+    Slot,
+    measured,
+    own_sentence,
+    quote,
+    say,
+)
+from faultline.analysis.phrasing.statement import Statement, Verb, Voice
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import MILLISECONDS, amount
 
 LONGEST = 110
 """Characters of a headline that still leave it one look on a phone."""

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from analysis.kinds.signals import SignalClass
-from analysis.metrics.explained_share import FAILING
-from analysis.suspects.deviations import NOT_SERVING, Deviation
-from analysis.suspects.features import Observed
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.metrics.explained_share import FAILING
+from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
+from faultline.analysis.suspects.features import Observed
 
 CLEARLY_OUT = 1.7
 """Times what its quiet windows reach. Of 70 simulated alerts without an incident three were beyond

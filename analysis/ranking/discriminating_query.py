@@ -14,14 +14,14 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.analyzers import cause_kinds, fault_kind
-from analysis.case.folder import Case
-from analysis.case.windows import log_windows, metric_windows, span_windows
-from analysis.kinds.fault_kinds import CauseKind
-from analysis.kinds.signals import SYMPTOMS, classify
-from analysis.requests.topology import Topology
-from analysis.vocabulary import Cause, EvidenceKind, Finding, NextQuery, Window
-from analysis.wording.phrases import plain
+from faultline.analysis.analyzers import cause_kinds, fault_kind
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
+from faultline.analysis.kinds.fault_kinds import CauseKind
+from faultline.analysis.kinds.signals import SYMPTOMS, classify
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.vocabulary import Cause, EvidenceKind, Finding, NextQuery, Window
+from faultline.analysis.wording.phrases import plain
 
 SURE = 0.75
 CLEAR_LEAD = 0.3

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analysis.vocabulary import Alert
-from analysis.wording.phrases import number, rounded
+from faultline.analysis.vocabulary import Alert
+from faultline.analysis.wording.phrases import number, rounded
 
 OBJECTIVE_LABELS = ("slo_objective", "slo_target", "objective", "slo")
 """Labels whose value may be the objective. Of many tools (Sloth, Pyrra) `slo` is a name: then it is

@@ -14,8 +14,8 @@ from typing import Literal
 
 import polars as pl
 
-from analysis.analyzers import fault_kind, fault_of, phrase_of
-from analysis.case.earlier import (
+from faultline.analysis.analyzers import fault_kind, fault_of, phrase_of
+from faultline.analysis.case.earlier import (
     KIND,
     RECORD,
     Earlier,
@@ -26,13 +26,18 @@ from analysis.case.earlier import (
     is_telling,
     level_of,
 )
-from analysis.case.folder import Case
-from analysis.case.windows import Windows, log_windows, metric_windows, span_windows
-from analysis.changes.nearby import NEAR
-from analysis.kinds.finding_details import ChangeDetails, EarlierDetails, RecordDetails, TestedRow
-from analysis.metrics.usual_moves import CLEAR
-from analysis.vocabulary import Cause, Diagnosis, Finding, Verdict
-from analysis.wording.phrases import plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import Windows, log_windows, metric_windows, span_windows
+from faultline.analysis.changes.nearby import NEAR
+from faultline.analysis.kinds.finding_details import (
+    ChangeDetails,
+    EarlierDetails,
+    RecordDetails,
+    TestedRow,
+)
+from faultline.analysis.metrics.usual_moves import CLEAR
+from faultline.analysis.vocabulary import Cause, Diagnosis, Finding, Verdict
+from faultline.analysis.wording.phrases import plain
 
 STRENGTH = 0.1
 """Of what memory says: below every finding that was measured and matters."""

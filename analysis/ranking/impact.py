@@ -13,21 +13,21 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from analysis.analyzers import fault_of, finding_kind
-from analysis.case.folder import Case
-from analysis.kinds.fault_kinds import LATENCY
-from analysis.kinds.signals import classify
-from analysis.metrics.alert_history import STOPPED
-from analysis.metrics.failing_requests import FailingRequests, failing_requests
-from analysis.metrics.recovery import KIND as RECOVERED
-from analysis.metrics.usual_moves import CLEAR, usual_moves
-from analysis.ranking.error_budget import error_budget
-from analysis.ranking.training_impact import TrainingImpact, training_impact
-from analysis.requests.span_shifts import SlowerVisits, slower_visits
-from analysis.requests.topology import Topology
-from analysis.suspects.explanations import rank_names
-from analysis.vocabulary import Cause, Finding, Impact
-from analysis.wording.phrases import counted, number, plain, rounded
+from faultline.analysis.analyzers import fault_of, finding_kind
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.fault_kinds import LATENCY
+from faultline.analysis.kinds.signals import classify
+from faultline.analysis.metrics.alert_history import STOPPED
+from faultline.analysis.metrics.failing_requests import FailingRequests, failing_requests
+from faultline.analysis.metrics.recovery import KIND as RECOVERED
+from faultline.analysis.metrics.usual_moves import CLEAR, usual_moves
+from faultline.analysis.ranking.error_budget import error_budget
+from faultline.analysis.ranking.training_impact import TrainingImpact, training_impact
+from faultline.analysis.requests.span_shifts import SlowerVisits, slower_visits
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.explanations import rank_names
+from faultline.analysis.vocabulary import Cause, Finding, Impact
+from faultline.analysis.wording.phrases import counted, number, plain, rounded
 
 NAMED = 4
 TWO_LINES = 280

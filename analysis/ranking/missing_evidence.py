@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.gap_groups import GapGroup, grouped
-from analysis.case.windows import log_windows, metric_windows, span_windows
-from analysis.kinds.finding_kinds import TRACES_INCONCLUSIVE
-from analysis.metrics.alert_history import STOPPED
-from analysis.metrics.alert_threshold import read_threshold
-from analysis.vocabulary import Cause, Finding, Gap
-from analysis.wording.phrases import listed, number, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.gap_groups import GapGroup, grouped
+from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
+from faultline.analysis.kinds.finding_kinds import TRACES_INCONCLUSIVE
+from faultline.analysis.metrics.alert_history import STOPPED
+from faultline.analysis.metrics.alert_threshold import read_threshold
+from faultline.analysis.vocabulary import Cause, Finding, Gap
+from faultline.analysis.wording.phrases import listed, number, plain, rounded
 
 INCONCLUSIVE = TRACES_INCONCLUSIVE.name
 MOST = 6

@@ -1,7 +1,7 @@
 """From suspects and changes to ranked causes.
 
-The order is the suspects' (see `analysis.suspects.ranked`). A change raises nobody: it is attached
-to the suspect where more than nearness in time ties it to what the suspect does.
+The order is the suspects' (see `faultline.analysis.suspects.ranked`). A change raises nobody: it is
+attached to the suspect where more than nearness in time ties it to what the suspect does.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.analyzers import cause_kinds, fault_kind, fault_of, is_training
-from analysis.changes.alternatives import reason_for
-from analysis.changes.nearby import NEAR, RULED_OUT
-from analysis.changes.weighing import BEARS
-from analysis.kinds.fault_kinds import CALLERS_FAIL, RESOURCE, WITHOUT_CHANGE, FaultKind
-from analysis.kinds.finding_details import ChangeDetails, PartDetails
-from analysis.kinds.finding_kinds import PART_CONTRAST
-from analysis.logs.signature_findings import KIND as SIGNATURE
-from analysis.ranking.confidence import FirstSuspectStanding, confidence_of
-from analysis.requests.topology import Topology
-from analysis.suspects.explanations import Suspect
-from analysis.suspects.victims import later
-from analysis.vocabulary import Cause, Finding, Gap
-from analysis.wording.names import change_name, subject_name
-from analysis.wording.phrases import plain
+from faultline.analysis.analyzers import cause_kinds, fault_kind, fault_of, is_training
+from faultline.analysis.changes.alternatives import reason_for
+from faultline.analysis.changes.nearby import NEAR, RULED_OUT
+from faultline.analysis.changes.weighing import BEARS
+from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL, RESOURCE, WITHOUT_CHANGE, FaultKind
+from faultline.analysis.kinds.finding_details import ChangeDetails, PartDetails
+from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
+from faultline.analysis.logs.signature_findings import KIND as SIGNATURE
+from faultline.analysis.ranking.confidence import FirstSuspectStanding, confidence_of
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.victims import later
+from faultline.analysis.vocabulary import Cause, Finding, Gap
+from faultline.analysis.wording.names import change_name, subject_name
+from faultline.analysis.wording.phrases import plain
 
 MAX_CAUSES = 10
 MAX_SUPPORT = 8

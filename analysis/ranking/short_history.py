@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_kinds import LOG_NEW, LOG_SURGE, METRIC_SHIFT
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import SECONDS, amount
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_kinds import LOG_NEW, LOG_SURGE, METRIC_SHIFT
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import SECONDS, amount
 
 BEGIN_WITH_DATA = frozenset({METRIC_SHIFT.name, LOG_NEW.name, LOG_SURGE.name})
 """What begins wherever the data does: nothing was counted before, and every line is new."""

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from analysis.analyzers import fault_of, is_training
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import JobDetails
-from analysis.metrics.gpu_signals import OF_A_GPU
-from analysis.metrics.recovery import recovered_at
-from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.analyzers import fault_of, is_training
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import JobDetails
+from faultline.analysis.metrics.gpu_signals import OF_A_GPU
+from faultline.analysis.metrics.recovery import recovered_at
+from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 CLEAR = 0.25
 LEAST_LOST = 0.02

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.case.calls import KnownCall
-from analysis.case.folder import Case
-from analysis.requests.known_calls import known_calls
-from analysis.requests.topology import Topology
-from analysis.wording.phrases import plain
+from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.folder import Case
+from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.wording.phrases import plain
 
 DAY_S = 86_400
 HOUR_S = 3_600

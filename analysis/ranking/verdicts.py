@@ -18,17 +18,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.analyzers import fault_of, finding_kind, is_training
-from analysis.case.folder import Case
-from analysis.kinds.finding_kinds import TRAINING_HEALTHY
-from analysis.kinds.signals import SignalClass, classify
-from analysis.metrics.alert_history import FLAPPING, STOPPED
-from analysis.metrics.alert_threshold import read_threshold, signal_points
-from analysis.metrics.recovery import PERSISTS, AlertState
-from analysis.ranking.alert_gate import AlertGate, GateState
-from analysis.ranking.missing_evidence import comparable, missing_evidence, service_seen, unshown
-from analysis.requests.topology import read_topology
-from analysis.vocabulary import Cause, Finding, Verdict
+from faultline.analysis.analyzers import fault_of, finding_kind, is_training
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_kinds import TRAINING_HEALTHY
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.metrics.alert_history import FLAPPING, STOPPED
+from faultline.analysis.metrics.alert_threshold import read_threshold, signal_points
+from faultline.analysis.metrics.recovery import PERSISTS, AlertState
+from faultline.analysis.ranking.alert_gate import AlertGate, GateState
+from faultline.analysis.ranking.missing_evidence import (
+    comparable,
+    missing_evidence,
+    service_seen,
+    unshown,
+)
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.vocabulary import Cause, Finding, Verdict
 
 WEAK = 0.25
 """Below this score the first suspect cannot be distinguished from noise."""

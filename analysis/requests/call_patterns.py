@@ -14,12 +14,12 @@ from typing import Any
 
 import polars as pl
 
-import analysis.kinds.finding_kinds as kinds
-from analysis.case.windows import Windows
-from analysis.kinds.finding_details import CallPatternDetails
-from analysis.requests.error_origin import FAILED
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+import faultline.analysis.kinds.finding_kinds as kinds
+from faultline.analysis.case.windows import Windows
+from faultline.analysis.kinds.finding_details import CallPatternDetails
+from faultline.analysis.requests.error_origin import FAILED
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 FAN_OUT, RETRIES, UNREACHED = kinds.FAN_OUT.name, kinds.RETRIES.name, kinds.CALLEE_MISSING.name
 MIN_VISITS = 5
@@ -41,7 +41,7 @@ def call_patterns(
     spans: pl.DataFrame, calls: pl.DataFrame, windows: Windows, evidence: tuple[str, ...]
 ) -> list[Finding]:
     """At most three findings of each kind; `spans` and `calls` are those of
-    analysis.requests.visits."""
+    faultline.analysis.requests.visits."""
     side = windows.side("start", searched=1, baseline=0)
     spans = spans.with_columns(side.alias("now")).filter(pl.col("now").is_not_null())
     entries = spans.filter("entry").select(

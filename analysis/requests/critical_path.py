@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analysis.case.windows import Windows
-from analysis.kinds.finding_details import RequestPathDetails
-from analysis.kinds.finding_kinds import CRITICAL_PATH
-from analysis.requests.visits import MAX_DEPTH_BITS
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.case.windows import Windows
+from faultline.analysis.kinds.finding_details import RequestPathDetails
+from faultline.analysis.kinds.finding_kinds import CRITICAL_PATH
+from faultline.analysis.requests.visits import MAX_DEPTH_BITS
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 KIND = CRITICAL_PATH.name
 MIN_REQUESTS = 5
@@ -45,7 +45,8 @@ def critical_path(
 ) -> list[Finding]:
     """The service that carries the largest slowdown in all, if one carries most of it.
 
-    `calls` and `visits` are those of analysis.requests.visits (`calls_made`, `own_times`).
+    `calls` and `visits` are those of faultline.analysis.requests.visits (`calls_made`,
+    `own_times`).
     """
     parts = _parts(calls, visits, windows)
     if parts["side"].n_unique() < 2:

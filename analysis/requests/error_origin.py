@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analysis.case.windows import Windows
-from analysis.kinds.finding_details import RequestPathDetails
-from analysis.kinds.finding_kinds import ERROR_ORIGIN
-from analysis.requests.peers import peer_named
-from analysis.requests.visits import MAX_DEPTH_BITS
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.case.windows import Windows
+from faultline.analysis.kinds.finding_details import RequestPathDetails
+from faultline.analysis.kinds.finding_kinds import ERROR_ORIGIN
+from faultline.analysis.requests.peers import peer_named
+from faultline.analysis.requests.visits import MAX_DEPTH_BITS
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 KIND = ERROR_ORIGIN.name
 FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
@@ -48,7 +48,7 @@ def error_origins(
     spans: pl.DataFrame, calls: pl.DataFrame, windows: Windows, evidence: tuple[str, ...]
 ) -> list[Finding]:
     """At most three findings, most requests first; `spans` and `calls` are those of
-    analysis.requests.visits."""
+    faultline.analysis.requests.visits."""
     failed = pl.col("status").fill_null("").str.contains(FAILED)
     side = windows.side("start", searched=1, baseline=0)
     marked = spans.with_columns(failed.alias("failed"), side.alias("now")).filter(

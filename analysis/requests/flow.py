@@ -16,13 +16,13 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import FlowBreakDetails
-from analysis.kinds.finding_kinds import FLOW_BREAK, Analyzer
-from analysis.requests.path_breaks import request_breaks
-from analysis.requests.paths import START, request_paths
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import FlowBreakDetails
+from faultline.analysis.kinds.finding_kinds import FLOW_BREAK, Analyzer
+from faultline.analysis.requests.path_breaks import request_breaks
+from faultline.analysis.requests.paths import START, request_paths
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 KIND = FLOW_BREAK.name
 MAX_PER_SERVICE = 3

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from analysis.requests.topology import Topology
+from faultline.analysis.requests.topology import Topology
 
 MIN_LETTERS = 5
 """Shorter pieces of a name occur in others by chance; load balancers cut names to about this

@@ -13,7 +13,7 @@ from datetime import datetime
 
 import polars as pl
 
-from analysis.case.calls import (
+from faultline.analysis.case.calls import (
     CATALOGUE,
     CLIENT_SPANS,
     METRIC_LABELS,
@@ -21,10 +21,10 @@ from analysis.case.calls import (
     SPANS,
     KnownCall,
 )
-from analysis.case.folder import Case
-from analysis.metrics.labels import labels_of
-from analysis.requests.peers import peer_calls
-from analysis.requests.visits import visits_of
+from faultline.analysis.case.folder import Case
+from faultline.analysis.metrics.labels import labels_of
+from faultline.analysis.requests.peers import peer_calls
+from faultline.analysis.requests.visits import visits_of
 
 LABELS = (
     ("client", "server"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.requests.paths import BEFORE, END, NOW, RequestPaths
+from faultline.analysis.requests.paths import BEFORE, END, NOW, RequestPaths
 
 ALWAYS = 0.9
 """B belongs to A when this share of the visits that reach A is expected to take B."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import span_windows
-from analysis.logs.lines import log_texts
-from analysis.logs.templates import TemplateMiner
-from analysis.requests.visits import with_visits
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import span_windows
+from faultline.analysis.logs.lines import log_texts
+from faultline.analysis.logs.templates import TemplateMiner
+from faultline.analysis.requests.visits import with_visits
 
 NOW, BEFORE = "now", "before"
 START, END = "start", "end"

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 import polars as pl
 
-from analysis.metrics.labels import labels_of
+from faultline.analysis.metrics.labels import labels_of
 
 PEER_ATTRIBUTES = (
     "peer.service",

@@ -18,10 +18,10 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import Windows, span_windows
-from analysis.kinds.finding_details import SpanShiftDetails
-from analysis.kinds.finding_kinds import (
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import Windows, span_windows
+from faultline.analysis.kinds.finding_details import SpanShiftDetails
+from faultline.analysis.kinds.finding_kinds import (
     CALL_GAP,
     CALLEE_MISSING,
     CRITICAL_PATH,
@@ -32,13 +32,13 @@ from analysis.kinds.finding_kinds import (
     SPAN_OWN_TIME,
     Analyzer,
 )
-from analysis.requests.call_patterns import call_patterns
-from analysis.requests.critical_path import critical_path
-from analysis.requests.error_origin import FAILED, error_origins
-from analysis.requests.span_gaps import accountable
-from analysis.requests.visits import calls_made, own_times, visits_of
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.requests.call_patterns import call_patterns
+from faultline.analysis.requests.critical_path import critical_path
+from faultline.analysis.requests.error_origin import FAILED, error_origins
+from faultline.analysis.requests.span_gaps import accountable
+from faultline.analysis.requests.visits import calls_made, own_times, visits_of
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 OWN_TIME = SPAN_OWN_TIME.name
 ERRORS = SPAN_ERRORS.name

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from analysis.case.folder import Case
-from analysis.requests.known_calls import known_calls
+from faultline.analysis.case.folder import Case
+from faultline.analysis.requests.known_calls import known_calls
 
 
 @dataclass(frozen=True)

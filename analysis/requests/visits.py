@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
+from faultline.analysis.case.folder import Case
 
 MAX_DEPTH_BITS = 24
 """Each round of looking above doubles the reach; chains of parents that are cycles end here."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from analysis.secrets.patterns import PACKED, SUSPICIOUS, WRAPPED
-from analysis.secrets.redaction import has_rules, masked, masked_words
+from faultline.analysis.secrets.patterns import PACKED, SUSPICIOUS, WRAPPED
+from faultline.analysis.secrets.redaction import has_rules, masked, masked_words
 
 
 def mask_column(column: pl.Series) -> pl.Series:

@@ -12,8 +12,14 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from analysis.secrets.key_names import Sure, holds_secret, is_placeholder, is_said, looks_made
-from analysis.secrets.key_names import sureness as _sureness
+from faultline.analysis.secrets.key_names import (
+    Sure,
+    holds_secret,
+    is_placeholder,
+    is_said,
+    looks_made,
+)
+from faultline.analysis.secrets.key_names import sureness as _sureness
 
 Span = tuple[int, int, str]
 """Start, end and kind of a secret in a text."""

@@ -1,8 +1,8 @@
 """The edge: every text that is kept, sent, shown or logged goes through `secret_spans`.
 
-Three ways lead to it: `masked` for one text, `analysis.secrets.columns.mask_column` for a column of
-them, `masked_value` for a value with texts in it. `bot.answer.writer.redaction` numbers what it
-finds, for the texts that a model reads.
+Three ways lead to it: `masked` for one text, `faultline.analysis.secrets.columns.mask_column` for a
+column of them, `masked_value` for a value with texts in it. `faultline.bot.answer.writer.redaction`
+numbers what it finds, for the texts that a model reads.
 
 What is found, in this order: what the operator's rules name, tokens by their shape, values beside
 the name of a secret, both once more in the text with its escapes undone and in what its base64
@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from analysis.secrets.commands import COMMANDS
-from analysis.secrets.encodings import base64_runs, undone
-from analysis.secrets.entropy import random_words
-from analysis.secrets.key_names import is_placeholder
-from analysis.secrets.named_values import Span, may_name_secret, named_values
-from analysis.secrets.patterns import HINTS, SECRETS, VENDOR_KEYS
-from analysis.secrets.rules import BLOCKED, CUSTOM, Rule, RuleSet
+from faultline.analysis.secrets.commands import COMMANDS
+from faultline.analysis.secrets.encodings import base64_runs, undone
+from faultline.analysis.secrets.entropy import random_words
+from faultline.analysis.secrets.key_names import is_placeholder
+from faultline.analysis.secrets.named_values import Span, may_name_secret, named_values
+from faultline.analysis.secrets.patterns import HINTS, SECRETS, VENDOR_KEYS
+from faultline.analysis.secrets.rules import BLOCKED, CUSTOM, Rule, RuleSet
 
 LONGEST = 262_144
 """Characters of one text; what comes after is left out."""

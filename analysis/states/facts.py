@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from analysis.case.folder import Case
-from analysis.kinds.state_fault import Depth, StateFault
-from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, OF_PROVIDERS, STATE_FAULTS
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.state_fault import Depth, StateFault
+from faultline.analysis.kinds.state_faults import (
+    OF_NAMESPACES,
+    OF_NODES,
+    OF_PROVIDERS,
+    STATE_FAULTS,
+)
 
 MAX_FACTS = 5000
 """Rows that are read; a cluster of thousands of unwell pods says the same thing many times."""

@@ -2,21 +2,21 @@
 ready, a quota that is used up, a database without storage.
 
 Rows of the table `states` are facts that a connector read from a cluster or a cloud. They are
-weighed by when they began and by what else explains them (`analysis.states.weighing`).
+weighed by when they began and by what else explains them (`faultline.analysis.states.weighing`).
 """
 
 from __future__ import annotations
 
 import re
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import StateFactDetails
-from analysis.kinds.finding_kinds import STATE_KINDS, UPSTREAM_INCIDENT, Analyzer
-from analysis.kinds.state_faults import FAMILY_OF, OF_NODES, OF_PROVIDERS
-from analysis.states.facts import FactGroup, StateFact, fact_groups, unwell_instances
-from analysis.states.weighing import OLD, WeighedGroup, weighed_groups
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import counted, plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import StateFactDetails
+from faultline.analysis.kinds.finding_kinds import STATE_KINDS, UPSTREAM_INCIDENT, Analyzer
+from faultline.analysis.kinds.state_faults import FAMILY_OF, OF_NODES, OF_PROVIDERS
+from faultline.analysis.states.facts import FactGroup, StateFact, fact_groups, unwell_instances
+from faultline.analysis.states.weighing import OLD, WeighedGroup, weighed_groups
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import counted, plain
 
 MAX_STATES = 40
 MAX_QUOTE = 200

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from analysis.kinds.finding_details import SignatureDetails, StateFactDetails
-from analysis.kinds.state_faults import STATE_FAULTS
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.finding_details import SignatureDetails, StateFactDetails
+from faultline.analysis.kinds.state_faults import STATE_FAULTS
+from faultline.analysis.vocabulary import Finding
 
 
 def without_what_states_tell(findings: Sequence[Finding]) -> list[Finding]:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from analysis.case.folder import Case
-from analysis.kinds.state_fault import Depth
-from analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, OF_PROVIDERS
-from analysis.states.facts import FactGroup
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.state_fault import Depth
+from faultline.analysis.kinds.state_faults import OF_NAMESPACES, OF_NODES, OF_PROVIDERS
+from faultline.analysis.states.facts import FactGroup
 
 FRESH = timedelta(hours=1)
 """Before the incident: a setting does its harm with the next restart, and Kubernetes keeps events

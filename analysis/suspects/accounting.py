@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.kinds.signals import SignalClass
-from analysis.metrics.explained_share import FAILING
-from analysis.requests.topology import Topology
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.load import LoadChange, load_change, together
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.metrics.explained_share import FAILING
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.load import LoadChange, load_change, together
 
 REQUEST_WORDS = re.compile(r"(?i)req|rps|hits|rate|count|invoc")
 """Of the signals of traffic, those that count requests."""

@@ -11,13 +11,13 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.alert_signal.deriving import watched_signal
-from analysis.case.folder import Case
-from analysis.kinds.signals import SignalClass, classify
-from analysis.metrics.explained_share import FAILING
-from analysis.metrics.shift_statistics import Floats, Ints
-from analysis.suspects.deviations import Deviation
-from analysis.vocabulary import Alert
+from faultline.analysis.alert_signal.deriving import watched_signal
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.metrics.explained_share import FAILING
+from faultline.analysis.metrics.shift_statistics import Floats, Ints
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.vocabulary import Alert
 
 LEAST_SIGMAS = 2.0
 """An alerting signal that never left two sigmas has no course in time to compare with."""

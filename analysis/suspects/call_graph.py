@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from analysis.requests.topology import Topology, topology_of
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.error_lines import ErrorLines
+from faultline.analysis.requests.topology import Topology, topology_of
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.error_lines import ErrorLines
 
 PEER_LABELS = (
     "peer",

@@ -15,11 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.case.folder import Case
-from analysis.kinds.signals import SignalClass, classify, is_headroom
-from analysis.metrics.labels import labels_of
-from analysis.metrics.series import Block, blocks_of
-from analysis.metrics.shift_statistics import Floats, Ints, describe
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.signals import SignalClass, classify, is_headroom
+from faultline.analysis.metrics.labels import labels_of
+from faultline.analysis.metrics.series import Block, blocks_of
+from faultline.analysis.metrics.shift_statistics import Floats, Ints, describe
 
 LEAST_NOISE = 3.0
 """A series is taken to reach three sigmas in a quiet window, however calm its baseline was."""

@@ -14,20 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import log_windows
-from analysis.kinds.signals import SignalClass
-from analysis.logs.named_peers import named_peers
-from analysis.metrics.shift_statistics import Floats, Ints
-from analysis.requests.peers import peer_name
-from analysis.suspects.deviations import (
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import log_windows
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.logs.named_peers import named_peers
+from faultline.analysis.metrics.shift_statistics import Floats, Ints
+from faultline.analysis.requests.peers import peer_name
+from faultline.analysis.suspects.deviations import (
     LEAST_NOISE,
     LEAST_QUIET_WINDOWS,
     Deviation,
     heights,
     usual_height,
 )
-from analysis.vocabulary import Window
+from faultline.analysis.vocabulary import Window
 
 MIN_NAME = 3
 """Shorter names occur in other words by chance."""

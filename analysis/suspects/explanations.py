@@ -14,23 +14,23 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from analysis.analyzers import fault_kind, fault_of, is_training
-from analysis.kinds.fault_kinds import FaultKind
-from analysis.kinds.finding_details import JobDetails, MetricShiftDetails
-from analysis.kinds.signals import SignalClass, classify
-from analysis.logs.templates import UNKNOWN_SERVICE
-from analysis.metrics.explained_share import Measured
-from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.requests.front_doors import front_doors
-from analysis.requests.topology import Topology, topology_of
-from analysis.suspects.victims import (
+from faultline.analysis.analyzers import fault_kind, fault_of, is_training
+from faultline.analysis.kinds.fault_kinds import FaultKind
+from faultline.analysis.kinds.finding_details import JobDetails, MetricShiftDetails
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.logs.templates import UNKNOWN_SERVICE
+from faultline.analysis.metrics.explained_share import Measured
+from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
+from faultline.analysis.requests.front_doors import front_doors
+from faultline.analysis.requests.topology import Topology, topology_of
+from faultline.analysis.suspects.victims import (
     discount_load,
     discount_not_propagated,
     discount_symptoms,
     later,
     onset_of,
 )
-from analysis.vocabulary import Alert, Finding
+from faultline.analysis.vocabulary import Alert, Finding
 
 CLEAR_STRAGGLER = 0.25
 """A rank that delays the others, when at least this clear, is the root: their waits, and the job's

@@ -14,33 +14,33 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import MetricShiftDetails
-from analysis.kinds.finding_kinds import (
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import MetricShiftDetails
+from faultline.analysis.kinds.finding_kinds import (
     CALL_GAP,
     CRITICAL_PATH,
     ERROR_ORIGIN,
     FLOW_BREAK,
 )
-from analysis.kinds.part_labels import parts_of
-from analysis.kinds.signals import RESOURCES, SignalClass
-from analysis.metrics.explained_share import FAILING
-from analysis.requests.topology import Topology
-from analysis.suspects.accounting import SIZED, Accounts, Move, Moves, moves_of
-from analysis.suspects.alert_curve import (
+from faultline.analysis.kinds.part_labels import parts_of
+from faultline.analysis.kinds.signals import RESOURCES, SignalClass
+from faultline.analysis.metrics.explained_share import FAILING
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.accounting import SIZED, Accounts, Move, Moves, moves_of
+from faultline.analysis.suspects.alert_curve import (
     AlertCurve,
     alert_curve,
     alerting_series,
     alerting_service,
 )
-from analysis.suspects.call_graph import Reach, peer_of, reach_of, with_seen_calls
-from analysis.suspects.deviations import NOT_SERVING, Deviation, deviations, loudest
-from analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
-from analysis.suspects.load import Loads
-from analysis.suspects.places import Place, placed_share, places
-from analysis.suspects.span_series import call_deviations
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import rounded
+from faultline.analysis.suspects.call_graph import Reach, peer_of, reach_of, with_seen_calls
+from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation, deviations, loudest
+from faultline.analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
+from faultline.analysis.suspects.load import Loads
+from faultline.analysis.suspects.places import Place, placed_share, places
+from faultline.analysis.suspects.span_series import call_deviations
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import rounded
 
 WAITING = frozenset({SignalClass.QUEUE, SignalClass.CONNECTIONS})
 LEAST_ALERT = 0.15

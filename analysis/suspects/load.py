@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.metrics.shift_statistics import Floats
-from analysis.requests.topology import Topology
-from analysis.suspects.deviations import Deviation
+from faultline.analysis.metrics.shift_statistics import Floats
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.deviations import Deviation
 
 QUANTILE = 0.95
 """p95 of how much requests change from one stretch to the next while nothing is wrong."""

@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.kinds.finding_details import PartDetails
-from analysis.kinds.finding_kinds import PART_CONTRAST
-from analysis.kinds.part_labels import PART_LABELS, parts_of
-from analysis.kinds.signals import SYMPTOMS
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.seen_from_outside import onset_of, step_s
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import counted, plain
+from faultline.analysis.kinds.finding_details import PartDetails
+from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
+from faultline.analysis.kinds.part_labels import PART_LABELS, parts_of
+from faultline.analysis.kinds.signals import SYMPTOMS
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.seen_from_outside import onset_of, step_s
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import counted, plain
 
 LEAST_GAP = 0.3
 """How much worse, in shares of the case's loudest series, the best of the worse parts is than the

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.kinds.place_names import PLACE_LABELS
-from analysis.kinds.signals import SignalClass
-from analysis.requests.topology import Topology
-from analysis.suspects.deviations import NOT_SERVING, Deviation
+from faultline.analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
 
 RUNS_IN = (
     "node",

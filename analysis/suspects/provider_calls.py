@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import log_windows
-from analysis.kinds.finding_details import StateFactDetails
-from analysis.kinds.state_faults import FAMILY_OF, OF_PROVIDERS
-from analysis.requests.topology import Topology
-from analysis.states.weighing import CALLED_ONLY
-from analysis.suspects.error_lines import failing_rows
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import log_windows
+from faultline.analysis.kinds.finding_details import StateFactDetails
+from faultline.analysis.kinds.state_faults import FAMILY_OF, OF_PROVIDERS
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.states.weighing import CALLED_ONLY
+from faultline.analysis.suspects.error_lines import failing_rows
+from faultline.analysis.vocabulary import Finding
 
 ENOUGH_LINES = 3
 """Fewer failing lines that name a provider are an accident, as in `changes.alternative_lines`."""

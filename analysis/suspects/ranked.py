@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import StateFactDetails
-from analysis.suspects.explanations import Suspect
-from analysis.suspects.features import Observed, SuspectFeatures, log_odds
-from analysis.suspects.ranking_weights import NOT_SEEN, TEMPERATURE, WEIGHTS
-from analysis.vocabulary import Finding
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.finding_details import StateFactDetails
+from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.features import Observed, SuspectFeatures, log_odds
+from faultline.analysis.suspects.ranking_weights import NOT_SEEN, TEMPERATURE, WEIGHTS
+from faultline.analysis.vocabulary import Finding
 
 CLEARLY_DELAYS = 1.0
 """Added to what the findings say of a rank that clearly delays all others."""

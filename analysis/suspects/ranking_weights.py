@@ -1,9 +1,9 @@
 """The fitted numbers of the ranking. `benchmarks/suspect_weights.py --print` prints them again.
 
 A conditional logit model: the odds of two suspects are the exponential of the difference of their
-weighted features (`analysis.suspects.features`). Fitted on simulated worlds of the training stream
-and on recorded systems together. With each system left out of the fit in turn the first cause was
-right in 83 of 86 recorded cases and in 68 % of 215 worlds (docs/accuracy.md).
+weighted features (`faultline.analysis.suspects.features`). Fitted on simulated worlds of the
+training stream and on recorded systems together. With each system left out of the fit in turn the
+first cause was right in 83 of 86 recorded cases and in 68 % of 215 worlds (docs/accuracy.md).
 """
 
 from __future__ import annotations

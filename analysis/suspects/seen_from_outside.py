@@ -12,14 +12,14 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import CallsIntoDetails, PlaceDetails
-from analysis.kinds.finding_kinds import CALLS_INTO, PLACE_CONTRAST
-from analysis.suspects.deviations import NOT_SERVING, Deviation
-from analysis.suspects.features import Observed
-from analysis.suspects.places import DIFFERENT, Place
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import counted, plain, rounded
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import CallsIntoDetails, PlaceDetails
+from faultline.analysis.kinds.finding_kinds import CALLS_INTO, PLACE_CONTRAST
+from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
+from faultline.analysis.suspects.features import Observed
+from faultline.analysis.suspects.places import DIFFERENT, Place
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import counted, plain, rounded
 
 LEAST_STRENGTH = 0.1
 """A weaker sign is one that quiet windows show as well."""

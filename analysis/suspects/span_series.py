@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import span_windows
-from analysis.kinds.signals import SignalClass
-from analysis.requests.error_origin import FAILED
-from analysis.requests.peers import peer_calls
-from analysis.requests.visits import visits_of
-from analysis.suspects.deviations import Deviation, Points, deviation_of
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import span_windows
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.requests.error_origin import FAILED
+from faultline.analysis.requests.peers import peer_calls
+from faultline.analysis.requests.visits import visits_of
+from faultline.analysis.suspects.deviations import Deviation, Points, deviation_of
 
 STEPS_S = (30, 60, 120, 300, 600)
 """The shortest step in which most hold enough calls is taken."""

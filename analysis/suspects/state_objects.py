@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analysis.kinds.finding_details import StateFactDetails
-from analysis.requests.topology import Topology, topology_of
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.finding_details import StateFactDetails
+from faultline.analysis.requests.topology import Topology, topology_of
+from faultline.analysis.vocabulary import Finding
 
 
 def with_objects(topology: Topology, findings: Iterable[Finding]) -> Topology:

@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from analysis.analyzers import fault_kind, fault_of
-from analysis.kinds.fault_kinds import LATENCY, TRAFFIC
-from analysis.kinds.signals import SignalClass, classify
-from analysis.metrics.explained_share import (
+from faultline.analysis.analyzers import fault_kind, fault_of
+from faultline.analysis.kinds.fault_kinds import LATENCY, TRAFFIC
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.metrics.explained_share import (
     FAILING,
     Measured,
     calls_per_request,
     explained_share,
     slower_by,
 )
-from analysis.metrics.shifts import KIND as METRIC_SHIFT
-from analysis.metrics.shifts import shift_class
-from analysis.requests.topology import Topology
-from analysis.vocabulary import Alert, Finding
+from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
+from faultline.analysis.metrics.shifts import shift_class
+from faultline.analysis.requests.topology import Topology
+from faultline.analysis.vocabulary import Alert, Finding
 
 if TYPE_CHECKING:
-    from analysis.suspects.explanations import Suspect
+    from faultline.analysis.suspects.explanations import Suspect
 
 MAX_HOPS = 3
 PER_HOP = 0.9

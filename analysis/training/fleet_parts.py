@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import GpuDetails, JobDetails, StateFactDetails
-from analysis.kinds.state_faults import OF_NODES
-from analysis.kinds.training_causes import GPU_CAUSES
-from analysis.training.repeated_hosts import BlamedPart
-from analysis.vocabulary import Cause, Diagnosis, Finding, JobIdentity, Scope, Verdict
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.finding_details import GpuDetails, JobDetails, StateFactDetails
+from faultline.analysis.kinds.state_faults import OF_NODES
+from faultline.analysis.kinds.training_causes import GPU_CAUSES
+from faultline.analysis.training.repeated_hosts import BlamedPart
+from faultline.analysis.vocabulary import Cause, Diagnosis, Finding, JobIdentity, Scope, Verdict
 
 MACHINE_FAULTS = OF_NODES | frozenset(
     {

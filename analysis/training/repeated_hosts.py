@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from analysis.vocabulary import Frozen
+from faultline.analysis.vocabulary import Frozen
 
 MIN_BLAMED = 2
 """Once is no pattern, however many machines the job has."""

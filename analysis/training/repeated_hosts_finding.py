@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from analysis.analyzers import phrase_of
-from analysis.case.earlier import FLEET, HostIncident, HostRecord
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import EarlierDetails, TestedRow
-from analysis.training.fleet_parts import blamed_parts
-from analysis.training.repeated_hosts import is_repeated
-from analysis.vocabulary import Diagnosis, Finding
-from analysis.wording.phrases import plain
+from faultline.analysis.analyzers import phrase_of
+from faultline.analysis.case.earlier import FLEET, HostIncident, HostRecord
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import EarlierDetails, TestedRow
+from faultline.analysis.training.fleet_parts import blamed_parts
+from faultline.analysis.training.repeated_hosts import is_repeated
+from faultline.analysis.vocabulary import Diagnosis, Finding
+from faultline.analysis.wording.phrases import plain
 
 STRENGTH = 0.1
 """Below every finding that was measured, as the rest of memory."""

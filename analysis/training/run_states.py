@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import RunStateDetails
-from analysis.kinds.finding_kinds import RUN_ENDED, Analyzer
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import RunStateDetails
+from faultline.analysis.kinds.finding_kinds import RUN_ENDED, Analyzer
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import plain
 
 RUN_MONITOR = "training run "
 """How a connector names the monitor of a run's state, before the run's name."""

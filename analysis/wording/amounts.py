@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from analysis.kinds.signals import SignalClass, classify, is_headroom
-from analysis.wording.phrases import plain
+from faultline.analysis.kinds.signals import SignalClass, classify, is_headroom
+from faultline.analysis.wording.phrases import plain
 
 Kind = Literal["time", "share", "bytes", "rate", "bytes/s", "number"]
 

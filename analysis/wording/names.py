@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from analysis.kinds.signals import SignalClass, classify, is_headroom
-from analysis.wording.phrases import plain
+from faultline.analysis.kinds.signals import SignalClass, classify, is_headroom
+from faultline.analysis.wording.phrases import plain
 
 LONGEST = 60
 _TOTAL_TIME = ("requests_seconds_sum", "request_duration_seconds_sum", "request_seconds_sum")

@@ -128,7 +128,7 @@ def order_from_contracts(pyproject: Path, package: str) -> list[list[str]]:
     """The layers that import-linter checks inside a package; empty where no contract names any.
 
     Understood are contracts of type `layers` that name modules of the package in full
-    (`bot.store`), or by a container. Of several the one with most layers is taken.
+    (`faultline.bot.store`), or by a container. Of several the one with most layers is taken.
     """
     settings = tomllib.loads(pyproject.read_text(encoding="utf-8"))
     contracts = settings.get("tool", {}).get("importlinter", {}).get("contracts", [])

@@ -14,21 +14,21 @@ from typing import Any
 
 from measured import Measured
 
-from analysis.traces.columns.device import device_launches, device_streams
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.bandwidth import bandwidth_series
-from analysis.traces.per_rank.call_stacks import call_stacks
-from analysis.traces.per_rank.critical_path import critical_path
-from analysis.traces.per_rank.critical_path_breakdown import breakdown
-from analysis.traces.per_rank.critical_path_events import whole_trace
-from analysis.traces.per_rank.idle import idle_breakdown
-from analysis.traces.per_rank.kernels import kernel_breakdown, kernel_types
-from analysis.traces.per_rank.launch_queue import queue_length
-from analysis.traces.per_rank.launches import launch_stats
-from analysis.traces.per_rank.operators import operator_delays
-from analysis.traces.per_rank.sequences import kernel_sequences
-from analysis.traces.per_rank.temporal import communication_overlap, temporal_breakdown
-from analysis.traces.perfetto.augmented import write_overlay, write_with_counters
+from faultline.analysis.traces.columns.device import device_launches, device_streams
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.bandwidth import bandwidth_series
+from faultline.analysis.traces.per_rank.call_stacks import call_stacks
+from faultline.analysis.traces.per_rank.critical_path import critical_path
+from faultline.analysis.traces.per_rank.critical_path_breakdown import breakdown
+from faultline.analysis.traces.per_rank.critical_path_events import whole_trace
+from faultline.analysis.traces.per_rank.idle import idle_breakdown
+from faultline.analysis.traces.per_rank.kernels import kernel_breakdown, kernel_types
+from faultline.analysis.traces.per_rank.launch_queue import queue_length
+from faultline.analysis.traces.per_rank.launches import launch_stats
+from faultline.analysis.traces.per_rank.operators import operator_delays
+from faultline.analysis.traces.per_rank.sequences import kernel_sequences
+from faultline.analysis.traces.per_rank.temporal import communication_overlap, temporal_breakdown
+from faultline.analysis.traces.perfetto.augmented import write_overlay, write_with_counters
 
 FAST: dict[str, Callable[[TraceColumns], Any]] = {
     "temporal breakdown": temporal_breakdown,

@@ -17,7 +17,7 @@ def main() -> None:
     """Load the files (one rank each), `REPEATS` times, and time the analyses on what was loaded
     last."""
     part, repeats, files = sys.argv[1], int(sys.argv[2]), [Path(f) for f in sys.argv[3:]]
-    from analysis.traces.reading.kineto import read_traces
+    from faultline.analysis.traces.reading.kineto import read_traces
 
     measured = Measured()
     for _ in range(repeats):

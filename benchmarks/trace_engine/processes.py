@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 HTA = "traceinsight==0.6.1"
 FLOOR = "pysimdjson==7.0.2"
-COMMAND = "import sys; from bot.cli.main import main; sys.exit(main())"
+COMMAND = "import sys; from faultline.bot.cli.main import main; sys.exit(main())"
 NOT_COMPILED = "PYTHONDONTWRITEBYTECODE"
 """Where this is set, each process would compile our source again, but no package's."""
 Figures = dict[str, float | str]

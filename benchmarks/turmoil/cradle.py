@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from loopback.preloaded import PreloadedProgram
+from faultline.loopback.preloaded import PreloadedProgram
 
 EXPOSED = ("identity", "poll", "wait", "send_signal", "terminate", "kill")
 

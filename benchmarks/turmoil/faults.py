@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from benchmarks.turmoil.clocks import Clocks
 from benchmarks.turmoil.fleet import Fleet
 from benchmarks.turmoil.lines import Line, Sickness
-from loopback.server import Moment, Traffic
+from faultline.loopback.server import Moment, Traffic
 
 log = logging.getLogger("turmoil")
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import psutil
 
-from analysis.errors import FaultlineError
 from benchmarks.turmoil.cradle import Cradle, CradledProgram
-from bot.settings import ENV_PREFIX
-from loopback.bot_process import worker_of
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.settings import ENV_PREFIX
+from faultline.loopback.bot_process import worker_of
 
 START_S = 300.0
 RESTART_S = 0.2
@@ -224,7 +224,7 @@ class Fleet:
         enter = ["nsenter", f"--net={member.network}"] if member.network else []
         with path.open("ab") as log:
             member.process = subprocess.Popen(
-                [*enter, sys.executable, "-m", "bot.cli.main", *member.arguments],
+                [*enter, sys.executable, "-m", "faultline.bot.cli.main", *member.arguments],
                 env=dict(member.environ),
                 cwd=self._directory,
                 stdout=log,

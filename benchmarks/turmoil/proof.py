@@ -16,13 +16,13 @@ from sqlalchemy.orm import Session
 
 from benchmarks.turmoil.lines import Posted
 from benchmarks.turmoil.senders import REFUSED, Sent, Shape
-from bot.answer.targets.pagerduty.note import bears_marker
-from bot.answer.targets.slack.replies import EVENT_TYPE
-from bot.store.models import InvestigationRow
-from bot.store.store import Store, StoredInvestigation
-from bot.store.storm_tables import GroupedAlertRow
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.slack import LoopbackSlack
+from faultline.bot.answer.targets.pagerduty.note import bears_marker
+from faultline.bot.answer.targets.slack.replies import EVENT_TYPE
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.storm_tables import GroupedAlertRow
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.slack import LoopbackSlack
 
 ENDED = ("done", "failed")
 STILL = "Investigating"

@@ -22,8 +22,8 @@ from typing import Any
 
 import httpx
 
-from loopback.bot_process import incident_event, signed_webhook
-from loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.bot_process import incident_event, signed_webhook
+from faultline.loopback.pagerduty import LoopbackPagerDuty
 from tests.bot.intake.test_datadog_webhook import event as datadog_event
 from tests.bot.intake.test_sentry_webhook import issue_webhook
 

@@ -22,11 +22,11 @@ from benchmarks.turmoil.lines import Line, Lines, free_port
 from benchmarks.turmoil.links import DatabaseLink
 from benchmarks.turmoil.networks import Network
 from benchmarks.turmoil.senders import SECRET
-from bot.store.connect import connect
-from bot.store.store import Store
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins.github import REPOSITORY
 from tests.scenarios.small_case import write_small_case

@@ -16,19 +16,19 @@ from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import ConnectorError
-from bot.answer.outcome import ReplyTarget
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.step_watch import first_message_posted
-from bot.runtime.threads import go_first, in_store
-from bot.store.announcing import Announcing, Due
-from bot.store.store import Store, StoredInvestigation
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.outcome import ReplyTarget
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.step_watch import first_message_posted
+from faultline.bot.runtime.threads import go_first, in_store
+from faultline.bot.store.announcing import Announcing, Due
+from faultline.bot.store.store import Store, StoredInvestigation
 
 log = logging.getLogger("faultline.announcing")
 
 CHANNELS_AT_ONCE = 40
 """Channels in which a worker posts first messages at the same time; each waits for the vendor most
-of the time. A reply target may want fewer (`bot.policy.reply_targets.ReplyLimits`)."""
+of the time. A reply target may want fewer (`faultline.bot.policy.reply_targets.ReplyLimits`)."""
 LONGEST_STOP_S = 2.0
 """Posts that are on their way when the worker stops are waited for so long. Then whoever comes next
 looks for them."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from analysis.deploys.verdict import Comparison, Decision, DeployVerdict, SignalCheck
-from analysis.deploys.words import called, level_words
-from analysis.wording.phrases import capitalised, number
-from bot.answer.writer.markdown_text import opened, shown
+from faultline.analysis.deploys.verdict import Comparison, Decision, DeployVerdict, SignalCheck
+from faultline.analysis.deploys.words import called, level_words
+from faultline.analysis.wording.phrases import capitalised, number
+from faultline.bot.answer.writer.markdown_text import opened, shown
 
 LABELS = {Decision.GO: "Go", Decision.HOLD: "Hold", Decision.ROLL_BACK: "Roll back"}
 MOST_ROWS = 20

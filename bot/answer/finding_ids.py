@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
-from analysis.kinds.finding_details import EarlierDetails, change_named
-from analysis.vocabulary import Cause, Claim, Diagnosis, Finding
+from faultline.analysis.kinds.finding_details import EarlierDetails, change_named
+from faultline.analysis.vocabulary import Cause, Claim, Diagnosis, Finding
 
 Key = Callable[[Finding], Hashable]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from analysis.case.runbooks import AppliedRunbook, AppliedRunbooks
-from analysis.vocabulary import Guidance, Link, Report
-from bot.answer.writer.plain_text import clipped
-from bot.answer.writer.quotable import quotable
+from faultline.analysis.case.runbooks import AppliedRunbook, AppliedRunbooks
+from faultline.analysis.vocabulary import Guidance, Link, Report
+from faultline.bot.answer.writer.plain_text import clipped
+from faultline.bot.answer.writer.quotable import quotable
 
 MOST_LINES = 16
 MOST_OF_ONE = {"expected": 2, "owner": 1, "next_step": 4, "link": 4}

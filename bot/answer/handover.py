@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 
-from analysis.case.earlier import EarlierCause
-from analysis.vocabulary import Verdict
-from bot.store.handover import HandoverIncident
-from bot.store.mutes import Mute
+from faultline.analysis.case.earlier import EarlierCause
+from faultline.analysis.vocabulary import Verdict
+from faultline.bot.store.handover import HandoverIncident
+from faultline.bot.store.mutes import Mute
 
 QUIET = (Verdict.NO_ACTIVE_INCIDENT, Verdict.RECOVERED)
 """Verdicts of an alert that needed nobody."""

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from analysis.analyzers import phrase_of
-from analysis.case.earlier import HostRecord
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Verdict
-from analysis.wording.phrases import counted
-from bot.answer.foreign_text import one_line
-from bot.answer.handover import Noise, Recurring, TeamDigest
-from bot.policy.people import person
-from bot.store.handover import HandoverIncident
-from bot.store.mutes import Mute
+from faultline.analysis.analyzers import phrase_of
+from faultline.analysis.case.earlier import HostRecord
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Verdict
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.handover import Noise, Recurring, TeamDigest
+from faultline.bot.policy.people import person
+from faultline.bot.store.handover import HandoverIncident
+from faultline.bot.store.mutes import Mute
 
 TITLE, HEADLINE, NAME = 90, 160, 60
 OPEN, RECURRING, NOISE, RESOLVED, MUTED, MACHINES = (

@@ -1,7 +1,7 @@
 """An answer in short lines with links, for chats and incidents: what is wrong and why, what is
 happening, what shows it, what to do, and what is not sure.
 
-Pure. `bot.answer.view` decides what is said; how long a line may be is decided here.
+Pure. `faultline.bot.answer.view` decides what is said; how long a line may be is decided here.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from analysis.case.earlier import KIND as EARLIER
-from analysis.case.gap_groups import GapGroup, grouped
-from analysis.kinds.finding_details import EarlierDetails
-from analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
-from bot.answer.foreign_text import one_line, safe_url, sentence
-from bot.answer.guidance import told
-from bot.answer.view import AnswerView
-from bot.answer.view import percent as percent
+from faultline.analysis.case.earlier import KIND as EARLIER
+from faultline.analysis.case.gap_groups import GapGroup, grouped
+from faultline.analysis.kinds.finding_details import EarlierDetails
+from faultline.analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
+from faultline.bot.answer.foreign_text import one_line, safe_url, sentence
+from faultline.bot.answer.guidance import told
+from faultline.bot.answer.view import AnswerView
+from faultline.bot.answer.view import percent as percent
 
 LINE = 280
 QUERY_LINE = 400

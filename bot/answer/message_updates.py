@@ -1,8 +1,8 @@
 """From the store to the engine's queues, once an investigation has ended: messages to edit, and
 runs to make again; and to reply targets, the digests of quiet hours.
 
-In the worker, beside `bot.queue.dispatch`. Several workers may do so at once: each workflow's id
-says what it is for, so that it is queued once.
+In the worker, beside `faultline.bot.queue.dispatch`. Several workers may do so at once: each
+workflow's id says what it is for, so that it is queued once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,24 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from analysis.errors import ConnectorError
-from bot.answer.outcome import PostsDigests, ReplyTarget
-from bot.queue.engine_database import ENGINE_ERRORS
-from bot.queue.names import INVESTIGATIONS, WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
-from bot.runtime.background_loop import BackgroundLoop
-from bot.store.message_updates import EDIT_EVERY, DueDigest, DueUpdates, MessageRevision, Rerun
-from bot.store.store import Store
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.outcome import PostsDigests, ReplyTarget
+from faultline.bot.queue.engine_database import ENGINE_ERRORS
+from faultline.bot.queue.names import (
+    INVESTIGATIONS,
+    WORKFLOW_INVESTIGATE,
+    WORKFLOW_REPLY,
+    reply_queue,
+)
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.store.message_updates import (
+    EDIT_EVERY,
+    DueDigest,
+    DueUpdates,
+    MessageRevision,
+    Rerun,
+)
+from faultline.bot.store.store import Store
 
 log = logging.getLogger("faultline.message_updates")
 

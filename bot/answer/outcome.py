@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report
-from bot.store.message_updates import DueDigest
-from bot.store.store import StoredInvestigation
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report
+from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:
-    from analysis.case.folder import Case
-    from bot.answer.view import AnswerView
+    from faultline.analysis.case.folder import Case
+    from faultline.bot.answer.view import AnswerView
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Answer:
     def view(self, alert: Alert) -> AnswerView:
         """What it says, for whoever shows it."""
         # Late: the server counts what was posted, and writes no answer.
-        from bot.answer.view import answer_view
+        from faultline.bot.answer.view import answer_view
 
         return answer_view(
             alert, self.diagnosis, self.report, gaps=self.gaps, evidence=self.evidence

@@ -16,18 +16,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.case.folder import Case, read_case, read_diagnosis, read_report
-from analysis.case.gap_groups import grouped
-from analysis.errors import EvidenceError
-from analysis.vocabulary import Diagnosis, Frozen, Report, Section
-from bot.answer.asserted.ground import ground_of
-from bot.answer.finding_ids import claims_renamed, with_kept_ids
-from bot.answer.guidance import said_by, with_guidance
-from bot.answer.lines import INFERRED, SECOND_OPINION
-from bot.answer.view import AnswerView, answer_view
-from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import keep_supported
-from bot.answer.writer.quotable import quotable
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis, read_report
+from faultline.analysis.case.gap_groups import grouped
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Diagnosis, Frozen, Report, Section
+from faultline.bot.answer.asserted.ground import ground_of
+from faultline.bot.answer.finding_ids import claims_renamed, with_kept_ids
+from faultline.bot.answer.guidance import said_by, with_guidance
+from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
+from faultline.bot.answer.view import AnswerView, answer_view
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.guard import keep_supported
+from faultline.bot.answer.writer.quotable import quotable
 
 BUILT_IN = "built-in"
 MOST_OTHERS = 4
@@ -60,7 +60,7 @@ class Replayed:
 
 def replay(folder: Path) -> Replayed:
     """Analyse the case again. Raises EvidenceError when it cannot be read."""
-    from analysis.diagnosis import diagnose
+    from faultline.analysis.diagnosis import diagnose
 
     began = time.perf_counter()
     case = read_case(folder)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from analysis.case.earlier import KIND as EARLIER
-from analysis.case.earlier import RECORD
-from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
-from analysis.vocabulary import (
+from faultline.analysis.case.earlier import KIND as EARLIER
+from faultline.analysis.case.earlier import RECORD
+from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT
+from faultline.analysis.vocabulary import (
     Alert,
     Cause,
     Claim,
@@ -30,11 +30,11 @@ from analysis.vocabulary import (
     Section,
     Verdict,
 )
-from analysis.wording.names import subject_name
-from bot.answer.writer.built_in import word
-from bot.answer.writer.called import with_called_names
-from bot.answer.writer.doubts import said_already, tells_apart
-from bot.answer.writer.story import began, is_explained, story_of
+from faultline.analysis.wording.names import subject_name
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.called import with_called_names
+from faultline.bot.answer.writer.doubts import said_already, tells_apart
+from faultline.bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5
 """Confidence from which it is called high, and medium."""

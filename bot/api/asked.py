@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from starlette.requests import Request
 
-from analysis.errors import SettingsError
-from bot.intake.request_body import Refused
-from bot.intake.since import since_of
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.since import since_of
 
 _KEY = re.compile(r"[!-~]{1,200}")
 

@@ -8,26 +8,26 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analysis.deploys.verdict import DeployVerdict
-from analysis.errors import SettingsError
-from bot.answer.deploy_verdict import to_markdown
-from bot.api import models
-from bot.api.asked import key_of, since_asked
-from bot.api.operations import answer_of
-from bot.intake.accepting import NotAccepted
-from bot.intake.asked_requests import AskedRequests, own_key
-from bot.intake.payload_fields import one_line
-from bot.intake.request_body import Refused
-from bot.intake.service_names import catalogued
-from bot.policy.deploy_to_check import DeployToCheck, due_at
-from bot.policy.teams import Teams
-from bot.runtime.threads import in_store
-from bot.store.deploy_checks import DeployChecks, StoredCheck
-from bot.store.memory import storable
-from bot.web.access import AccessControl
-from bot.web.investigate_page import requester_of
-from bot.web.rendering import Site
-from bot.web.visitor import visibility_of
+from faultline.analysis.deploys.verdict import DeployVerdict
+from faultline.analysis.errors import SettingsError
+from faultline.bot.answer.deploy_verdict import to_markdown
+from faultline.bot.api import models
+from faultline.bot.api.asked import key_of, since_asked
+from faultline.bot.api.operations import answer_of
+from faultline.bot.intake.accepting import NotAccepted
+from faultline.bot.intake.asked_requests import AskedRequests, own_key
+from faultline.bot.intake.payload_fields import one_line
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
+from faultline.bot.policy.teams import Teams
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
+from faultline.bot.store.memory import storable
+from faultline.bot.web.access import AccessControl
+from faultline.bot.web.investigate_page import requester_of
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.visitor import visibility_of
 
 LONGEST_ID = 64
 

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from analysis.deploys.verdict import DeployVerdict
-from analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Verdict
-from bot.intake.asked_incident import MOST_TEXT
-from bot.store.labels import MAX_CAUSE
+from faultline.analysis.deploys.verdict import DeployVerdict
+from faultline.analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Verdict
+from faultline.bot.intake.asked_incident import MOST_TEXT
+from faultline.bot.store.labels import MAX_CAUSE
 
 Status = Literal["accepted", "running", "done", "failed"]
 # Neither a database nor a terminal takes control characters.

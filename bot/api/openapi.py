@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from bot.api.models import Refusal
-from bot.api.operations import Operation
+from faultline.bot.api.models import Refusal
+from faultline.bot.api.operations import Operation
 
 VERSION = "1"
 REFERENCE = "#/components/schemas/{model}"

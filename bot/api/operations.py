@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bot.api.models import Given
-from bot.intake.accepting import IntakeLimits, NotAccepted
-from bot.intake.payload_fields import one_line
-from bot.intake.request_body import Refused, read_body
-from bot.policy.roles import Act
-from bot.web.access import AccessControl
-from bot.web.refusals import refusal
+from faultline.bot.api.models import Given
+from faultline.bot.intake.accepting import IntakeLimits, NotAccepted
+from faultline.bot.intake.payload_fields import one_line
+from faultline.bot.intake.request_body import Refused, read_body
+from faultline.bot.policy.roles import Act
+from faultline.bot.web.access import AccessControl
+from faultline.bot.web.refusals import refusal
 
 Handler = Callable[[Request, Any], Awaitable[BaseModel | Response]]
 G = TypeVar("G", bound=Given)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.case.folder import Case, read_case, read_diagnosis, read_report
-from analysis.errors import EvidenceError
-from analysis.vocabulary import Finding, Report
-from bot.answer.replay import json_of
-from bot.answer.view import answer_view
-from bot.api.models import Answer, Findings, FindingWithEvidence, Values
-from bot.web.investigation_view import read_changes
-from bot.web.series import can_chart, chart_data
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis, read_report
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Finding, Report
+from faultline.bot.answer.replay import json_of
+from faultline.bot.answer.view import answer_view
+from faultline.bot.api.models import Answer, Findings, FindingWithEvidence, Values
+from faultline.bot.web.investigation_view import read_changes
+from faultline.bot.web.series import can_chart, chart_data
 
 
 def read_answer(investigation_id: str, folder: Path) -> Answer:

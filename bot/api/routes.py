@@ -11,27 +11,27 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from analysis.errors import FaultlineError
-from bot.api import models
-from bot.api.asked import key_of, since_asked
-from bot.api.deploys import DeployHandlers
-from bot.api.openapi import document
-from bot.api.operations import Operation, answer_of
-from bot.api.reading import read_answer, read_finding, read_findings
-from bot.intake.accepting import Accept
-from bot.intake.asked_incident import AskedIncident
-from bot.intake.asked_requests import AskedRequests, own_key
-from bot.intake.request_body import Refused
-from bot.runtime.threads import in_store, in_thread
-from bot.store.labels import Labels
-from bot.store.listing import Listing, ListingCursor, ListingFilter
-from bot.store.store import StoredInvestigation
-from bot.web.access import AccessControl
-from bot.web.events import progress_events, resume_point
-from bot.web.investigate_page import requester_of
-from bot.web.refusals import refusal
-from bot.web.rendering import Site
-from bot.web.visitor import note_investigation, visibility_of, visitor_of
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.api import models
+from faultline.bot.api.asked import key_of, since_asked
+from faultline.bot.api.deploys import DeployHandlers
+from faultline.bot.api.openapi import document
+from faultline.bot.api.operations import Operation, answer_of
+from faultline.bot.api.reading import read_answer, read_finding, read_findings
+from faultline.bot.intake.accepting import Accept
+from faultline.bot.intake.asked_incident import AskedIncident
+from faultline.bot.intake.asked_requests import AskedRequests, own_key
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Listing, ListingCursor, ListingFilter
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.web.access import AccessControl
+from faultline.bot.web.events import progress_events, resume_point
+from faultline.bot.web.investigate_page import requester_of
+from faultline.bot.web.refusals import refusal
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.visitor import note_investigation, visibility_of, visitor_of
 
 API = "/api"
 ALL = f"{API}/investigations"

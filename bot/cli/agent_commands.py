@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.source_options import (
+from faultline.bot.cli.source_options import (
     Config,
     Context,
     Jaeger,
@@ -37,8 +37,8 @@ def mcp(
 ) -> None:
     """Serve coding agents over MCP on standard input and output: against the configured sources,
     or those named here. Changes nothing anywhere."""
-    from bot.cli.ask_command import AskOptions
-    from bot.cli.mcp_command import run_mcp
+    from faultline.bot.cli.ask_command import AskOptions
+    from faultline.bot.cli.mcp_command import run_mcp
 
     options = AskOptions(
         urls=given_urls(prometheus=prometheus, loki=loki, tempo=tempo, jaeger=jaeger),
@@ -103,9 +103,9 @@ def verify_deploy(
 ) -> None:
     """Say whether a deploy made its service worse. Exit 0: go, 3: hold, which also says
     what is missing, 4: roll back. 1 and 2: there is no verdict. Changes nothing anywhere."""
-    from bot.cli.ask_command import AskOptions
-    from bot.cli.verify_command import VerifyOptions
-    from bot.cli.verify_command import verify_deploy as run
+    from faultline.bot.cli.ask_command import AskOptions
+    from faultline.bot.cli.verify_command import VerifyOptions
+    from faultline.bot.cli.verify_command import verify_deploy as run
 
     sources = AskOptions(
         urls=given_urls(prometheus=prometheus, loki=loki),

@@ -18,18 +18,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from analysis.errors import EvidenceError, SettingsError
-from bot.answer.replay import as_json, print_report, replay
-from bot.cli.follow_up import answer_follow_ups
-from bot.cli.terminal_chart import print_chart
-from bot.intake.asked_incident import AskedIncident, arrival_of
-from bot.intake.since import since_of
-from bot.processes.local_bot import LocalBot, local_bot
-from bot.settings import Settings, load_settings
-from bot.settings.environment import ENV_PREFIX
-from bot.store.store import Progress, StoredInvestigation
-from connectors.kubernetes.kubeconfig import current_context
-from connectors.registry import build_connectors
+from faultline.analysis.errors import EvidenceError, SettingsError
+from faultline.bot.answer.replay import as_json, print_report, replay
+from faultline.bot.cli.follow_up import answer_follow_ups
+from faultline.bot.cli.terminal_chart import print_chart
+from faultline.bot.intake.asked_incident import AskedIncident, arrival_of
+from faultline.bot.intake.since import since_of
+from faultline.bot.processes.local_bot import LocalBot, local_bot
+from faultline.bot.settings import Settings, load_settings
+from faultline.bot.settings.environment import ENV_PREFIX
+from faultline.bot.store.store import Progress, StoredInvestigation
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.vendors.kubernetes.kubeconfig import current_context
 
 KUBERNETES = "kubernetes"
 NO_SOURCE = (
@@ -148,7 +148,7 @@ def _answer(bot: LocalBot, found: StoredInvestigation, scratch: Path, options: A
 
 def _write_page(found: StoredInvestigation, folder: Path, file: Path) -> None:
     # Late: the pages' templates take a moment to load, and few ask for one.
-    from bot.web.answer_file import answer_file
+    from faultline.bot.web.answer_file import answer_file
 
     try:
         file.write_text(answer_file(found, folder), encoding="utf-8")

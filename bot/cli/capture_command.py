@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from bot.investigation.capture.captured import CaptureResult, one_line
-from bot.investigation.capture.plan import plan_capture
-from bot.investigation.capture.run import run_capture
-from bot.settings import Settings
-from bot.store.captures import CaptureLog
-from bot.store.opening import open_store
+from faultline.bot.investigation.capture.captured import CaptureResult, one_line
+from faultline.bot.investigation.capture.plan import plan_capture
+from faultline.bot.investigation.capture.run import run_capture
+from faultline.bot.settings import Settings
+from faultline.bot.store.captures import CaptureLog
+from faultline.bot.store.opening import open_store
 
 NOTHING_CAPTURED = 1
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from analysis.case.earlier import HostRecord
-from analysis.errors import SettingsError
-from bot.answer.handover import TeamDigest, team_digests
-from bot.answer.handover_lines import (
+from faultline.analysis.case.earlier import HostRecord
+from faultline.analysis.errors import SettingsError
+from faultline.bot.answer.handover import TeamDigest, team_digests
+from faultline.bot.answer.handover_lines import (
     MACHINE_DAYS,
     HandoverLine,
     foreign,
@@ -21,12 +21,12 @@ from bot.answer.handover_lines import (
     team_lines,
     team_name,
 )
-from bot.intake.since import since_of
-from bot.settings import Settings
-from bot.store.fleet import FleetMemory
-from bot.store.handover import HandoverIncident, handover_incidents
-from bot.store.mutes import Mutes
-from bot.store.opening import open_store
+from faultline.bot.intake.since import since_of
+from faultline.bot.settings import Settings
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.handover import HandoverIncident, handover_incidents
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.opening import open_store
 
 MOST_LINES = 10
 """Of one label of one team."""

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from analysis.case.earlier import HostRecord
-from bot.answer.foreign_text import one_line
-from bot.settings import Settings
-from bot.store.fleet import FleetMemory
-from bot.store.opening import open_store
+from faultline.analysis.case.earlier import HostRecord
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.settings import Settings
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.opening import open_store
 
 LONGEST_CELL = 100
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from analysis.errors import FaultlineError
-from bot.conversation.on_page import PageAnswers
-from bot.intake.questions.slack_question import AnswerText
-from bot.settings import Settings
-from bot.store.store import StoredInvestigation
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.conversation.on_page import PageAnswers
+from faultline.bot.intake.questions.slack_question import AnswerText
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import StoredInvestigation
 
 PROMPT = "\nAsk about it (why, what changed, show logs of ..., empty to end): "
 

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from analysis.errors import SettingsError
-from bot.intake.alert_sources import built_in_sources
-from bot.settings import DEFAULT_FILE, secret_variable
-from bot.settings.settings import settings_of
-from connectors.kubernetes.kubeconfig import FoundContext, current_context
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.alert_sources import built_in_sources
+from faultline.bot.settings import DEFAULT_FILE, secret_variable
+from faultline.bot.settings.settings import settings_of
+from faultline.connectors.vendors.kubernetes.kubeconfig import FoundContext, current_context
 
 SECRETS_FILE = "secrets.env"
 NONE = "none"

@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from analysis.errors import EvidenceError, FaultlineError, SettingsError
-from bot.cli.agent_commands import add_agent_commands
-from bot.cli.model_commands import model_commands
-from bot.cli.operating_commands import add_operating_commands
-from bot.cli.source_options import (
+from faultline.analysis.errors import EvidenceError, FaultlineError, SettingsError
+from faultline.bot.cli.agent_commands import add_agent_commands
+from faultline.bot.cli.model_commands import model_commands
+from faultline.bot.cli.operating_commands import add_operating_commands
+from faultline.bot.cli.source_options import (
     Config,
     Context,
     Jaeger,
@@ -25,8 +25,8 @@ from bot.cli.source_options import (
     Tempo,
     given_urls,
 )
-from bot.runtime import garbage
-from trace_report.commands import trace_commands
+from faultline.bot.runtime import garbage
+from faultline.trace_report.commands import trace_commands
 
 app = typer.Typer(
     name="faultline",
@@ -68,8 +68,8 @@ def faultline(
 
 
 class ExportAs(StrEnum):
-    """The exports of `bot.answer.exports.formats`, named here so that other commands do not load
-    them."""
+    """The exports of `faultline.bot.answer.exports.formats`, named here so that other commands do
+    not load them."""
 
     POSTMORTEM = "postmortem"
     JSON = "json"
@@ -87,7 +87,7 @@ def demo(
 ) -> None:
     """Play a recorded incident from alert to answer on this machine. Needs no account and no
     key."""
-    from demo.run import run_demo
+    from faultline.demo.run import run_demo
 
     raise typer.Exit(run_demo(stay=not exit_, port=port))
 
@@ -111,7 +111,7 @@ def lab(
 ) -> None:
     """Break a live shop on this machine with one fault, and compare the bot's answer with the
     truth."""
-    from proving_ground.live.lab import LabOptions, print_faults, run_lab
+    from faultline.lab.live.lab import LabOptions, print_faults, run_lab
 
     if list_:
         print_faults()
@@ -133,8 +133,8 @@ def serve(
     """Run the bot: webhooks, Slack, web pages and one worker."""
     garbage.keep_little()
     with garbage.loading():
-        from bot.processes.launch import serve as run
-        from bot.settings import load_settings
+        from faultline.bot.processes.launch import serve as run
+        from faultline.bot.settings import load_settings
 
     run(load_settings(config), config, with_worker=not no_worker)
 
@@ -148,8 +148,8 @@ def worker(
     """Run another worker on the same queue."""
     garbage.keep_little()
     with garbage.loading():
-        from bot.processes.launch import work
-        from bot.settings import load_settings
+        from faultline.bot.processes.launch import work
+        from faultline.bot.settings import load_settings
 
     work(load_settings(config), supervised_by=supervised_by, ready_fd=ready_fd)
 
@@ -183,8 +183,8 @@ def init(
     ] = False,
 ) -> None:
     """Ask five questions, and write a settings file and a file for secrets. Overwrites nothing."""
-    from bot.cli.init_command import InitOptions
-    from bot.cli.init_command import init as run
+    from faultline.bot.cli.init_command import InitOptions
+    from faultline.bot.cli.init_command import init as run
 
     options = InitOptions(
         directory=directory,
@@ -208,8 +208,8 @@ def check(
 ) -> None:
     """Check that each configured connector is reachable, allowed and read-only. Exit 1 if one is
     not."""
-    from bot.processes.check import run_checks
-    from bot.settings import load_settings
+    from faultline.bot.processes.check import run_checks
+    from faultline.bot.settings import load_settings
 
     raise typer.Exit(run_checks(load_settings(config), role))
 
@@ -221,7 +221,7 @@ def investigate(
 ) -> None:
     """Analyze a recorded case offline. Exit 0 whatever the verdict, 2 if the case cannot be
     read."""
-    from bot.answer.replay import print_json, print_report, replay
+    from faultline.bot.answer.replay import print_json, print_report, replay
 
     replayed = replay(case)
     (print_json if json_ else print_report)(replayed)
@@ -258,8 +258,8 @@ def ask(
 ) -> None:
     """Investigate now, from this terminal: against the configured sources, or those named here.
     Changes nothing anywhere."""
-    from bot.cli.ask_command import AskOptions
-    from bot.cli.ask_command import ask as run
+    from faultline.bot.cli.ask_command import AskOptions
+    from faultline.bot.cli.ask_command import ask as run
 
     options = AskOptions(
         service=service,
@@ -287,7 +287,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a case as a postmortem draft, JSON or a task for a coding agent."""
-    from bot.answer.exports.formats import export as exported
+    from faultline.bot.answer.exports.formats import export as exported
 
     written = exported(case, as_.value)
     if output is None:
@@ -347,8 +347,8 @@ def eval_(
     """Grade the answers on labelled cases: accuracy, changes, calibration, cost. Exit 0 whatever
     the grades."""
     if model:
-        from bot.settings import load_settings
-        from evaluation.model_run import run_model
+        from faultline.bot.settings import load_settings
+        from faultline.evaluation.model_run import run_model
 
         if without or workers is not None or baselines or compare or left_out:
             raise SettingsError("--model", "takes no other option but --config and --json")
@@ -356,7 +356,7 @@ def eval_(
             raise SettingsError("--model", "takes one folder of cases")
         run_model(cases[0], load_settings(config), json_=json_)
         return
-    from evaluation.command import run_eval
+    from faultline.evaluation.command import run_eval
 
     run_eval(
         cases,
@@ -391,8 +391,8 @@ def capture(
 ) -> None:
     """Capture a trace from a running training job, if its settings allow it. Exit 1 if none was
     recorded."""
-    from bot.cli.capture_command import capture_now, print_history
-    from bot.settings import load_settings
+    from faultline.bot.cli.capture_command import capture_now, print_history
+    from faultline.bot.settings import load_settings
 
     settings = load_settings(config)
     if history:
@@ -414,8 +414,8 @@ def topology(
     config: Config = None,
 ) -> None:
     """Show which service calls which, where that is known from, and when it was last seen."""
-    from bot.cli.topology_command import print_topology
-    from bot.settings import load_settings
+    from faultline.bot.cli.topology_command import print_topology
+    from faultline.bot.settings import load_settings
 
     print_topology(load_settings(config), service, json_=json_)
 
@@ -430,8 +430,8 @@ def fleet(
 ) -> None:
     """Show machines of training jobs that earlier answers blamed more often than chance would have
     it, with those answers."""
-    from bot.cli.fleet_command import print_fleet
-    from bot.settings import load_settings
+    from faultline.bot.cli.fleet_command import print_fleet
+    from faultline.bot.settings import load_settings
 
     print_fleet(load_settings(config), days, json_=json_)
 
@@ -449,8 +449,8 @@ def digest(
 ) -> None:
     """Sum up the last days for the next shift, team by team: what is open, what recurs, which
     alerts were noise."""
-    from bot.cli.digest_command import print_digest
-    from bot.settings import load_settings
+    from faultline.bot.cli.digest_command import print_digest
+    from faultline.bot.settings import load_settings
 
     print_digest(load_settings(config), since, team, json_=json_)
 
@@ -472,7 +472,7 @@ def main() -> None:
         sys.stderr.write(f"faultline: {error}\n")
         sys.exit(1)
     except ModuleNotFoundError as error:
-        from bot.settings.extras import extra_of, install
+        from faultline.bot.settings.extras import extra_of, install
 
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
         extra = extra_of(error.name, command)

@@ -13,20 +13,20 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from bot.cli.ask_command import NO_SOURCE, AskOptions, settings_for
-from bot.intake.accepting import store_accept
-from bot.intake.asked_requests import AskedRequests
-from bot.mcp.callers import THIS_MACHINE
-from bot.mcp.investigations import Investigations, Shelf
-from bot.mcp.over_stdio import Wire, serve, taken_wire
-from bot.mcp.server import McpServer
-from bot.mcp.verify_tool import Verifier
-from bot.processes.local_bot import local_bot
-from bot.processes.server import local_cases
-from bot.settings import Settings
-from bot.store.opening import open_cases, open_store
-from connectors.registry import build_connectors
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.cli.ask_command import NO_SOURCE, AskOptions, settings_for
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.asked_requests import AskedRequests
+from faultline.bot.mcp.callers import THIS_MACHINE
+from faultline.bot.mcp.investigations import Investigations, Shelf
+from faultline.bot.mcp.over_stdio import Wire, serve, taken_wire
+from faultline.bot.mcp.server import McpServer
+from faultline.bot.mcp.verify_tool import Verifier
+from faultline.bot.processes.local_bot import local_bot
+from faultline.bot.processes.server import local_cases
+from faultline.bot.settings import Settings
+from faultline.bot.store.opening import open_cases, open_store
+from faultline.connectors.registry import build_connectors
 
 FOR_A_PERSON = (
     "This is an MCP server: it speaks to a program on standard input. Add it to your agent "

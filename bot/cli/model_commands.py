@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
 
 Config = Annotated[
     Path | None,
@@ -28,7 +28,7 @@ def model() -> None:
 def check(config: Config = None) -> None:
     """Show what the configured server can do, by two small requests. Exit 1 if it does not
     answer."""
-    from bot.settings import load_settings
+    from faultline.bot.settings import load_settings
 
     settings = load_settings(config).model
     if settings.name is None:
@@ -36,8 +36,8 @@ def check(config: Config = None) -> None:
     # Late: loading the client takes most of a second, and asyncio a sixth of `--help`.
     import asyncio
 
-    from bot.investigation.model.model_check import screen
-    from bot.investigation.model.probe import probe
+    from faultline.bot.investigation.model.model_check import screen
+    from faultline.bot.investigation.model.probe import probe
 
     try:
         typer.echo(screen(asyncio.run(probe(settings)), settings))

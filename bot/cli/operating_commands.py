@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from analysis.errors import SettingsError
+from faultline.analysis.errors import SettingsError
 
 Config = Annotated[
     Path | None,
@@ -47,8 +47,8 @@ def doctor(
 ) -> None:
     """Show what is wrong and what to do about it. Changes nothing. Exit 0 if nothing is wrong, 1 if
     something is, 2 if it could not check."""
-    from bot.operating.doctor import run_doctor
-    from bot.settings import load_settings
+    from faultline.bot.operating.doctor import run_doctor
+    from faultline.bot.settings import load_settings
 
     raise typer.Exit(run_doctor(load_settings(config), name, json_=json_))
 
@@ -60,8 +60,8 @@ def backup(
     config: Config = None,
 ) -> None:
     """Back up the embedded databases and the case folders, while the bot runs."""
-    from bot.operating.backup import back_up
-    from bot.settings import load_settings
+    from faultline.bot.operating.backup import back_up
+    from faultline.bot.settings import load_settings
 
     sys.stdout.write(back_up(load_settings(config), to) + "\n")
 
@@ -81,9 +81,9 @@ def restore(
 ) -> None:
     """Restore a backup into an empty directory. Unfinished work starts again, and nothing is posted
     twice."""
-    from bot.operating.restore import begin_again
-    from bot.operating.restore import restore as put_back
-    from bot.settings import load_settings
+    from faultline.bot.operating.restore import begin_again
+    from faultline.bot.operating.restore import restore as put_back
+    from faultline.bot.settings import load_settings
 
     if (file is None) != database_is_back:
         raise SettingsError("FILE", "name a backup, or say --database-is-back")
@@ -93,9 +93,9 @@ def restore(
 
 def requeue(name: Name, config: Config = None) -> None:
     """Restart an investigation that no worker has. Nothing is posted twice."""
-    from bot.operating.inspection import inspected
-    from bot.operating.requeue import requeue_one
-    from bot.settings import load_settings
+    from faultline.bot.operating.inspection import inspected
+    from faultline.bot.operating.requeue import requeue_one
+    from faultline.bot.settings import load_settings
 
     with inspected(load_settings(config)) as inspection:
         done = requeue_one(inspection, name)
@@ -111,8 +111,8 @@ def requeue(name: Name, config: Config = None) -> None:
 
 def delete(name: Name, yes: Sure = False, config: Config = None) -> None:
     """Delete an investigation everywhere: case, rows, memory, conversation."""
-    from bot.operating.deleting import delete_investigation
-    from bot.settings import load_settings
+    from faultline.bot.operating.deleting import delete_investigation
+    from faultline.bot.settings import load_settings
 
     delete_investigation(load_settings(config), name, sure=yes)
 
@@ -120,8 +120,8 @@ def delete(name: Name, yes: Sure = False, config: Config = None) -> None:
 @database_commands.command("current")
 def current(config: Config = None) -> None:
     """Show the known versions, and the tables' version."""
-    from bot.operating.database import print_versions
-    from bot.settings import load_settings
+    from faultline.bot.operating.database import print_versions
+    from faultline.bot.settings import load_settings
 
     print_versions(load_settings(config))
 
@@ -129,8 +129,8 @@ def current(config: Config = None) -> None:
 @database_commands.command("upgrade")
 def upgrade(config: Config = None) -> None:
     """Upgrade the tables to the newest version. The bot does so when it starts."""
-    from bot.operating.database import bring_up
-    from bot.settings import load_settings
+    from faultline.bot.operating.database import bring_up
+    from faultline.bot.settings import load_settings
 
     bring_up(load_settings(config))
 
@@ -142,7 +142,7 @@ def downgrade(
     config: Config = None,
 ) -> None:
     """Downgrade the tables for an older release. Data of newer versions is dropped."""
-    from bot.operating.database import take_back
-    from bot.settings import load_settings
+    from faultline.bot.operating.database import take_back
+    from faultline.bot.settings import load_settings
 
     take_back(load_settings(config), to, sure=yes)

@@ -13,11 +13,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from analysis.case.folder import Case
-from analysis.vocabulary import Diagnosis
-from bot.answer.pictures.chart_axes import value_axis
-from bot.answer.pictures.chart_data import ChartPanel, DecisiveChart, decisive_chart_of
-from bot.investigation.analyzing import CHART
+from faultline.analysis.case.folder import Case
+from faultline.analysis.vocabulary import Diagnosis
+from faultline.bot.answer.pictures.chart_axes import value_axis
+from faultline.bot.answer.pictures.chart_data import ChartPanel, DecisiveChart, decisive_chart_of
+from faultline.bot.investigation.analyzing import CHART
 
 LINES, WIDEST, LABEL = 5, 100, 10
 """Of one panel: its lines, the widest it is, and the room for its figures."""
@@ -51,7 +51,7 @@ def _as_sixels(png: bytes, environ: Mapping[str, str]) -> str | None:
     if not sys.stdin.isatty() or is_multiplexed(environ):
         return None
     # Late: few terminals get so far, and this one asks them.
-    from bot.cli.sixel import shows_sixels, sixels
+    from faultline.bot.cli.sixel import shows_sixels, sixels
 
     return sixels(png) if shows_sixels() else None
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from analysis.case.calls import CATALOGUE
-from bot.answer.foreign_text import one_line
-from bot.policy.service_catalogue import catalogue_calls, catalogue_name
-from bot.settings import Settings
-from bot.store.learned_calls import MOST_GIVEN, LearnedCall, LearnedCalls
-from bot.store.opening import open_store
+from faultline.analysis.case.calls import CATALOGUE
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.policy.service_catalogue import catalogue_calls, catalogue_name
+from faultline.bot.settings import Settings
+from faultline.bot.store.learned_calls import MOST_GIVEN, LearnedCall, LearnedCalls
+from faultline.bot.store.opening import open_store
 
 HOW_TO = (
     "To make it known: set services.NAME.depends_on, connect traces (Tempo, Jaeger, Datadog,\n"

@@ -16,19 +16,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from analysis.deploys.looks import Look
-from analysis.deploys.verdict import Decision, DeployVerdict
-from analysis.errors import EvidenceError, SettingsError
-from bot.answer.deploy_verdict import LABELS, as_json, lines, to_markdown
-from bot.cli.ask_command import AskOptions, settings_for
-from bot.cli.verify_over_api import verify_over_api
-from bot.intake.payload_fields import one_line
-from bot.intake.service_names import catalogued
-from bot.intake.since import length_of, since_of
-from bot.investigation.checking_deploys import check_deploy
-from bot.policy.deploy_to_check import DeployToCheck, due_at
-from connectors.base import Connector
-from connectors.registry import build_connectors
+from faultline.analysis.deploys.looks import Look
+from faultline.analysis.deploys.verdict import Decision, DeployVerdict
+from faultline.analysis.errors import EvidenceError, SettingsError
+from faultline.bot.answer.deploy_verdict import LABELS, as_json, lines, to_markdown
+from faultline.bot.cli.ask_command import AskOptions, settings_for
+from faultline.bot.cli.verify_over_api import verify_over_api
+from faultline.bot.intake.payload_fields import one_line
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.since import length_of, since_of
+from faultline.bot.investigation.checking_deploys import check_deploy
+from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.shared.contract.base import Connector
 
 EXIT_CODES = {Decision.GO: 0, Decision.HOLD: 3, Decision.ROLL_BACK: 4}
 """1 and 2 are for what fails, as of every command: a crash must not look like a roll-back."""

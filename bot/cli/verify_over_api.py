@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from analysis.deploys.verdict import DeployVerdict
-from analysis.errors import ConnectorError, SettingsError
-from bot.policy.deploy_to_check import DeployToCheck
-from connectors.vendor_text import short
+from faultline.analysis.deploys.verdict import DeployVerdict
+from faultline.analysis.errors import ConnectorError, SettingsError
+from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.connectors.shared.vendor_text import short
 
 CHECKS = "/api/deploy-checks"
 TOKEN = "FAULTLINE_TOKEN"  # noqa: S105  the variable's name

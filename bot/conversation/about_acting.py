@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analysis.vocabulary import Cause
-from analysis.wording.names import change_name, subject_name
-from analysis.wording.phrases import capitalised, plain
-from bot.answer.lines import percent
-from bot.conversation import about_subject
-from bot.conversation.about_people import on_call_then
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.subjects import Subject
+from faultline.analysis.vocabulary import Cause
+from faultline.analysis.wording.names import change_name, subject_name
+from faultline.analysis.wording.phrases import capitalised, plain
+from faultline.bot.answer.lines import percent
+from faultline.bot.conversation import about_subject
+from faultline.bot.conversation.about_people import on_call_then
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.subjects import Subject
 
 _SAFE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,60}[a-z0-9])?")
 """A name that may stand in a command that somebody copies; any other is written as NAME."""

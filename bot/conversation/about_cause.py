@@ -3,13 +3,13 @@ to do next."""
 
 from __future__ import annotations
 
-from analysis.vocabulary import Cause, Section, Verdict
-from analysis.wording.names import subject_name
-from analysis.wording.phrases import counted
-from bot.answer.foreign_text import sentence
-from bot.answer.lines import percent
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.analysis.vocabulary import Cause, Section, Verdict
+from faultline.analysis.wording.names import subject_name
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.answer.foreign_text import sentence
+from faultline.bot.answer.lines import percent
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 6
 LEAD = 400

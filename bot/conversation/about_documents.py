@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.wording.phrases import plain
-from bot.answer.exports.status_update import status_update
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.words import listed
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.exports.status_update import status_update
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.words import listed
 
 POSTMORTEM, STATUS_UPDATE = "postmortem", "status"
 LONGEST = 600

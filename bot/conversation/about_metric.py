@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import capitalised, counted, plain
-from bot.answer.pictures.decisive_signal import decisive_finding
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.measured import (
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import capitalised, counted, plain
+from faultline.bot.answer.pictures.decisive_signal import decisive_finding
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.measured import (
     CaseSeries,
     all_series,
     in_order,
@@ -18,8 +18,8 @@ from bot.conversation.measured import (
     series_of,
     telling_series,
 )
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.subjects import METRIC_WORDS, metric_classes, quantile_in
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.subjects import METRIC_WORDS, metric_classes, quantile_in
 
 MOST = 4
 

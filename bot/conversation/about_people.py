@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analysis.errors import FaultlineError
-from analysis.wording.names import subject_name
-from analysis.wording.phrases import plain
-from bot.answer.lines import at
-from bot.conversation.about_time import change_text, no_changes
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.asking_again import Look, Looked
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from connectors.abilities import KnowsOnCall
-from connectors.base import Connector
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.wording.names import subject_name
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.lines import at
+from faultline.bot.conversation.about_time import change_text, no_changes
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.asking_again import Look, Looked
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.connectors.shared.contract.abilities import KnowsOnCall
+from faultline.connectors.shared.contract.base import Connector
 
 MOST = 8
 LEVEL = "on call, level "
-"""How the evidence of who is on call begins: `connectors.pagerduty.answers`."""
+"""How the evidence of who is on call begins: `faultline.connectors.vendors.pagerduty.answers`."""
 
 
 def ownership(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> Look:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.analyzers import finding_kind, is_training
-from analysis.case.windows import log_windows, span_windows
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import counted, number, plain
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.subjects import Subject
+from faultline.analysis.analyzers import finding_kind, is_training
+from faultline.analysis.case.windows import log_windows, span_windows
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import counted, number, plain
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.subjects import Subject
 
 LINES = 6
 MOST = 6

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.changes.nearby import RULED_OUT
-from analysis.vocabulary import Evidence
-from analysis.wording.amounts import amount, unit_of
-from analysis.wording.names import signal_name, subject_name
-from analysis.wording.phrases import counted, number, plain
-from bot.answer.foreign_text import one_line, safe_url
-from bot.answer.lines import SHOWN_BY, at
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.analysis.changes.nearby import RULED_OUT
+from faultline.analysis.vocabulary import Evidence
+from faultline.analysis.wording.amounts import amount, unit_of
+from faultline.analysis.wording.names import signal_name, subject_name
+from faultline.analysis.wording.phrases import counted, number, plain
+from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.lines import SHOWN_BY, at
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 8
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.changes.nearby import RULED_OUT
-from analysis.kinds.signals import classify
-from analysis.vocabulary import Cause, Finding, Verdict
-from analysis.wording.phrases import plain
-from bot.answer.lines import percent
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerText
-from bot.intake.questions.subjects import THINGS, Subject
-from bot.intake.questions.words import words
+from faultline.analysis.changes.nearby import RULED_OUT
+from faultline.analysis.kinds.signals import classify
+from faultline.analysis.vocabulary import Cause, Finding, Verdict
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.lines import percent
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.slack_question import AnswerText
+from faultline.bot.intake.questions.subjects import THINGS, Subject
+from faultline.bot.intake.questions.words import words
 
 MOST = 5
 SIGNALS = 6

@@ -9,20 +9,20 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.earlier import KIND as EARLIER
-from analysis.case.earlier import RECORD
-from analysis.changes.nearby import NEAR, RULED_OUT
-from analysis.kinds.finding_details import change_named, changes_named
-from analysis.metrics.recovery import KIND as CAME_BACK
-from analysis.vocabulary import Finding, Verdict
-from analysis.wording.phrases import counted, plain
-from bot.answer.lines import at, span_of
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.analysis.case.earlier import KIND as EARLIER
+from faultline.analysis.case.earlier import RECORD
+from faultline.analysis.changes.nearby import NEAR, RULED_OUT
+from faultline.analysis.kinds.finding_details import change_named, changes_named
+from faultline.analysis.metrics.recovery import KIND as CAME_BACK
+from faultline.analysis.vocabulary import Finding, Verdict
+from faultline.analysis.wording.phrases import counted, plain
+from faultline.bot.answer.lines import at, span_of
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 8
 BEFORE = timedelta(hours=6)
-"""Changes older than this are not weighed: `analysis.changes.nearby`."""
+"""Changes older than this are not weighed: `faultline.analysis.changes.nearby`."""
 FRESH = timedelta(minutes=10)
 """A case that ends longer ago says nothing about now."""
 

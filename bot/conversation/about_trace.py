@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot.intake.questions.request_kind import SMALL, RequestKind, understand
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.words import words
+from faultline.bot.intake.questions.request_kind import SMALL, RequestKind, understand
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.words import words
 
 _STEPS = frozenset({RequestKind.NEXT, RequestKind.ACTION, RequestKind.HYPOTHETICAL})
 OFFERS = ("which rank is it?", "what should I do?", "where does the time go?")

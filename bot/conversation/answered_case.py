@@ -10,15 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
-from analysis.case.folder import Case, read_case, read_diagnosis, read_report
-from analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Report
-from bot.answer.foreign_text import one_line, safe_url, sentence
-from bot.answer.lines import SHOWN_BY
-from bot.answer.view import AnswerView, answer_view
-from bot.intake.questions.slack_question import AnswerLine
-from bot.policy.teams import Teams
-from bot.settings import Settings
-from bot.store.store import StoredInvestigation
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis, read_report
+from faultline.analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Report
+from faultline.bot.answer.foreign_text import one_line, safe_url, sentence
+from faultline.bot.answer.lines import SHOWN_BY
+from faultline.bot.answer.view import AnswerView, answer_view
+from faultline.bot.intake.questions.slack_question import AnswerLine
+from faultline.bot.policy.teams import Teams
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import StoredInvestigation
 
 LINE = 400
 MAX_NAMES = 2_000

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.wording.phrases import plain
-from bot.answer.exports.status_update import first_clause
-from bot.conversation import (
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.exports.status_update import first_clause
+from faultline.bot.conversation import (
     about_acting,
     about_cause,
     about_documents,
@@ -25,25 +25,30 @@ from bot.conversation import (
     asking_again,
     correction,
 )
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.asking_again import Look
-from bot.conversation.correction import Correction
-from bot.conversation.explain import explain
-from bot.conversation.help_text import HELP
-from bot.conversation.measured import named_series, telling_series
-from bot.intake.questions.follow_up_scope import (
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.asking_again import Look
+from faultline.bot.conversation.correction import Correction
+from faultline.bot.conversation.explain import explain
+from faultline.bot.conversation.help_text import HELP
+from faultline.bot.conversation.measured import named_series, telling_series
+from faultline.bot.intake.questions.follow_up_scope import (
     AskedSpan,
     asked_span,
     asks_to_include,
     days_ago,
     window_of,
 )
-from bot.intake.questions.other_languages import in_english
-from bot.intake.questions.request_kind import AskedRequest, RequestKind, examples, understand
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.subjects import METRIC_WORDS, Subject, asks_about, subject_of
-from bot.intake.questions.words import listed
-from bot.store.follow_ups import MAX_SERVICES
+from faultline.bot.intake.questions.other_languages import in_english
+from faultline.bot.intake.questions.request_kind import (
+    AskedRequest,
+    RequestKind,
+    examples,
+    understand,
+)
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.subjects import METRIC_WORDS, Subject, asks_about, subject_of
+from faultline.bot.intake.questions.words import listed
+from faultline.bot.store.follow_ups import MAX_SERVICES
 
 SECTIONS: Mapping[RequestKind, Callable[[AnsweredCase], AnswerText]] = {
     RequestKind.CAUSE: about_cause.cause,

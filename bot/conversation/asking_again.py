@@ -15,16 +15,16 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case.readable_rows import readable_rows
-from analysis.case.tables import METRICS
-from analysis.errors import EvidenceError
-from analysis.metrics.recovery import HALF_WAY
-from analysis.vocabulary import Window
-from analysis.wording.phrases import capitalised, plain
-from bot.answer.lines import at, span_of
-from bot.conversation import about_time
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.measured import (
+from faultline.analysis.case.readable_rows import readable_rows
+from faultline.analysis.case.tables import METRICS
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.metrics.recovery import HALF_WAY
+from faultline.analysis.vocabulary import Window
+from faultline.analysis.wording.phrases import capitalised, plain
+from faultline.bot.answer.lines import at, span_of
+from faultline.bot.conversation import about_time
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.measured import (
     CaseSeries,
     SeriesLevels,
     levels_of,
@@ -34,8 +34,8 @@ from bot.conversation.measured import (
     series_of,
     telling_series,
 )
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from connectors.base import Collected, Connector, Request, collect_one
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_one
 
 
 @dataclass(frozen=True)

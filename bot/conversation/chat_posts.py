@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from bot.answer.outcome import Outcome
-from bot.intake.questions.slack_question import AnswerText
-from bot.policy.values import ReplyTo
-from bot.store.conversations import Question
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.intake.questions.slack_question import AnswerText
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.store.conversations import Question
 
 
 class ChatPosts(Protocol):

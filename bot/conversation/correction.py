@@ -6,18 +6,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from analysis.changes.nearby import NEAR, RULED_OUT
-from analysis.kinds.finding_details import change_named
-from analysis.vocabulary import Finding
-from analysis.wording.names import subject_name
-from analysis.wording.phrases import plain
-from bot.answer.lines import percent
-from bot.conversation import about_subject
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.request_kind import understand
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.subjects import METRIC_WORDS, Subject, subject_of
-from bot.policy.people import without_mentions
+from faultline.analysis.changes.nearby import NEAR, RULED_OUT
+from faultline.analysis.kinds.finding_details import change_named
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.names import subject_name
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.lines import percent
+from faultline.bot.conversation import about_subject
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.request_kind import understand
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.subjects import METRIC_WORDS, Subject, subject_of
+from faultline.bot.policy.people import without_mentions
 
 MAX_CAUSE = 200
 MOST = 4

@@ -3,12 +3,12 @@ counts for."""
 
 from __future__ import annotations
 
-from analysis.analyzers import finding_kind, is_training
-from analysis.vocabulary import Evidence, Finding
-from analysis.wording.phrases import counted, number, plain
-from bot.answer.lines import at
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.analysis.analyzers import finding_kind, is_training
+from faultline.analysis.vocabulary import Evidence, Finding
+from faultline.analysis.wording.phrases import counted, number, plain
+from faultline.bot.answer.lines import at
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 NUMBERS = 8
 EVIDENCE = 3

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from analysis.case.earlier import HostRecord
-from analysis.errors import SettingsError
-from analysis.wording.phrases import plain
-from bot.answer.handover import TeamDigest, team_digests
-from bot.answer.handover_lines import (
+from faultline.analysis.case.earlier import HostRecord
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.handover import TeamDigest, team_digests
+from faultline.bot.answer.handover_lines import (
     MACHINE_DAYS,
     MACHINES,
     MUTED,
@@ -27,18 +27,18 @@ from bot.answer.handover_lines import (
     team_lines,
     team_name,
 )
-from bot.conversation.answered_case import page_url
-from bot.conversation.visibility import ConversationVisibility
-from bot.intake.questions.commands import command_in
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.since import length_of
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.conversations import Question
-from bot.store.fleet import FleetMemory
-from bot.store.handover import HandoverIncident, handover_incidents, places
-from bot.store.mutes import Mute, Mutes
+from faultline.bot.conversation.answered_case import page_url
+from faultline.bot.conversation.visibility import ConversationVisibility
+from faultline.bot.intake.questions.commands import command_in
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.since import length_of
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Question
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.handover import HandoverIncident, handover_incidents, places
+from faultline.bot.store.mutes import Mute, Mutes
 
 USUAL = timedelta(days=7)
 LONGEST = timedelta(days=90)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 CAN_ANSWER = (
     "why · what is the evidence against it · what changed · who is affected · since when · is it "

@@ -9,15 +9,15 @@ from datetime import datetime
 
 import polars as pl
 
-from analysis.case.windows import metric_windows
-from analysis.kinds.signals import SYMPTOMS, SignalClass, classify
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import Unit, amount, levels, unit_of
-from analysis.wording.names import signal_name, subject_name
-from analysis.wording.phrases import plain
-from bot.conversation.answered_case import AnsweredCase
-from bot.intake.questions.subjects import metric_classes, quantile_in
-from bot.intake.questions.words import listed
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.signals import SYMPTOMS, SignalClass, classify
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import Unit, amount, levels, unit_of
+from faultline.analysis.wording.names import signal_name, subject_name
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.intake.questions.subjects import metric_classes, quantile_in
+from faultline.bot.intake.questions.words import listed
 
 MOST_PAIRS = 2_000
 ALIKE = 0.1

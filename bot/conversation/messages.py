@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
-from bot.answer.targets.slack.blocks import (
+from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from faultline.bot.answer.targets.slack.blocks import (
     Block,
     bold,
     bullets,
@@ -22,8 +22,8 @@ from bot.answer.targets.slack.blocks import (
     size,
     text,
 )
-from bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT, SlackMessage
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MAX_LINES = 14
 LINE = 420

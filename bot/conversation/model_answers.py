@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.vocabulary import Claim, Section
-from analysis.wording.phrases import counted
-from bot.answer.foreign_text import one_line, safe_url
-from bot.answer.lines import INFERRED
-from bot.conversation.answered_case import page_url
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.investigation.model.answering import Exchange, GuardedAnswer, answer_question
-from bot.investigation.model.day_budget import day_budget
-from bot.investigation.worker_context import WorkerContext
-from bot.store.conversations import Question
+from faultline.analysis.vocabulary import Claim, Section
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.lines import INFERRED
+from faultline.bot.conversation.answered_case import page_url
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.investigation.model.answering import Exchange, GuardedAnswer, answer_question
+from faultline.bot.investigation.model.day_budget import day_budget
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.store.conversations import Question
 
 REMEMBERED = 5
 MOST = 8

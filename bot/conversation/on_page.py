@@ -9,16 +9,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bot.conversation import about_time
-from bot.conversation.answered_case import AnsweredCase, load_case
-from bot.conversation.answering import Reply, answer_from_case
-from bot.conversation.measured import CaseSeries, finding_on
-from bot.intake.questions.commands import command_in
-from bot.intake.questions.request_kind import RequestKind
-from bot.intake.questions.slack_question import AnswerText
-from bot.runtime.threads import in_thread
-from bot.settings import Settings
-from bot.store.store import StoredInvestigation
+from faultline.bot.conversation import about_time
+from faultline.bot.conversation.answered_case import AnsweredCase, load_case
+from faultline.bot.conversation.answering import Reply, answer_from_case
+from faultline.bot.conversation.measured import CaseSeries, finding_on
+from faultline.bot.intake.questions.commands import command_in
+from faultline.bot.intake.questions.request_kind import RequestKind
+from faultline.bot.intake.questions.slack_question import AnswerText
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import StoredInvestigation
 
 HELP = AnswerText(
     lead="I answer questions from what this investigation stored.",

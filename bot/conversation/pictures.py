@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.case.folder import Case, read_case, read_diagnosis
-from analysis.vocabulary import Diagnosis, Finding
-from bot.intake.questions.slack_question import AnswerText
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis
+from faultline.analysis.vocabulary import Diagnosis, Finding
+from faultline.bot.intake.questions.slack_question import AnswerText
 
 OF_A_SERIES = "series"
 """Id of the finding that stands for a series about which there is none."""
@@ -15,7 +15,7 @@ OF_A_SERIES = "series"
 def drawn(answer: AnswerText, folder: Path) -> bytes | None:
     """The PNG of the finding or the series that the answer is about; None when it has no points."""
     # Late: loading what draws takes half a second, and most answers have no picture.
-    from bot.answer.pictures.png import finding_png
+    from faultline.bot.answer.pictures.png import finding_png
 
     case, diagnosis = read_case(folder), read_diagnosis(folder)
     if answer.picture is None:

@@ -12,50 +12,50 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from analysis.errors import FaultlineError
-from analysis.wording.phrases import capitalised, plain
-from bot.answer.exports.formats import export
-from bot.answer.lines import at, span_of
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.slack.target import TARGET
-from bot.conversation.about_trace import about_trace
-from bot.conversation.answered_case import AnsweredCase, load_case
-from bot.conversation.answering import (
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.wording.phrases import capitalised, plain
+from faultline.bot.answer.exports.formats import export
+from faultline.bot.answer.lines import at, span_of
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.slack.target import TARGET
+from faultline.bot.conversation.about_trace import about_trace
+from faultline.bot.conversation.answered_case import AnsweredCase, load_case
+from faultline.bot.conversation.answering import (
     FollowUpWanted,
     Reply,
     answer_from_case,
     finished,
 )
-from bot.conversation.chat_posts import ChatPosts
-from bot.conversation.correction import Correction
-from bot.conversation.handover import handover
-from bot.conversation.help_text import HELP
-from bot.conversation.pictures import drawn
-from bot.conversation.starting import asked_investigation
-from bot.conversation.status import Health, status_text
-from bot.conversation.visibility import ConversationVisibility
-from bot.intake.questions.commands import command_in
-from bot.intake.questions.first_contact import tells_of_trouble
-from bot.intake.questions.follow_up_scope import window_of
-from bot.intake.questions.slack_question import AnswerText
-from bot.investigation.worker_context import WorkerContext
-from bot.policy.people import person
-from bot.policy.person_limits import HOUR, too_many_investigations
-from bot.runtime.threads import in_store, in_thread
-from bot.store.conversations import Conversations, Question
-from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.labels import NO_ANSWER, Labels
-from bot.store.person_acts import PersonActs
-from bot.store.store import StoredInvestigation
+from faultline.bot.conversation.chat_posts import ChatPosts
+from faultline.bot.conversation.correction import Correction
+from faultline.bot.conversation.handover import handover
+from faultline.bot.conversation.help_text import HELP
+from faultline.bot.conversation.pictures import drawn
+from faultline.bot.conversation.starting import asked_investigation
+from faultline.bot.conversation.status import Health, status_text
+from faultline.bot.conversation.visibility import ConversationVisibility
+from faultline.bot.intake.questions.commands import command_in
+from faultline.bot.intake.questions.first_contact import tells_of_trouble
+from faultline.bot.intake.questions.follow_up_scope import window_of
+from faultline.bot.intake.questions.slack_question import AnswerText
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.policy.people import person
+from faultline.bot.policy.person_limits import HOUR, too_many_investigations
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.conversations import Conversations, Question
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.labels import NO_ANSWER, Labels
+from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:
     # Late otherwise: loading the model's client takes a second.
-    from bot.conversation.model_answers import AnsweredByModel
+    from faultline.bot.conversation.model_answers import AnsweredByModel
 
 R = TypeVar("R")
 
 _ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
-"""`bot.store.store.new_investigation_id`."""
+"""`faultline.bot.store.store.new_investigation_id`."""
 LOOKED_AT = 50
 PEOPLE = "people"
 """Stage of the progress lines that say who did what."""
@@ -262,7 +262,7 @@ class Replies:
         if self._context.settings.model.name is None:
             return None
         # Late: loading the client takes a second.
-        from bot.conversation.model_answers import answer_by_model, not_asked
+        from faultline.bot.conversation.model_answers import answer_by_model, not_asked
 
         used_up = await not_asked(question, self._context)
         if used_up is not None:

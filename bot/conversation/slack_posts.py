@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import ConnectorError
-from bot.answer.outcome import Outcome
-from bot.answer.targets.posting import LEASE, post_once
-from bot.answer.targets.slack.posts import (
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.targets.posting import LEASE, post_once
+from faultline.bot.answer.targets.slack.posts import (
     IsIt,
     MessageRef,
     SlackPlace,
@@ -23,15 +23,15 @@ from bot.answer.targets.slack.posts import (
     send_with_key,
     slack_client,
 )
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.conversation.messages import message_of
-from bot.conversation.starting import SOURCE
-from bot.intake.questions.slack_question import AnswerText
-from bot.settings import Settings
-from bot.store.conversations import Conversations, Question
-from bot.store.follow_ups import FollowUps
-from bot.store.store import ReplyTo, Store
-from connectors.named_ids import bare_id, instance_in, named_id
+from faultline.bot.answer.targets.slack.replies import SlackReplies
+from faultline.bot.conversation.messages import message_of
+from faultline.bot.conversation.starting import SOURCE
+from faultline.bot.intake.questions.slack_question import AnswerText
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Conversations, Question
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.store import ReplyTo, Store
+from faultline.connectors.shared.rows.named_ids import bare_id, instance_in, named_id
 
 EVENT_TYPE = "faultline_answer"
 """Type of the message metadata by which an answer is found again, and known as our own."""

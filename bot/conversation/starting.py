@@ -3,12 +3,12 @@ Started once."""
 
 from __future__ import annotations
 
-from analysis.vocabulary import Alert
-from bot.intake.payload_fields import one_line, plain
-from bot.intake.service_names import mentioned
-from bot.settings import Settings
-from bot.store.conversations import Question
-from bot.store.store import Delivery, ReplyTo, Store
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.payload_fields import one_line, plain
+from faultline.bot.intake.service_names import mentioned
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Question
+from faultline.bot.store.store import Delivery, ReplyTo, Store
 
 SOURCE = "slack"
 MAX_QUESTION = 2_000

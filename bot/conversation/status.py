@@ -7,13 +7,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from analysis.wording.phrases import counted, plain
-from bot.answer.lines import at
-from bot.answer.view import VERDICT_LABELS
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.store.store import StoredInvestigation
-from connectors.asking import bounded
-from connectors.base import Check, Connector
+from faultline.analysis.wording.phrases import counted, plain
+from faultline.bot.answer.lines import at
+from faultline.bot.answer.view import VERDICT_LABELS
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.store.store import StoredInvestigation
+from faultline.connectors.asking import bounded
+from faultline.connectors.shared.contract.base import Check, Connector
 
 CHECK_WITHIN_S = 5.0
 CHECKED_FOR_S = 60.0

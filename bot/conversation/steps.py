@@ -18,26 +18,31 @@ from typing import TYPE_CHECKING, TypedDict
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import ConnectorError, FaultlineError
-from bot.answer.exports.formats import FORMATS
-from bot.answer.targets.chats.target import MSTEAMS
-from bot.conversation.answered_case import page_url
-from bot.conversation.chat_posts import ChatPosts
-from bot.conversation.replies_to import Replies
-from bot.conversation.trace_request import MAX_PAGE_BYTES, refusal, run_trace_doctor, shown_place
-from bot.conversation.visibility import ConversationVisibility
-from bot.intake.questions.commands import command_in
-from bot.intake.questions.slack_question import AnswerText
-from bot.intake.questions.teams_thread import target_in
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.threads import in_store, in_thread
-from bot.settings import Settings
-from bot.store.conversations import Conversations, Question, QuestionStatus
-from connectors.named_ids import instance_in
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.bot.answer.exports.formats import FORMATS
+from faultline.bot.answer.targets.chats.target import MSTEAMS
+from faultline.bot.conversation.answered_case import page_url
+from faultline.bot.conversation.chat_posts import ChatPosts
+from faultline.bot.conversation.replies_to import Replies
+from faultline.bot.conversation.trace_request import (
+    MAX_PAGE_BYTES,
+    refusal,
+    run_trace_doctor,
+    shown_place,
+)
+from faultline.bot.conversation.visibility import ConversationVisibility
+from faultline.bot.intake.questions.commands import command_in
+from faultline.bot.intake.questions.slack_question import AnswerText
+from faultline.bot.intake.questions.teams_thread import target_in
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Conversations, Question, QuestionStatus
+from faultline.connectors.shared.rows.named_ids import instance_in
 
 if TYPE_CHECKING:
-    from bot.answer.targets.slack.posts import MessageRef
-    from bot.conversation.slack_posts import ConversationPosts
+    from faultline.bot.answer.targets.slack.posts import MessageRef
+    from faultline.bot.conversation.slack_posts import ConversationPosts
 
 TRACES = "traces"
 REPORT = "report.html"
@@ -81,7 +86,7 @@ class ConversationSteps:
 
     def _in_slack(self, settings: Settings, owner: str) -> Talk:
         # Late: each client takes a while to load, and few bots talk in both.
-        from bot.conversation.slack_posts import ConversationPosts
+        from faultline.bot.conversation.slack_posts import ConversationPosts
 
         context = replace(self._context, settings=settings)
         posts = ConversationPosts(settings, context.store, self._conversations, owner=owner)
@@ -89,7 +94,7 @@ class ConversationSteps:
         return Talk(posts, Replies(context, self._conversations, posts, visibility), posts)
 
     def _in_teams(self, settings: Settings, owner: str) -> Talk:
-        from bot.conversation.teams_posts import TeamsPosts, TeamsVisibility
+        from faultline.bot.conversation.teams_posts import TeamsPosts, TeamsVisibility
 
         context = replace(self._context, settings=settings)
         posts = TeamsPosts(settings, context.store, self._conversations, owner=owner)

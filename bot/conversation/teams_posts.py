@@ -9,28 +9,28 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from bot.answer.exports.formats import FORMATS
-from bot.answer.foreign_text import one_line, safe_url
-from bot.answer.outcome import Outcome
-from bot.answer.targets.chats.target import MSTEAMS
-from bot.answer.targets.chats.teams_card import CardExtras, Part, block, run, whole_card
-from bot.answer.targets.one_message import SEARCH_BACK
-from bot.conversation.messages import IMAGE_ALT, LEAD, LINE, MAX_LINES, code_box
-from bot.conversation.visibility import ConversationVisibility
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.intake.questions.teams_thread import channel_in, conversation_of, id_in, name_in
-from bot.policy.values import ReplyTo
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.conversations import Conversations, Question
-from bot.store.follow_ups import FollowUps
-from bot.store.handover import Place
-from bot.store.posted import investigations_in
-from bot.store.store import Store
-from bot.store.tickets import AskedTickets
+from faultline.bot.answer.exports.formats import FORMATS
+from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.targets.chats.target import MSTEAMS
+from faultline.bot.answer.targets.chats.teams_card import CardExtras, Part, block, run, whole_card
+from faultline.bot.answer.targets.one_message import SEARCH_BACK
+from faultline.bot.conversation.messages import IMAGE_ALT, LEAD, LINE, MAX_LINES, code_box
+from faultline.bot.conversation.visibility import ConversationVisibility
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.teams_thread import channel_in, conversation_of, id_in, name_in
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Conversations, Question
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.handover import Place
+from faultline.bot.store.posted import investigations_in
+from faultline.bot.store.store import Store
+from faultline.bot.store.tickets import AskedTickets
 
 if TYPE_CHECKING:
-    from bot.answer.targets.chats.msteams import TeamsCards
+    from faultline.bot.answer.targets.chats.msteams import TeamsCards
 
 CODE = 2_400
 """Characters of log lines."""

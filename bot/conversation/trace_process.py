@@ -1,4 +1,4 @@
-"""The trace doctor in a separate process: `python -m bot.conversation.trace_process PLACE
+"""The trace doctor in a separate process: `python -m faultline.bot.conversation.trace_process PLACE
 FOLDER`.
 
 Writes `report.html` and `answer.json` (verdict, statement, diagnoses, what was left out) into the
@@ -12,14 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import FaultlineError
-from trace_report.analysis_run import JobResult, Wanted, run_job
-from trace_report.job_report import JobReport, answer, report_of
-from trace_report.page import render
-from trace_report.page_view import page_of
-from trace_report.perfetto import windows_of
-from trace_report.registry import chosen
-from trace_report.sources import opened
+from faultline.analysis.errors import FaultlineError
+from faultline.trace_report.analysis_run import JobResult, Wanted, run_job
+from faultline.trace_report.job_report import JobReport, answer, report_of
+from faultline.trace_report.page import render
+from faultline.trace_report.page_view import page_of
+from faultline.trace_report.perfetto import windows_of
+from faultline.trace_report.registry import chosen
+from faultline.trace_report.sources import opened
 
 MOST = 20
 SHOWN = ("rule", "severity", "statement", "fix", "subject")

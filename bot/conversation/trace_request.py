@@ -16,12 +16,12 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from analysis.errors import BudgetExceeded, EvidenceError
-from analysis.wording.phrases import counted, plain
-from bot.conversation.allowed_traces import allowed_place
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.runtime.threads import in_thread
-from connectors.traces.settings import TracesSettings
+from faultline.analysis.errors import BudgetExceeded, EvidenceError
+from faultline.analysis.wording.phrases import counted, plain
+from faultline.bot.conversation.allowed_traces import allowed_place
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.runtime.threads import in_thread
+from faultline.connectors.vendors.traces.settings import TracesSettings
 
 TRACE_WITHIN_S = 900.0
 MAX_BYTES = 20_000_000_000
@@ -113,7 +113,7 @@ async def _in_a_process(place: str, settings: TracesSettings, folder: Path) -> M
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "bot.conversation.trace_process",
+        "faultline.bot.conversation.trace_process",
         place,
         str(folder),
         env=environ,

@@ -15,18 +15,18 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis.errors import ConnectorError
-from bot.policy.teams import Teams
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.conversations import Question
-from bot.store.handover import Place
-from bot.store.store import Store, StoredInvestigation
-from bot.store.visibility import ALL, Visibility, visible_to_teams
-from connectors.named_ids import bare_id, instance_in
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.policy.teams import Teams
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Question
+from faultline.bot.store.handover import Place
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.visibility import ALL, Visibility, visible_to_teams
+from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
 
 if TYPE_CHECKING:
-    from bot.conversation.slack_posts import ConversationPosts
+    from faultline.bot.conversation.slack_posts import ConversationPosts
 
 PUBLIC_FOR_S = 600.0
 """How long a channel is remembered to be public."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dbos import DBOS, StepOptions
 
-from bot.investigation.tries import STORE_AWAY, STORE_TRIES, rest
-from bot.queue.engine import WorkerEngine
-from bot.runtime.by_need import ByNeed
-from bot.runtime.step_watch import watched
-from bot.store.conversations import Conversations
+from faultline.bot.investigation.tries import STORE_AWAY, STORE_TRIES, rest
+from faultline.bot.queue.engine import WorkerEngine
+from faultline.bot.runtime.by_need import ByNeed
+from faultline.bot.runtime.step_watch import watched
+from faultline.bot.store.conversations import Conversations
 
 if TYPE_CHECKING:
-    from bot.conversation.steps import ConversationSteps
+    from faultline.bot.conversation.steps import ConversationSteps
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ minutes."""
 POST_TRIES = 60
 POST_WAIT_S = (1.0, 120.0)
 """A Slack that is down is tried again after 1 s, 2 s, 4 s ... 120 s; for how long says
-`bot.conversation.steps`."""
+`faultline.bot.conversation.steps`."""
 
 
 def register_conversation(by_need: ByNeed[ConversationSteps]) -> None:

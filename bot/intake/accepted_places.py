@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.policy.values import Arrival
-from connectors.covers import Covers
+from faultline.bot.policy.values import Arrival
+from faultline.connectors.shared.settings.covers import Covers
 
 IDENTITIES = ("fingerprint", "incident_key")
 """Labels by which `Alert.fingerprint` knows an alert again."""

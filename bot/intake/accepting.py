@@ -17,14 +17,14 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
-from analysis.errors import FaultlineError
-from bot.intake.waiting_alerts import WaitingAlerts
-from bot.runtime.arrivals import alert_taken
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.incident_locks import IncidentBusy
-from bot.store.replays import first_time
-from bot.store.store import Accepted, Arrival, Delivery, Store
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.intake.waiting_alerts import WaitingAlerts
+from faultline.bot.runtime.arrivals import alert_taken
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.incident_locks import IncidentBusy
+from faultline.bot.store.replays import first_time
+from faultline.bot.store.store import Accepted, Arrival, Delivery, Store
 
 Accept = Callable[[Arrival], Awaitable[Accepted]]
 """Take one alert. May raise NotAccepted; then the sender shall retry."""
@@ -40,7 +40,7 @@ MAX_TOGETHER = 64
 """Alerts written in one transaction."""
 BETWEEN_S = 0.005
 """Between two transactions on SQLite, whose one lock would else be free for no moment in a storm:
-the workers look for it every 2 ms (`bot.store.connect`)."""
+the workers look for it every 2 ms (`faultline.bot.store.connect`)."""
 
 log = logging.getLogger("faultline.intake")
 

@@ -21,8 +21,8 @@ from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.intake.accepted_places import placed_arrival
-from bot.intake.accepting import (
+from faultline.bot.intake.accepted_places import placed_arrival
+from faultline.bot.intake.accepting import (
     MAX_TOGETHER,
     Accept,
     FirstTime,
@@ -31,9 +31,9 @@ from bot.intake.accepting import (
     NotAccepted,
     take,
 )
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.request_body import read_body
-from bot.intake.responses import (
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.request_body import read_body
+from faultline.bot.intake.responses import (
     Handler,
     Keep,
     heard_response,
@@ -41,19 +41,19 @@ from bot.intake.responses import (
     kept_response,
     taken_response,
 )
-from bot.intake.signatures import BadSignature, verify_token
-from bot.intake.watchdog import Watchdog
-from bot.policy.values import Accepted, Arrival
-from bot.runtime.arrivals import waited_s
-from bot.runtime.threads import in_thread
-from bot.settings import Section, Settings, secret_variable
-from bot.settings.alert_sources import DeclaredAlertSource
-from bot.store.reported_changes import ReportedChange
-from bot.store.store import Store
-from connectors.covers import Covers
+from faultline.bot.intake.signatures import BadSignature, verify_token
+from faultline.bot.intake.watchdog import Watchdog
+from faultline.bot.policy.values import Accepted, Arrival
+from faultline.bot.runtime.arrivals import waited_s
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Section, Settings, secret_variable
+from faultline.bot.settings.alert_sources import DeclaredAlertSource
+from faultline.bot.store.reported_changes import ReportedChange
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.settings.covers import Covers
 
 if TYPE_CHECKING:
-    from bot.intake.slack_events import Register
+    from faultline.bot.intake.slack_events import Register
 
 LARGE_BODY_BYTES = 256 * 1024
 """Larger ones take more than some milliseconds to read."""
@@ -154,7 +154,7 @@ def proven(senders: Sequence[Sender], verify: Callable[[Sequence[SecretStr]], No
 
 @dataclass(frozen=True, kw_only=True)
 class AlertSource(DeclaredAlertSource, ABC):
-    """One way for alerts to arrive. Each is listed in `bot.settings.alert_sources`."""
+    """One way for alerts to arrive. Each is listed in `faultline.bot.settings.alert_sources`."""
 
     title: str
     """For people: "PagerDuty webhooks"."""
@@ -165,8 +165,8 @@ class AlertSource(DeclaredAlertSource, ABC):
     required: tuple[str, ...]
     """Keys of the section without which nothing is taken. The first proves the sender."""
     priority_words: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Severities, in small letters, that mean something else here than in `bot.policy.priority`,
-    or that it does not know."""
+    """Severities, in small letters, that mean something else here than in
+    `faultline.bot.policy.priority`, or that it does not know."""
 
     @property
     @abstractmethod

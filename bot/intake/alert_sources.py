@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from analysis.errors import SettingsError
-from bot.intake.alert_source import AlertSource
-from bot.settings import Settings
-from bot.settings.alert_sources import BUILT_IN, GROUP, built_in, load_declared
-from connectors.plugins import Plugin, installed
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.alert_source import AlertSource
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alert_sources import BUILT_IN, GROUP, built_in, load_declared
+from faultline.connectors.shared.contract.plugins import Plugin, installed
 
 
 def alert_sources() -> tuple[AlertSource, ...]:

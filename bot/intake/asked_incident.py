@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
-from analysis.errors import SettingsError
-from analysis.vocabulary import ASKED, Alert, Window
-from bot.intake.payload_fields import one_line, plain
-from bot.intake.questions.follow_up_scope import asked_span, window_of
-from bot.intake.service_names import catalogued, mentioned
-from bot.settings import Settings
-from bot.store.store import Arrival, Delivery
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.vocabulary import ASKED, Alert, Window
+from faultline.bot.intake.payload_fields import one_line, plain
+from faultline.bot.intake.questions.follow_up_scope import asked_span, window_of
+from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Arrival, Delivery
 
 Door = Literal["terminal", "page", "api", "mcp"]
 MOST_TEXT = 2_000

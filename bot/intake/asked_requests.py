@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import SettingsError
-from bot.intake.accepting import Accept, IntakeLimits, NotAccepted, take
-from bot.intake.asked_incident import AskedIncident, arrival_of
-from bot.intake.request_body import Refused
-from bot.policy.person_limits import HOUR, too_many_investigations
-from bot.policy.values import Accepted
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.asked_requests import is_same_request
-from bot.store.person_acts import PersonActs
-from bot.store.store import Store
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.accepting import Accept, IntakeLimits, NotAccepted, take
+from faultline.bot.intake.asked_incident import AskedIncident, arrival_of
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.policy.person_limits import HOUR, too_many_investigations
+from faultline.bot.policy.values import Accepted
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.asked_requests import is_same_request
+from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.store import Store
 
 KEY_REUSED = (
     "This idempotency key was used for another request. Send a new key, or the same request again."

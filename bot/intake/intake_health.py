@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bot.intake.spool import Spool
+from faultline.bot.intake.spool import Spool
 
 NOT_STORED_S = 10.0
 """An alert is stored within milliseconds, or moved within a second or two of the database's

@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from bot.intake.accepting import is_fault_of_alert
-from bot.intake.intake_health import IntakeHealth
-from bot.intake.spool import SpooledAlert
-from bot.intake.watchdog import Watchdog
-from bot.policy.values import Accepted
-from bot.runtime.arrivals import alert_taken
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.threads import hanging
-from bot.store.abandoned import AbandonableStore, answers, left_behind
-from bot.store.last_times import HANGING, WATCHDOG, WRITES, last_time, note_times
-from bot.store.store import Store
+from faultline.bot.intake.accepting import is_fault_of_alert
+from faultline.bot.intake.intake_health import IntakeHealth
+from faultline.bot.intake.spool import SpooledAlert
+from faultline.bot.intake.watchdog import Watchdog
+from faultline.bot.policy.values import Accepted
+from faultline.bot.runtime.arrivals import alert_taken
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.threads import hanging
+from faultline.bot.store.abandoned import AbandonableStore, answers, left_behind
+from faultline.bot.store.last_times import HANGING, WATCHDOG, WRITES, last_time, note_times
+from faultline.bot.store.store import Store
 
 EVERY_S = 1.0
 PROBE_EVERY_S = 10.0

@@ -27,21 +27,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bot.intake.accepting import IntakeLimits, NotAccepted
-from bot.intake.payload_fields import as_url, one_line, plain
-from bot.intake.request_body import Refused, read_body
-from bot.intake.responses import (
+from faultline.bot.intake.accepting import IntakeLimits, NotAccepted
+from faultline.bot.intake.payload_fields import as_url, one_line, plain
+from faultline.bot.intake.request_body import Refused, read_body
+from faultline.bot.intake.responses import (
     FailedSenders,
     Keep,
     kept_response,
     not_configured,
     with_errors_answered,
 )
-from bot.intake.service_names import catalogued
-from bot.intake.signatures import verify_token
-from bot.runtime.threads import in_store
-from bot.settings import Settings, secret_variable
-from bot.store.reported_changes import (
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.signatures import verify_token
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings, secret_variable
+from faultline.bot.store.reported_changes import (
     LONGEST_DIFF,
     LONGEST_FILES,
     LONGEST_ID,

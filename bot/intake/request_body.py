@@ -6,8 +6,8 @@ import asyncio
 
 from starlette.requests import ClientDisconnect, Request
 
-from analysis.errors import FaultlineError
-from bot.intake.accepting import IntakeLimits
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.intake.accepting import IntakeLimits
 
 
 class Refused(FaultlineError):

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from bot.intake.accepting import Ignored, NotAccepted
-from bot.intake.request_body import Refused
-from bot.intake.signatures import BadSignature
-from bot.policy.values import Accepted
-from bot.runtime.throttle import Throttle
-from bot.runtime.visitor_address import client_address
-from bot.settings import Settings
-from bot.store.reported_changes import ReportedChange
+from faultline.bot.intake.accepting import Ignored, NotAccepted
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.policy.values import Accepted
+from faultline.bot.runtime.throttle import Throttle
+from faultline.bot.runtime.visitor_address import client_address
+from faultline.bot.settings import Settings
+from faultline.bot.store.reported_changes import ReportedChange
 
 Handler = Callable[[Request], Awaitable[Response]]
 Keep = Callable[[Sequence[ReportedChange]], Awaitable[None]]

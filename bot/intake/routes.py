@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, Route
 
-from bot.intake.accepting import Accept, FirstTime, IntakeLimits
-from bot.intake.alert_source import AlertSource, Intake
-from bot.intake.alert_sources import alert_sources
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.responses import FailedSenders, Keep, not_configured, with_errors_answered
-from bot.intake.watchdog import Watchdog
-from bot.settings import Settings
-from bot.store.store import Store
+from faultline.bot.intake.accepting import Accept, FirstTime, IntakeLimits
+from faultline.bot.intake.alert_source import AlertSource, Intake
+from faultline.bot.intake.alert_sources import alert_sources
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.responses import FailedSenders, Keep, not_configured, with_errors_answered
+from faultline.bot.intake.watchdog import Watchdog
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
 
 if TYPE_CHECKING:
-    from bot.intake.slack_events import Register
+    from faultline.bot.intake.slack_events import Register
 
 
 def intake_routes(

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import msgspec
 
-from analysis.errors import ConnectorError, FaultlineError
-from bot.intake.accepting import NotAccepted
-from bot.intake.signatures import BadSignature
-from bot.runtime.published_keys import PublishedKeys
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.bot.intake.accepting import NotAccepted
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.runtime.published_keys import PublishedKeys
 
 SKEW_S = 300
 """Clocks may differ by so much, as the Bot Framework says and Microsoft's own libraries allow."""

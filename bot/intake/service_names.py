@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bot.policy.service_catalogue import catalogue_name
-from bot.settings import Settings
+from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.settings import Settings
 
 _NAMED = re.compile(
     r"\b(?:service|svc|app|job)\s*[:=]\s*[`'\"]?([A-Za-z0-9][\w.-]{1,62})", re.IGNORECASE

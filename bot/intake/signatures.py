@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import SecretStr
 
-from analysis.errors import FaultlineError
+from faultline.analysis.errors import FaultlineError
 
 SLACK_WINDOW_S = 300
 """Slack's own limit on the age of a request: docs.slack.dev, "Verifying requests from Slack"."""

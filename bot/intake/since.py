@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, tzinfo
 
-from analysis.errors import SettingsError
+from faultline.analysis.errors import SettingsError
 
 _LENGTH = re.compile(r"(?P<count>\d{1,4})(?P<unit>[mhd])", re.ASCII)
 NOW = "now"

@@ -15,15 +15,15 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from analysis.alert_signal.rule_texts import query_of_url
-from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert, Link
-from bot.intake.payload_fields import filled, one_line, plain
-from bot.intake.service_names import mentioned
-from bot.intake.slack_payload import Message
-from bot.intake.slack_text import slack_plain, slack_time, slack_urls
-from bot.settings import Settings
-from connectors.slack import CHANNEL_LABEL, THREAD_LABEL
+from faultline.analysis.alert_signal.rule_texts import query_of_url
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.payload_fields import filled, one_line, plain
+from faultline.bot.intake.service_names import mentioned
+from faultline.bot.intake.slack_payload import Message
+from faultline.bot.intake.slack_text import slack_plain, slack_time, slack_urls
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.slack import CHANNEL_LABEL, THREAD_LABEL
 
 SOURCE = "slack"
 MAX_IDENTITIES = 3

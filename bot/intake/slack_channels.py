@@ -17,13 +17,13 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.answer.targets.slack.errors import error_code
-from bot.answer.targets.slack.web_client import SlackWebClient
-from bot.intake.slack_people import UNREACHABLE, SlackPeople, said
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.slack_channels import ChannelReaders, SlackChannelFacts, may_be_public
-from connectors.named_ids import bare_id, instance_in, named_id
+from faultline.bot.answer.targets.slack.errors import error_code
+from faultline.bot.answer.targets.slack.web_client import SlackWebClient
+from faultline.bot.intake.slack_people import UNREACHABLE, SlackPeople, said
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.slack_channels import ChannelReaders, SlackChannelFacts, may_be_public
+from faultline.connectors.shared.rows.named_ids import bare_id, instance_in, named_id
 
 FRESH = timedelta(minutes=10)
 STALE = timedelta(hours=24)

@@ -18,23 +18,29 @@ from slack_bolt import BoltResponse
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 
-from bot.answer.targets.slack.web_client import SlackWebClient
-from bot.intake.accepted_places import placed_arrival
-from bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
-from bot.intake.payload_fields import as_rows
-from bot.intake.questions.commands import command_in
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.slack_channels import SlackChannels
-from bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
-from bot.intake.slack_mentions import HELP, asked, question_in
-from bot.intake.slack_messages import watched
-from bot.intake.slack_payload import Envelope, Message, Ourselves
-from bot.intake.slack_people import LOOK_UP_WITHIN_S, UNREACHABLE, Claimed, SlackPeople, said
-from bot.intake.slack_text import slack_plain
-from bot.policy.person_limits import too_many_investigations
-from bot.policy.roles import Act, may, refusal
-from bot.policy.values import Arrival
-from bot.settings import Settings
+from faultline.bot.answer.targets.slack.web_client import SlackWebClient
+from faultline.bot.intake.accepted_places import placed_arrival
+from faultline.bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
+from faultline.bot.intake.payload_fields import as_rows
+from faultline.bot.intake.questions.commands import command_in
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.slack_channels import SlackChannels
+from faultline.bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
+from faultline.bot.intake.slack_mentions import HELP, asked, question_in
+from faultline.bot.intake.slack_messages import watched
+from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
+from faultline.bot.intake.slack_people import (
+    LOOK_UP_WITHIN_S,
+    UNREACHABLE,
+    Claimed,
+    SlackPeople,
+    said,
+)
+from faultline.bot.intake.slack_text import slack_plain
+from faultline.bot.policy.person_limits import too_many_investigations
+from faultline.bot.policy.roles import Act, may, refusal
+from faultline.bot.policy.values import Arrival
+from faultline.bot.settings import Settings
 
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 
-from analysis.vocabulary import Alert
-from bot.intake.questions.is_question import addresses_others
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.questions.slack_question import SlackQuestion, Surface
-from bot.intake.slack_payload import Envelope, Message, Ourselves
-from bot.intake.slack_text import slack_plain
-from connectors.named_ids import named_id
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.questions.is_question import addresses_others
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.questions.slack_question import SlackQuestion, Surface
+from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
+from faultline.bot.intake.slack_text import slack_plain
+from faultline.connectors.shared.rows.named_ids import named_id
 
 HEARD_SUBTYPES = frozenset({"", "thread_broadcast", "message_changed", "message_deleted"})
 _TS = re.compile(r"\d{1,12}\.\d{1,9}")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from analysis.vocabulary import Alert
-from bot.intake.asked_incident import since_in
-from bot.intake.payload_fields import one_line, plain
-from bot.intake.questions.commands import command_in
-from bot.intake.service_names import mentioned
-from bot.intake.slack_alerts import SOURCE, alert_in, in_thread
-from bot.intake.slack_payload import Envelope, Message
-from bot.intake.slack_text import slack_plain, slack_time
-from bot.settings import Settings
-from bot.store.store import Arrival, Delivery, ReplyTo
-from connectors.named_ids import named_id
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.asked_incident import since_in
+from faultline.bot.intake.payload_fields import one_line, plain
+from faultline.bot.intake.questions.commands import command_in
+from faultline.bot.intake.service_names import mentioned
+from faultline.bot.intake.slack_alerts import SOURCE, alert_in, in_thread
+from faultline.bot.intake.slack_payload import Envelope, Message
+from faultline.bot.intake.slack_text import slack_plain, slack_time
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Arrival, Delivery, ReplyTo
+from faultline.connectors.shared.rows.named_ids import named_id
 
 MAX_QUESTION = 2_000
 HELP = (

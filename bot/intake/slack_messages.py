@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import Ignored
-from bot.intake.slack_alerts import SOURCE, alert_in, in_thread, pagerduty_incident
-from bot.intake.slack_mentions import delivery_id
-from bot.intake.slack_payload import Envelope, Message, Ourselves
-from bot.settings import Settings
-from bot.store.store import Arrival, Delivery, ReplyTo
-from connectors.named_ids import named_id
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.slack_alerts import SOURCE, alert_in, in_thread, pagerduty_incident
+from faultline.bot.intake.slack_mentions import delivery_id
+from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Arrival, Delivery, ReplyTo
+from faultline.connectors.shared.rows.named_ids import named_id
 
 READ_SUBTYPES = frozenset({"", "bot_message", "thread_broadcast", "message_changed"})
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from bot.intake.payload_fields import Address, Line, Payload, Rows, Table, Text
-from bot.intake.slack_text import block_strings
+from faultline.bot.intake.payload_fields import Address, Line, Payload, Rows, Table, Text
+from faultline.bot.intake.slack_text import block_strings
 
 Blocks = Annotated[tuple[str, ...], BeforeValidator(block_strings)]
 """Block Kit blocks, as the texts and links inside them."""

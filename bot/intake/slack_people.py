@@ -19,11 +19,11 @@ from typing import Any, Generic, TypeVar
 import aiohttp
 from slack_sdk.errors import SlackClientError
 
-from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, error_code
-from bot.answer.targets.slack.web_client import SlackWebClient
-from bot.intake.slack_payload import Envelope, Message
-from bot.policy.roles import Kind, Role, SlackPerson, slack_groups, slack_role
-from bot.settings import Settings
+from faultline.bot.answer.targets.slack.errors import NOT_UNDERSTOOD, error_code
+from faultline.bot.answer.targets.slack.web_client import SlackWebClient
+from faultline.bot.intake.slack_payload import Envelope, Message
+from faultline.bot.policy.roles import Kind, Role, SlackPerson, slack_groups, slack_role
+from faultline.bot.settings import Settings
 
 LOOK_UP_WITHIN_S = 0.7
 """For a question to Slack on the way to an answer that Slack wants within 3 s."""

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
-from analysis.errors import SettingsError
-from bot.intake.accepting import Accept, IntakeLimits
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.slack_events import Register, SlackEvents
-from bot.settings import Settings, secret_variable
-from connectors.environment_trust import proxy_of_environment
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.accepting import Accept, IntakeLimits
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.slack_events import Register, SlackEvents
+from faultline.bot.settings import Settings, secret_variable
+from faultline.connectors.shared.transport.environment_trust import proxy_of_environment
 
 PING_S = 5.0
 """Between pings, and between attempts to connect; slack_sdk's own default."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.intake.payload_fields import as_url, in_utc
+from faultline.bot.intake.payload_fields import as_url, in_utc
 
 MAX_BLOCK_NODES = 2_000
 _MARKUP = re.compile(r"<([^<>\n]{1,4096})>")

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.errors import FaultlineError
-from bot.intake.spool_records import TakenAlert, decode, encode
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.intake.spool_records import TakenAlert, decode, encode
 
 SUFFIX, UNFINISHED, DAMAGED = ".spool", ".new", ".damaged"
 REFUSED = "refused.alerts"

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from analysis.vocabulary import Alert
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.store.admitting import arrival_priority
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.store.admitting import arrival_priority
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TakenAlert:
 
     @property
     def priority(self) -> int:
-        """As in `bot.policy.priority`."""
+        """As in `faultline.bot.policy.priority`."""
         return arrival_priority(self.arrival)
 
 

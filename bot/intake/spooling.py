@@ -13,10 +13,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from bot.intake.accepting import NotAccepted, NotStorable, StoreWriter
-from bot.intake.spool import Spool, SpoolError
-from bot.intake.spool_records import TakenAlert
-from bot.policy.values import Accepted, Arrival, Delivery
+from faultline.bot.intake.accepting import NotAccepted, NotStorable, StoreWriter
+from faultline.bot.intake.spool import Spool, SpoolError
+from faultline.bot.intake.spool_records import TakenAlert
+from faultline.bot.policy.values import Accepted, Arrival, Delivery
 
 STORE_WITHIN_S = 1.0
 """Senders wait 3 s (Slack) to 10 s. What a healthy database needs is some milliseconds."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from analysis.errors import FaultlineError
-from bot.intake.payload_fields import plain
-from bot.settings.chats import THREAD
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.intake.payload_fields import plain
+from faultline.bot.settings.chats import THREAD
 
 CLICK = "adaptiveCard/action"
 MAX_TEXT = 2_000

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from bot.answer.targets.chats.teams_buttons import (
+from faultline.bot.answer.targets.chats.teams_buttons import (
     AGAIN,
     CAUSE,
     MAX_INPUT,
@@ -17,13 +17,13 @@ from bot.answer.targets.chats.teams_buttons import (
     UNMUTE,
     WRONG,
 )
-from bot.intake.alert_source import Intake
-from bot.intake.teams_activity import Activity, CardAction, Unknown
-from bot.intake.teams_people import TeamsPeople, TeamsPerson
-from bot.intake.teams_store import TeamsStore
-from bot.policy.roles import Act, may
-from bot.settings import Settings
-from bot.store.store import StoredInvestigation
+from faultline.bot.intake.alert_source import Intake
+from faultline.bot.intake.teams_activity import Activity, CardAction, Unknown
+from faultline.bot.intake.teams_people import TeamsPeople, TeamsPerson
+from faultline.bot.intake.teams_store import TeamsStore
+from faultline.bot.policy.roles import Act, may
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import StoredInvestigation
 
 GONE = "That investigation is no longer known."
 Do = Callable[[StoredInvestigation, TeamsPerson, CardAction, Activity], Awaitable[str]]

@@ -6,30 +6,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from analysis.errors import SettingsError
-from analysis.vocabulary import ASKED, Alert
-from bot.answer.handover import TeamDigest, team_digests
-from bot.answer.handover_lines import of_team, shortened, summary, team_lines, team_name
-from bot.answer.targets.chats.teams_buttons import MUTE_HOURS
-from bot.intake.accepting import take
-from bot.intake.alert_source import Intake
-from bot.intake.asked_incident import since_in
-from bot.intake.payload_fields import one_line
-from bot.intake.questions.commands import Command, command_in
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.questions.teams_thread import asked_in_teams
-from bot.intake.service_names import mentioned
-from bot.intake.since import length_of
-from bot.intake.teams_activity import Activity
-from bot.intake.teams_people import TeamsPeople, TeamsPerson
-from bot.intake.teams_store import TeamsStore
-from bot.intake.teams_tokens import SOURCE
-from bot.policy.person_limits import too_many_investigations
-from bot.policy.roles import Act, may
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from bot.store.conversations import Conversations
-from bot.store.store import StoredInvestigation
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.vocabulary import ASKED, Alert
+from faultline.bot.answer.handover import TeamDigest, team_digests
+from faultline.bot.answer.handover_lines import of_team, shortened, summary, team_lines, team_name
+from faultline.bot.answer.targets.chats.teams_buttons import MUTE_HOURS
+from faultline.bot.intake.accepting import take
+from faultline.bot.intake.alert_source import Intake
+from faultline.bot.intake.asked_incident import since_in
+from faultline.bot.intake.payload_fields import one_line
+from faultline.bot.intake.questions.commands import Command, command_in
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.questions.teams_thread import asked_in_teams
+from faultline.bot.intake.service_names import mentioned
+from faultline.bot.intake.since import length_of
+from faultline.bot.intake.teams_activity import Activity
+from faultline.bot.intake.teams_people import TeamsPeople, TeamsPerson
+from faultline.bot.intake.teams_store import TeamsStore
+from faultline.bot.intake.teams_tokens import SOURCE
+from faultline.bot.policy.person_limits import too_many_investigations
+from faultline.bot.policy.roles import Act, may
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.store import StoredInvestigation
 
 HELP = (
     "I investigate alerts. Mention me with one of these:\n"

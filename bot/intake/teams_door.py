@@ -11,17 +11,17 @@ from typing import Any
 
 import httpx
 
-from bot.answer.targets.chats.msteams import message_of
-from bot.answer.targets.chats.teams_connector import BotConnector, activities
-from bot.intake.accepting import Ignored
-from bot.intake.alert_source import Intake
-from bot.intake.signatures import BadSignature
-from bot.intake.teams_activity import Activity, Unknown, read_activity
-from bot.intake.teams_clicks import TeamsClicks
-from bot.intake.teams_commands import TeamsCommands
-from bot.intake.teams_people import TeamsPeople
-from bot.intake.teams_tokens import CHANNEL, SOURCE, BotClaims, TeamsTokens
-from bot.settings import Settings
+from faultline.bot.answer.targets.chats.msteams import message_of
+from faultline.bot.answer.targets.chats.teams_connector import BotConnector, activities
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.alert_source import Intake
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.teams_activity import Activity, Unknown, read_activity
+from faultline.bot.intake.teams_clicks import TeamsClicks
+from faultline.bot.intake.teams_commands import TeamsCommands
+from faultline.bot.intake.teams_people import TeamsPeople
+from faultline.bot.intake.teams_tokens import CHANNEL, SOURCE, BotClaims, TeamsTokens
+from faultline.bot.settings import Settings
 
 MESSAGE = "application/vnd.microsoft.activity.message"
 UNSENT = (httpx.HTTPError, TimeoutError, KeyError, ValueError)

@@ -14,11 +14,11 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from bot.answer.foreign_text import one_line
-from bot.answer.targets.chats.teams_connector import BotConnector
-from bot.intake.teams_activity import Activity, Unknown
-from bot.policy.roles import TAKES, Act, Role, SlackPerson, slack_role
-from bot.settings import Settings
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.targets.chats.teams_connector import BotConnector
+from faultline.bot.intake.teams_activity import Activity, Unknown
+from faultline.bot.policy.roles import TAKES, Act, Role, SlackPerson, slack_role
+from faultline.bot.settings import Settings
 
 KNOWN_FOR_S = 600.0
 MAX_KNOWN = 10_000

@@ -15,33 +15,33 @@ from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.answer.lines import at
-from bot.answer.targets.chats.teams_buttons import issue_offers, may_mute
-from bot.intake.accepting import NotAccepted
-from bot.intake.alert_source import Intake
-from bot.intake.teams_activity import Activity
-from bot.intake.teams_people import TeamsPerson
-from bot.policy.people import without_mentions
-from bot.policy.person_limits import (
+from faultline.bot.answer.lines import at
+from faultline.bot.answer.targets.chats.teams_buttons import issue_offers, may_mute
+from faultline.bot.intake.accepting import NotAccepted
+from faultline.bot.intake.alert_source import Intake
+from faultline.bot.intake.teams_activity import Activity
+from faultline.bot.intake.teams_people import TeamsPerson
+from faultline.bot.policy.people import without_mentions
+from faultline.bot.policy.person_limits import (
     DAY,
     HOUR,
     too_many_investigations,
     too_many_mutes,
 )
-from bot.policy.priority import URGENT, priority_of
-from bot.policy.roles import Act, may
-from bot.policy.values import ReplyTo
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.handover import HandoverIncident, handover_incidents
-from bot.store.labels import Labels
-from bot.store.mutes import Mute, Mutes
-from bot.store.person_acts import PersonActs
-from bot.store.posted import investigation_posted_as, investigations_in
-from bot.store.store import StoredInvestigation
-from bot.store.tickets import AskedTickets
-from bot.store.visibility import Visibility
+from faultline.bot.policy.priority import URGENT, priority_of
+from faultline.bot.policy.roles import Act, may
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.handover import HandoverIncident, handover_incidents
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.mutes import Mute, Mutes
+from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.posted import investigation_posted_as, investigations_in
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.visibility import Visibility
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from analysis.errors import ConnectorError
-from bot.intake.sender_tokens import SenderClaims, sender_claims
-from bot.intake.signatures import BadSignature
-from bot.runtime.published_keys import KeySet, PublishedKeys
-from bot.settings.chats import MsTeamsSettings
-from connectors.http import ReadOnlyHttp
-from connectors.limits import Limits
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.intake.sender_tokens import SenderClaims, sender_claims
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
+from faultline.bot.settings.chats import MsTeamsSettings
+from faultline.connectors.shared.http.http import ReadOnlyHttp
+from faultline.connectors.shared.settings.limits import Limits
 
 SOURCE = CHANNEL = "msteams"
 VENDOR = "Bot Framework"

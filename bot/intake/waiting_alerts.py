@@ -9,9 +9,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from bot.policy.priority import PRIORITIES
-from bot.policy.values import Accepted, Arrival
-from bot.store.admitting import arrival_priority
+from faultline.bot.policy.priority import PRIORITIES
+from faultline.bot.policy.values import Accepted, Arrival
+from faultline.bot.store.admitting import arrival_priority
 
 Waiting = tuple[Arrival, asyncio.Future[Accepted]]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from bot.policy.values import Arrival
-from bot.settings import Settings
+from faultline.bot.policy.values import Arrival
+from faultline.bot.settings import Settings
 
 SOURCE = "alertmanager"
 

@@ -11,28 +11,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analysis.case.calls import CallList
-    from analysis.vocabulary import Diagnosis, Report
+    from faultline.analysis.case.calls import CallList
+    from faultline.analysis.vocabulary import Diagnosis, Report
 
 CHART = "charts/decisive.png"
 
 
 def load() -> None:
     """Import what these functions need."""
-    import bot.answer.pictures.png
-    import bot.answer.writer.markdown  # noqa: F401
-    from analysis.analyzers import analyzers
+    import faultline.bot.answer.pictures.png
+    import faultline.bot.answer.writer.markdown  # noqa: F401
+    from faultline.analysis.analyzers import analyzers
 
     analyzers()
 
 
 def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
     """Diagnose the case in `folder`; also who calls whom in it, and where that is."""
-    from analysis.case.alert_place import place_of
-    from analysis.case.calls import MOST_WRITTEN, CallList
-    from analysis.case.folder import read_case
-    from analysis.diagnosis import diagnose
-    from analysis.requests.known_calls import known_calls
+    from faultline.analysis.case.alert_place import place_of
+    from faultline.analysis.case.calls import MOST_WRITTEN, CallList
+    from faultline.analysis.case.folder import read_case
+    from faultline.analysis.diagnosis import diagnose
+    from faultline.analysis.requests.known_calls import known_calls
 
     case = read_case(folder)
     diagnosis = diagnose(case)
@@ -42,8 +42,8 @@ def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
 
 def analyze_case(folder: Path) -> Diagnosis:
     """Diagnose the case in `folder`."""
-    from analysis.case.folder import read_case
-    from analysis.diagnosis import diagnose
+    from faultline.analysis.case.folder import read_case
+    from faultline.analysis.diagnosis import diagnose
 
     return diagnose(read_case(folder))
 
@@ -59,13 +59,13 @@ class WrittenAnswer:
 
 def write_answer(folder: Path) -> WrittenAnswer:
     """Word the answer to a case that has been diagnosed, and draw its picture."""
-    from analysis.case.folder import read_calls, read_case, read_diagnosis
-    from bot.answer.guidance import with_guidance
-    from bot.answer.pictures.png import answer_png
-    from bot.answer.view import answer_view
-    from bot.answer.writer.built_in import word
-    from bot.answer.writer.guard import keep_supported
-    from bot.answer.writer.markdown import to_markdown
+    from faultline.analysis.case.folder import read_calls, read_case, read_diagnosis
+    from faultline.bot.answer.guidance import with_guidance
+    from faultline.bot.answer.pictures.png import answer_png
+    from faultline.bot.answer.view import answer_view
+    from faultline.bot.answer.writer.built_in import word
+    from faultline.bot.answer.writer.guard import keep_supported
+    from faultline.bot.answer.writer.markdown import to_markdown
 
     case, diagnosis = read_case(folder), read_diagnosis(folder)
     report = word(diagnosis, case.alert, case.gaps)
@@ -77,7 +77,7 @@ def write_answer(folder: Path) -> WrittenAnswer:
 
 def render_chart(folder: Path) -> bytes | None:
     """The picture of a case that has been diagnosed: its map and its decisive chart, as PNG."""
-    from analysis.case.folder import read_calls, read_case, read_diagnosis
-    from bot.answer.pictures.png import answer_png
+    from faultline.analysis.case.folder import read_calls, read_case, read_diagnosis
+    from faultline.bot.answer.pictures.png import answer_png
 
     return answer_png(read_case(folder), read_diagnosis(folder), read_calls(folder))

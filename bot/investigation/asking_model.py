@@ -13,21 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.case.folder import Case, json_bytes, read_case, read_diagnosis, read_report
-from analysis.case.observations import OBSERVATIONS_FILE, Observations
-from analysis.vocabulary import Diagnosis, Report
-from bot.answer.guidance import with_guidance
-from bot.answer.view import answer_view
-from bot.answer.writer.markdown import to_markdown
-from bot.answer.writer.model_use import model_use_line
-from bot.investigation.analyzing import CHART, render_chart
-from bot.investigation.model.day_budget import day_budget
-from bot.investigation.model.investigating import STORE, investigate
-from bot.policy.reply_targets import reply_channel
-from bot.runtime.threads import in_store, in_thread
+from faultline.analysis.case.folder import Case, json_bytes, read_case, read_diagnosis, read_report
+from faultline.analysis.case.observations import OBSERVATIONS_FILE, Observations
+from faultline.analysis.vocabulary import Diagnosis, Report
+from faultline.bot.answer.guidance import with_guidance
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.markdown import to_markdown
+from faultline.bot.answer.writer.model_use import model_use_line
+from faultline.bot.investigation.analyzing import CHART, render_chart
+from faultline.bot.investigation.model.day_budget import day_budget
+from faultline.bot.investigation.model.investigating import STORE, investigate
+from faultline.bot.policy.reply_targets import reply_channel
+from faultline.bot.runtime.threads import in_store, in_thread
 
 if TYPE_CHECKING:
-    from bot.investigation.worker_context import WorkerContext
+    from faultline.bot.investigation.worker_context import WorkerContext
 
 Say = Callable[[str, str], Awaitable[None]]
 SETTLED = f"{STORE}/settled"

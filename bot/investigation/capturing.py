@@ -15,18 +15,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from analysis.errors import FaultlineError
-from analysis.traces.reading.capture_note import NAME as NOTE
-from analysis.vocabulary import Alert, JobIdentity, Scope
-from bot.investigation.capture.captured import CapturedFile, CaptureResult
-from bot.investigation.capture.plan import CapturePlan, plan_capture
-from bot.investigation.capture.run import run_capture
-from bot.investigation.collecting import CollectionPart, store_part
-from bot.runtime.threads import in_store, in_thread
-from bot.settings import Settings
-from bot.store.captures import CaptureLog, CaptureRecord
-from bot.store.case_store import PARTS, CaseStore
-from connectors.base import Collected, Item, Missing
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.traces.reading.capture_note import NAME as NOTE
+from faultline.analysis.vocabulary import Alert, JobIdentity, Scope
+from faultline.bot.investigation.capture.captured import CapturedFile, CaptureResult
+from faultline.bot.investigation.capture.plan import CapturePlan, plan_capture
+from faultline.bot.investigation.capture.run import run_capture
+from faultline.bot.investigation.collecting import CollectionPart, store_part
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.captures import CaptureLog, CaptureRecord
+from faultline.bot.store.case_store import PARTS, CaseStore
+from faultline.connectors.shared.contract.base import Collected, Item, Missing
 
 CAPTURE = "capture"
 """Name of its part of the case, beside those of the connectors."""

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from analysis.case.folder import read_case
-from analysis.deploys.looks import Look
-from analysis.deploys.question import DeployQuestion
-from analysis.deploys.verdict import DeployVerdict
-from analysis.deploys.verifying import judge_deploy
-from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from bot.investigation.collecting import assemble, collect_part
-from bot.policy.deploy_to_check import DeployToCheck
-from bot.runtime.threads import in_thread
-from bot.store.case_store import CaseStore
-from connectors.base import Connector
-from connectors.instances import worth_asking
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.deploys.looks import Look
+from faultline.analysis.deploys.question import DeployQuestion
+from faultline.analysis.deploys.verdict import DeployVerdict
+from faultline.analysis.deploys.verifying import judge_deploy
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from faultline.bot.investigation.collecting import assemble, collect_part
+from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.store.case_store import CaseStore
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.shared.contract.instances import worth_asking
 
 LOGS_BEFORE = timedelta(hours=2)
 ASKED_FOR: frozenset[EvidenceKind] = frozenset({"metrics", "logs"})

@@ -15,10 +15,10 @@ from pathlib import Path
 import polars as pl
 from pydantic import BaseModel
 
-from analysis.alert_signal.named import with_alerting_series
-from analysis.case.folder import json_bytes, write_evidence, write_json
-from analysis.case.readable_rows import readable_rows
-from analysis.case.tables import (
+from faultline.analysis.alert_signal.named import with_alerting_series
+from faultline.analysis.case.folder import json_bytes, write_evidence, write_json
+from faultline.analysis.case.readable_rows import readable_rows
+from faultline.analysis.case.tables import (
     CHANGES,
     LOGS,
     METRICS,
@@ -29,16 +29,27 @@ from analysis.case.tables import (
     read_table,
     write_table,
 )
-from analysis.errors import EvidenceError
-from analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
-from bot.investigation.nsight_exports import with_exports
-from bot.runtime.threads import in_thread
-from bot.store.case_store import PARTS, CaseStore
-from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
-from connectors.container_lines import logged_elsewhere, told_apart, without_known_services
-from connectors.instances import vendor_in
-from connectors.kubernetes import CONNECTOR as KUBERNETES
-from connectors.same_rollouts import with_joined_rollouts
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
+from faultline.bot.investigation.nsight_exports import with_exports
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.store.case_store import PARTS, CaseStore
+from faultline.connectors.shared.changes.same_rollouts import with_joined_rollouts
+from faultline.connectors.shared.contract.base import (
+    Collected,
+    Connector,
+    Item,
+    Missing,
+    Request,
+    collect_one,
+)
+from faultline.connectors.shared.contract.instances import vendor_in
+from faultline.connectors.shared.rows.container_lines import (
+    logged_elsewhere,
+    told_apart,
+    without_known_services,
+)
+from faultline.connectors.vendors.kubernetes import CONNECTOR as KUBERNETES
 
 _OF_ITEMS = {field.name for field in fields(Item)} & set(Evidence.model_fields)
 

@@ -10,11 +10,15 @@ from datetime import timedelta
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import amount
-from bot.investigation.model.tools.metric_rows import SeriesSummary, metric_rows, summaries
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import amount
+from faultline.bot.investigation.model.tools.metric_rows import (
+    SeriesSummary,
+    metric_rows,
+    summaries,
+)
 
 LATEST = timedelta(minutes=5)
 """Of the last minutes, those whose median is the level now: an incident that ended before that is

@@ -6,17 +6,17 @@ import logging
 
 from obstore.exceptions import BaseError
 
-from analysis.case.folder import json_bytes
-from analysis.vocabulary import Alert, Diagnosis
-from bot.answer.exports.answered import ANSWERED_FILE, answer_times
-from bot.answer.view import answer_view
-from bot.investigation.learning_calls import learn_calls
-from bot.investigation.remembering import keep_in_memory
-from bot.investigation.step_results import Analyzed
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.threads import in_store, in_thread
-from bot.store.case_store import PARTS
-from bot.store.memory import storable
+from faultline.analysis.case.folder import json_bytes
+from faultline.analysis.vocabulary import Alert, Diagnosis
+from faultline.bot.answer.exports.answered import ANSWERED_FILE, answer_times
+from faultline.bot.answer.view import answer_view
+from faultline.bot.investigation.learning_calls import learn_calls
+from faultline.bot.investigation.remembering import keep_in_memory
+from faultline.bot.investigation.step_results import Analyzed
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.case_store import PARTS
+from faultline.bot.store.memory import storable
 
 log = logging.getLogger("faultline.steps")
 

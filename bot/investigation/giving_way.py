@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bot.runtime.threads import go_first
+from faultline.bot.runtime.threads import go_first
 
 REST_S = 3.0
 """Before one step, at most: an investigation has six, so that many urgent ones delay a usual one by

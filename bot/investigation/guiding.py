@@ -6,14 +6,14 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from analysis.case.runbooks import AppliedRunbooks
-from analysis.vocabulary import Alert, Scope
-from analysis.wording.phrases import plain
-from bot.investigation.runbooks.applying import guided
-from bot.investigation.runbooks.hosts import linkable_hosts
-from bot.investigation.runbooks.library import read_library
-from bot.investigation.scoping import scope_for
-from bot.settings import Settings
+from faultline.analysis.case.runbooks import AppliedRunbooks
+from faultline.analysis.vocabulary import Alert, Scope
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.investigation.runbooks.applying import guided
+from faultline.bot.investigation.runbooks.hosts import linkable_hosts
+from faultline.bot.investigation.runbooks.library import read_library
+from faultline.bot.investigation.scoping import scope_for
+from faultline.bot.settings import Settings
 
 log = logging.getLogger("faultline.runbooks")
 

@@ -16,22 +16,22 @@ from pathlib import Path
 import polars as pl
 from sqlalchemy import Engine
 
-from analysis.case.alert_place import place_of
-from analysis.case.calls import CALLS_FILE, CATALOGUE, NOT_RECORDED, CallList
-from analysis.case.tables import TOPOLOGY
-from analysis.errors import FaultlineError
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Alert, Scope
-from analysis.wording.phrases import plain
-from bot.investigation.collecting import store_part
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.learned_calls import LearnedCall, LearnedCalls
-from bot.store.store import StoredInvestigation
-from bot.store.visibility import ALL, visible_to_teams
-from connectors.abilities import KnowsCalls
-from connectors.base import Collected, Connector, Item
-from connectors.collection_builder import nanoseconds
+from faultline.analysis.case.alert_place import place_of
+from faultline.analysis.case.calls import CALLS_FILE, CATALOGUE, NOT_RECORDED, CallList
+from faultline.analysis.case.tables import TOPOLOGY
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Alert, Scope
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.investigation.collecting import store_part
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.visibility import ALL, visible_to_teams
+from faultline.connectors.shared.contract.abilities import KnowsCalls
+from faultline.connectors.shared.contract.base import Collected, Connector, Item
+from faultline.connectors.shared.rows.collection_builder import nanoseconds
 
 log = logging.getLogger("faultline.calls")
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import chain
 
-from analysis.errors import FaultlineError
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Alert, Window
-from bot.policy.named_service import service_in
-from connectors.abilities import KnowsServices
-from connectors.base import Connector
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Alert, Window
+from faultline.bot.policy.named_service import service_in
+from faultline.connectors.shared.contract.abilities import KnowsServices
+from faultline.connectors.shared.contract.base import Connector
 
 log = logging.getLogger("faultline.steps")
 

@@ -10,9 +10,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.errors import EvidenceError
-from connectors.base import Collected, Item, Missing
-from trace_report.nsight_reports import EXPORT_SECONDS, exported, is_report, without_export
+from faultline.analysis.errors import EvidenceError
+from faultline.connectors.shared.contract.base import Collected, Item, Missing
+from faultline.trace_report.nsight_reports import (
+    EXPORT_SECONDS,
+    exported,
+    is_report,
+    without_export,
+)
 
 PART_SECONDS = EXPORT_SECONDS
 """Longest exporting of all reports of one connector together."""

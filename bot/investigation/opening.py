@@ -6,33 +6,33 @@ import asyncio
 from datetime import UTC, datetime
 from functools import partial
 
-from analysis.alert_signal.named import with_query, with_watched_signal
-from analysis.case.folder import json_bytes
-from analysis.case.runbooks import RUNBOOKS_FILE
-from analysis.errors import ConnectorError
-from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert, Scope
-from bot.investigation.capturing import may_capture
-from bot.investigation.guiding import guided_scope, runbooks_said
-from bot.investigation.learning_calls import (
+from faultline.analysis.alert_signal.named import with_query, with_watched_signal
+from faultline.analysis.case.folder import json_bytes
+from faultline.analysis.case.runbooks import RUNBOOKS_FILE
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, Scope
+from faultline.bot.investigation.capturing import may_capture
+from faultline.bot.investigation.guiding import guided_scope, runbooks_said
+from faultline.bot.investigation.learning_calls import (
     EarlierCalls,
     callees_now,
     says_callees,
     with_callees,
 )
-from bot.investigation.naming_service import with_named_service
-from bot.investigation.replying import wanted
-from bot.investigation.scoping import with_objective, with_related
-from bot.investigation.step_results import Opened
-from bot.investigation.worker_context import WorkerContext
-from bot.investigation.young_systems import with_known_history
-from bot.policy.service_catalogue import catalogue_name
-from bot.policy.values import masked_alert
-from bot.runtime.threads import in_store, in_thread
-from bot.store.follow_ups import FollowUps, follow_up_scope
-from bot.store.store import StoredInvestigation
-from connectors.abilities import KnowsAlerts, KnowsRules
-from connectors.instances import likely_senders, vendor_of, worth_asking
+from faultline.bot.investigation.naming_service import with_named_service
+from faultline.bot.investigation.replying import wanted
+from faultline.bot.investigation.scoping import with_objective, with_related
+from faultline.bot.investigation.step_results import Opened
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.investigation.young_systems import with_known_history
+from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.policy.values import masked_alert
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.follow_ups import FollowUps, follow_up_scope
+from faultline.bot.store.store import StoredInvestigation
+from faultline.connectors.shared.contract.abilities import KnowsAlerts, KnowsRules
+from faultline.connectors.shared.contract.instances import likely_senders, vendor_of, worth_asking
 
 ENRICH_DEADLINE_S = 5.0
 """The vendor of an alert may add details to it; the first message does not wait longer for that."""

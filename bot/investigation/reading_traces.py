@@ -20,8 +20,8 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from analysis.errors import BudgetExceeded
-from analysis.traces.job.trace_versions import (
+from faultline.analysis.errors import BudgetExceeded
+from faultline.analysis.traces.job.trace_versions import (
     SUMMARIES,
     TRACES,
     StoredRecord,
@@ -29,15 +29,15 @@ from analysis.traces.job.trace_versions import (
     record_name,
     record_of,
 )
-from analysis.traces.readable import readable
-from analysis.traces.reading.file_kinds import FileKind
-from analysis.traces.reading.job_files import JobFile, is_trace, sort_job_files
-from analysis.wording.phrases import counted
-from bot.investigation import trace_queue
-from bot.runtime.process_pool import ProcessPool
-from bot.runtime.threads import in_thread
-from bot.settings import WorkerSettings
-from bot.store.case_store import CaseStore, Stored
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.traces.reading.file_kinds import FileKind
+from faultline.analysis.traces.reading.job_files import JobFile, is_trace, sort_job_files
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.investigation import trace_queue
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import WorkerSettings
+from faultline.bot.store.case_store import CaseStore, Stored
 
 log = logging.getLogger("faultline.reading_traces")
 
@@ -51,7 +51,7 @@ some 6 s (own: 0.55 s of CPU per 100 MB), of which sharing them out would save l
 WORTH_A_TURN_BYTES = 1_000_000
 """Smaller files are read by the analysis itself in the time that the queue would need."""
 BYTES_PER_PACKED_BYTE = 15
-"""As `trace_report.workers`: traces pack to about a fifteenth."""
+"""As `faultline.trace_report.workers`: traces pack to about a fifteenth."""
 ATTEMPTS = 3
 """A trace whose reading left no valid record is put on the queue so often: its worker's disk may
 have been full, or the worker of another version, as in a rolling upgrade."""
@@ -241,8 +241,8 @@ def _among(runs: set[str] | None, run: str) -> Iterator[None]:
 def read_into_record(task: RankTask) -> bytes:
     """In a process of the pool: the trace's record. What reads and compares is imported there
     alone."""
-    from analysis.traces.across_ranks.rank_summary import to_json
-    from analysis.traces.job.rank_reading import read_ranks
+    from faultline.analysis.traces.across_ranks.rank_summary import to_json
+    from faultline.analysis.traces.job.rank_reading import read_ranks
 
     file = _looked(task.path)
     if file is None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Engine
 
-from analysis.case.earlier import (
+from faultline.analysis.case.earlier import (
     EARLIER_FILE,
     Earlier,
     EarlierCause,
@@ -24,17 +24,17 @@ from analysis.case.earlier import (
     Seen,
     Why,
 )
-from analysis.case.folder import json_bytes
-from analysis.vocabulary import Alert, Diagnosis, Scope
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.fleet import FleetMemory
-from bot.store.follow_ups import FollowUps
-from bot.store.labels import AnswerLabel, Labels
-from bot.store.memory import Memory, storable
-from bot.store.slack_channels import SlackChannelFacts
-from bot.store.store import StoredInvestigation
-from bot.store.visibility import Visibility
+from faultline.analysis.case.folder import json_bytes
+from faultline.analysis.vocabulary import Alert, Diagnosis, Scope
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.labels import AnswerLabel, Labels
+from faultline.bot.store.memory import Memory, storable
+from faultline.bot.store.slack_channels import SlackChannelFacts
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.visibility import Visibility
 
 log = logging.getLogger("faultline.memory")
 
@@ -203,7 +203,7 @@ def _keep_fleet(
 ) -> None:
     """Remember the machines of the job, and which of them the answer blames."""
     # As in `to_remember`: what names the faults comes with the analyzers.
-    from analysis.training.fleet_parts import blamed_parts, hosts_of_job
+    from faultline.analysis.training.fleet_parts import blamed_parts, hosts_of_job
 
     metrics = cases.get(investigation.id, "metrics.parquet")
     FleetMemory(engine).remember(
@@ -220,7 +220,7 @@ def to_remember(
 ) -> EarlierInvestigation:
     """An answer as memory keeps it; `case` is where its folder lies."""
     # The causes' kinds of trouble come from the analyzers; only the worker pays for loading them.
-    from analysis.ranking.hypotheses import causes_to_remember
+    from faultline.analysis.ranking.hypotheses import causes_to_remember
 
     alert, causes = investigation.alert, causes_to_remember(diagnosis)
     services = [alert.service or "", *scope.services, *(c.subject for c in causes)]

@@ -3,17 +3,17 @@ does not answer it is said whether to try again."""
 
 from __future__ import annotations
 
-from analysis.case.folder import read_case, read_diagnosis, read_report
-from analysis.errors import ConnectorError
-from analysis.secrets.redaction import masked
-from analysis.traces.job.trace_versions import TRACES
-from bot.answer.outcome import Answer, Outcome, PointsFromJoined, ReplyTarget
-from bot.investigation.analyzing import CHART
-from bot.investigation.step_results import Posted
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.threads import in_thread
-from bot.store.message_updates import ENDED
-from bot.store.store import StoredInvestigation
+from faultline.analysis.case.folder import read_case, read_diagnosis, read_report
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.traces.job.trace_versions import TRACES
+from faultline.bot.answer.outcome import Answer, Outcome, PointsFromJoined, ReplyTarget
+from faultline.bot.investigation.analyzing import CHART
+from faultline.bot.investigation.step_results import Posted
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.store.message_updates import ENDED
+from faultline.bot.store.store import StoredInvestigation
 
 
 def wanted(context: WorkerContext, investigation: StoredInvestigation) -> list[str]:

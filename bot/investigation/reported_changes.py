@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.case.alert_place import place_in, place_of
-from analysis.vocabulary import EvidenceKind, Window
-from bot.runtime.threads import in_store
-from bot.store.reported_changes import MOST_READ, ReportedChange, ReportedChanges
-from connectors.base import Check, Collected, Item, Request
-from connectors.collection_builder import CollectionBuilder, nanoseconds
-from connectors.limits import Limits
+from faultline.analysis.case.alert_place import place_in, place_of
+from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.reported_changes import MOST_READ, ReportedChange, ReportedChanges
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
+from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, nanoseconds
+from faultline.connectors.shared.settings.limits import Limits
 
 LIMITS = Limits()
 

@@ -11,18 +11,18 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from analysis.deploys.looks import Look
-from analysis.deploys.verdict import Decision, DeployVerdict, SignalCheck
-from analysis.vocabulary import Alert
-from bot.policy.deploy_to_check import DeployToCheck, due_at
-from bot.policy.values import Arrival, Delivery
-from bot.runtime.background_loop import BackgroundLoop
-from bot.settings import Settings
-from bot.settings.watches import WatchSettings
-from bot.store.deploy_checks import DeployChecks, StoredCheck
-from bot.store.store import Store
-from bot.store.watches import Watches, WatchState
-from connectors.base import Connector
+from faultline.analysis.deploys.looks import Look
+from faultline.analysis.deploys.verdict import Decision, DeployVerdict, SignalCheck
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
+from faultline.bot.policy.values import Arrival, Delivery
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.settings import Settings
+from faultline.bot.settings.watches import WatchSettings
+from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
+from faultline.bot.store.store import Store
+from faultline.bot.store.watches import Watches, WatchState
+from faultline.connectors.shared.contract.base import Connector
 
 LOOK_EVERY_S = 5.0
 SOURCE = "watch"
@@ -169,7 +169,7 @@ def _verdict(
 ) -> DeployVerdict | None:
     """The verdict; None where it failed, which the log says."""
     # Late: a worker that watches nothing does not load the statistics.
-    from bot.investigation.checking_deploys import check_deploy
+    from faultline.bot.investigation.checking_deploys import check_deploy
 
     try:
         return asyncio.run(check_deploy(deploy, look, connectors))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from analysis.ranking.error_budget import OBJECTIVE_LABELS
-from analysis.vocabulary import Alert, Scope, Window
-from bot.investigation.runbooks.applying import NOTHING_MORE, ScopeHints
-from bot.policy.job_identity import identify_job
-from bot.policy.service_catalogue import catalogue_calls, catalogue_name
-from bot.settings import Settings
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.ranking.error_budget import OBJECTIVE_LABELS
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.investigation.runbooks.applying import NOTHING_MORE, ScopeHints
+from faultline.bot.policy.job_identity import identify_job
+from faultline.bot.policy.service_catalogue import catalogue_calls, catalogue_name
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 
 MAX_SERVICES = 40
 """Services of an investigation that alerts joined: each is one more to ask every source for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from analysis.vocabulary import Alert, EvidenceKind, Scope
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope
 
 
 class Opened(TypedDict):

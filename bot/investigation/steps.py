@@ -12,30 +12,30 @@ from functools import partial
 
 from obstore.exceptions import BaseError
 
-from analysis.case.calls import CALLS_FILE
-from analysis.case.folder import json_bytes
-from analysis.errors import FaultlineError
-from analysis.traces.job.trace_versions import TRACES
-from bot.investigation import finishing, replying
-from bot.investigation.analyzing import CHART, analyze_with_calls, write_answer
-from bot.investigation.capturing import CAPTURE, capture_part, has_traces
-from bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
-from bot.investigation.giving_way import GivingWay
-from bot.investigation.learning_calls import LEARNED, EarlierCalls
-from bot.investigation.opening import open_investigation
-from bot.investigation.remembering import askable_workspaces, recall_into_case
-from bot.investigation.step_results import (
+from faultline.analysis.case.calls import CALLS_FILE
+from faultline.analysis.case.folder import json_bytes
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.traces.job.trace_versions import TRACES
+from faultline.bot.investigation import finishing, replying
+from faultline.bot.investigation.analyzing import CHART, analyze_with_calls, write_answer
+from faultline.bot.investigation.capturing import CAPTURE, capture_part, has_traces
+from faultline.bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
+from faultline.bot.investigation.giving_way import GivingWay
+from faultline.bot.investigation.learning_calls import LEARNED, EarlierCalls
+from faultline.bot.investigation.opening import open_investigation
+from faultline.bot.investigation.remembering import askable_workspaces, recall_into_case
+from faultline.bot.investigation.step_results import (
     Analyzed,
     ModelAsked,
     Opened,
     Posted,
     alert_and_scope,
 )
-from bot.investigation.worker_context import WorkerContext
-from bot.policy.priority import URGENT
-from bot.runtime.threads import go_first, in_store, in_thread
-from bot.store.captures import CaptureLog
-from bot.store.message_updates import ENDED
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.policy.priority import URGENT
+from faultline.bot.runtime.threads import go_first, in_store, in_thread
+from faultline.bot.store.captures import CaptureLog
+from faultline.bot.store.message_updates import ENDED
 
 TAKEN_UP = "worker"
 HANDED_OVER = "handover"
@@ -121,7 +121,7 @@ class InvestigationSteps:
                 await self.context.say(investigation_id, "learned calls", said)
         await in_thread(assemble, alert, scope, parts, self.context.cases, investigation_id)
         if opened.get("asks_model"):
-            from bot.investigation.asking_model import forget_earlier
+            from faultline.bot.investigation.asking_model import forget_earlier
 
             await in_thread(forget_earlier, self.context, investigation_id)
         days = self.context.settings.investigation.memory_days
@@ -186,7 +186,7 @@ class InvestigationSteps:
         await self._resume(investigation_id)
         self._giving_way.end(investigation_id)  # a model may think for minutes
         # Loading the client takes most of a second, and only those who named a model need it.
-        from bot.investigation.asking_model import ask_model
+        from faultline.bot.investigation.asking_model import ask_model
 
         try:
             diagnosis, report = await ask_model(

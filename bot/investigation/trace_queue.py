@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from dbos import DBOS
 
-from bot.queue.names import APPLICATION_VERSION
-from bot.runtime.step_watch import watched
+from faultline.bot.queue.names import APPLICATION_VERSION
+from faultline.bot.runtime.step_watch import watched
 
 T = TypeVar("T")
 

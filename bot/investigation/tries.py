@@ -13,7 +13,7 @@ from obstore.exceptions import GenericError
 from sqlalchemy.exc import IntegrityError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from analysis.errors import FaultlineError
+from faultline.analysis.errors import FaultlineError
 
 STORE_AWAY = (OperationalError, InterfaceError, InternalError, IntegrityError, PoolTimeout)
 """The store is locked, full or away, or another worker wrote the same row first: the step is tried

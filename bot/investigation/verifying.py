@@ -18,20 +18,20 @@ from typing import Literal
 import polars as pl
 from rapidfuzz import fuzz
 
-from analysis.case.folder import Case, read_case, write_evidence, write_json
-from analysis.case.tables import ORIGIN, SCHEMAS, read_table, write_table
-from analysis.case.windows import log_windows, metric_windows, span_windows
-from analysis.kinds.finding_details import LineDetails, SignatureDetails, change_named
-from analysis.vocabulary import Diagnosis, Evidence, Finding, Gap, Scope, Window
-from bot.investigation.analyzing import analyze_case
-from bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
-from bot.investigation.current_levels import CurrentLevel, current_levels
-from bot.investigation.model.bench import Run, in_a_thread, without_traces, working_copy
-from bot.investigation.model.tools.metric_rows import SLIGHT
-from bot.runtime.threads import in_thread
-from bot.settings import Settings
-from connectors.base import Connector, Request, collect_one
-from connectors.registry import build_connectors
+from faultline.analysis.case.folder import Case, read_case, write_evidence, write_json
+from faultline.analysis.case.tables import ORIGIN, SCHEMAS, read_table, write_table
+from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
+from faultline.analysis.kinds.finding_details import LineDetails, SignatureDetails, change_named
+from faultline.analysis.vocabulary import Diagnosis, Evidence, Finding, Gap, Scope, Window
+from faultline.bot.investigation.analyzing import analyze_case
+from faultline.bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
+from faultline.bot.investigation.current_levels import CurrentLevel, current_levels
+from faultline.bot.investigation.model.bench import Run, in_a_thread, without_traces, working_copy
+from faultline.bot.investigation.model.tools.metric_rows import SLIGHT
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.shared.contract.base import Connector, Request, collect_one
 
 LATELY = timedelta(minutes=10)
 """The time that counts as now: long enough for logs and spans of a quiet service, and short enough

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Scope
-from bot.answer.outcome import ReplyTarget
-from bot.runtime.process_pool import ProcessPool
-from bot.runtime.threads import in_store, in_thread
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.store import Store, StoredInvestigation
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Scope
+from faultline.bot.answer.outcome import ReplyTarget
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.store import Store, StoredInvestigation
 
 if TYPE_CHECKING:
-    from bot.investigation.reading_traces import TraceReading
-    from connectors.base import Connector
+    from faultline.bot.investigation.reading_traces import TraceReading
+    from faultline.connectors.shared.contract.base import Connector
 
 R = TypeVar("R")
 

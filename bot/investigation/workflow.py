@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dbos import DBOS, SetWorkflowID, StepOptions
 
-from bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
-from bot.queue.names import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
-from bot.runtime.by_need import ByNeed
-from bot.runtime.step_watch import watched
+from faultline.bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
+from faultline.bot.queue.names import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
+from faultline.bot.runtime.by_need import ByNeed
+from faultline.bot.runtime.step_watch import watched
 
 if TYPE_CHECKING:
-    from bot.investigation.step_results import Posted
-    from bot.investigation.steps import InvestigationSteps
+    from faultline.bot.investigation.step_results import Posted
+    from faultline.bot.investigation.steps import InvestigationSteps
 
 T = TypeVar("T")
 

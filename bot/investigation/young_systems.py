@@ -8,10 +8,10 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert, Scope, Window
-from connectors.abilities import KnowsHistory
-from connectors.base import Connector
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.connectors.shared.contract.abilities import KnowsHistory
+from faultline.connectors.shared.contract.base import Connector
 
 log = logging.getLogger("faultline.steps")
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from pydantic import Field
 
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Finding
-from bot.answer.foreign_text import one_line
-from bot.answer.replay import json_of
-from bot.investigation.verifying import compared, same_finding
-from bot.mcp.evidence_values import values_of
-from bot.mcp.open_cases import OpenCase
-from bot.mcp.outgoing import Exact
-from bot.mcp.proof import (
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Finding
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.replay import json_of
+from faultline.bot.investigation.verifying import compared, same_finding
+from faultline.bot.mcp.evidence_values import values_of
+from faultline.bot.mcp.open_cases import OpenCase
+from faultline.bot.mcp.outgoing import Exact
+from faultline.bot.mcp.proof import (
     cited,
     finding_json,
     items_of,
@@ -22,8 +22,8 @@ from bot.mcp.proof import (
     sentence_json,
     sentences_of,
 )
-from bot.mcp.tool import McpTool, OfInvestigation, Result, ToolRun
-from bot.runtime.threads import in_thread
+from faultline.bot.mcp.tool import McpTool, OfInvestigation, Result, ToolRun
+from faultline.bot.runtime.threads import in_thread
 
 PAGE = 40
 MOST_NAMES = 30

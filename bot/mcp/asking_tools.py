@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import Field
 
-from bot.answer.writer.redaction import Redactor
-from bot.mcp.investigations import Found, shown
-from bot.mcp.outgoing import Exact, outgoing, when
-from bot.mcp.tool import McpTool, OfInvestigation, Result, ToolArguments, ToolRun
-from bot.runtime.threads import in_thread
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.mcp.investigations import Found, shown
+from faultline.bot.mcp.outgoing import Exact, outgoing, when
+from faultline.bot.mcp.tool import McpTool, OfInvestigation, Result, ToolArguments, ToolRun
+from faultline.bot.runtime.threads import in_thread
 
 WAIT_S = 45
 """Less than the minute after which clients give up by default

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from analysis.errors import FaultlineError
-from bot.mcp.callers import Caller
-from bot.runtime.call_rate import CallRate
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.runtime.call_rate import CallRate
 
 AT_ONCE = 8
 PER_MINUTE = 240

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bot.policy.roles import Act, Role, may
-from bot.store.visibility import ALL, Visibility
+from faultline.bot.policy.roles import Act, Role, may
+from faultline.bot.store.visibility import ALL, Visibility
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """`series`, `logs`, `traces`, `changes`, `topology` and the like: the tools of
-`bot.investigation.model.tools` over the case of an investigation.
+`faultline.bot.investigation.model.tools` over the case of an investigation.
 
 They are the model's own, with their checks, limits and redaction. What they show has ids, which
 `evidence` takes.
@@ -13,11 +13,19 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from analysis.errors import FaultlineError
-from bot.investigation.model.toolbox import READ, ReadArguments
-from bot.investigation.model.tools.found import Tool
-from bot.mcp.outgoing import NOTICE
-from bot.mcp.tool import ID, LONGEST_ARGUMENT, McpTool, OfInvestigation, Result, Told, ToolRun
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.investigation.model.toolbox import READ, ReadArguments
+from faultline.bot.investigation.model.tools.found import Tool
+from faultline.bot.mcp.outgoing import NOTICE
+from faultline.bot.mcp.tool import (
+    ID,
+    LONGEST_ARGUMENT,
+    McpTool,
+    OfInvestigation,
+    Result,
+    Told,
+    ToolRun,
+)
 
 INVESTIGATION = "investigation"
 TITLES = {

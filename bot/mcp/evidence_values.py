@@ -8,13 +8,17 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import log_windows, metric_windows, span_windows
-from analysis.kinds.finding_details import LineDetails, ObservationDetails
-from analysis.vocabulary import Finding, Window
-from bot.investigation.model.tools.metric_rows import SeriesSummary, metric_rows, summaries
-from bot.investigation.model.tools.series import means
-from bot.mcp.outgoing import Exact, when
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
+from faultline.analysis.kinds.finding_details import LineDetails, ObservationDetails
+from faultline.analysis.vocabulary import Finding, Window
+from faultline.bot.investigation.model.tools.metric_rows import (
+    SeriesSummary,
+    metric_rows,
+    summaries,
+)
+from faultline.bot.investigation.model.tools.series import means
+from faultline.bot.mcp.outgoing import Exact, when
 
 MOST_SERIES = 4
 MOST_POINTS = 40

@@ -9,19 +9,19 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from analysis.errors import ConnectorError
-from bot.mcp.callers import Caller
-from bot.mcp.over_http import Resource
-from bot.mcp.server import Context
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.api_tokens import caller_of, is_api_token
-from bot.store.audit_log import AuditEntry
-from bot.web.access import AccessControl, visitor_for
-from bot.web.oidc.person import role_of, teams_of
-from bot.web.oidc.provider import Provider
-from bot.web.same_site import same
-from bot.web.visitor import Visitor
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.over_http import Resource
+from faultline.bot.mcp.server import Context
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.api_tokens import caller_of, is_api_token
+from faultline.bot.store.audit_log import AuditEntry
+from faultline.bot.web.access import AccessControl, visitor_for
+from faultline.bot.web.oidc.person import role_of, teams_of
+from faultline.bot.web.oidc.provider import Provider
+from faultline.bot.web.same_site import same
+from faultline.bot.web.visitor import Visitor
 
 DOTS_OF_A_SIGNED_TOKEN = 2
 OK, FAILED = 200, 400

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
-from analysis.errors import FaultlineError, SettingsError
-from bot.answer.foreign_text import one_line
-from bot.intake.asked_incident import AskedIncident
-from bot.intake.asked_requests import AskedRequests, Requester, own_key
-from bot.intake.since import since_of
-from bot.mcp.callers import Caller
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.store import Progress, Store, StoredInvestigation
+from faultline.analysis.errors import FaultlineError, SettingsError
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.intake.asked_incident import AskedIncident
+from faultline.bot.intake.asked_requests import AskedRequests, Requester, own_key
+from faultline.bot.intake.since import since_of
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Progress, Store, StoredInvestigation
 
 Said = Callable[[str], Awaitable[None]]
 LOOK_EVERY_S = 0.5

@@ -15,28 +15,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.vocabulary import Diagnosis
-from bot.answer.exports.answered import ExportedAnswer, read_answered
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.analyzing import analyze_case
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.toolbox import TOOL_S, Toolbox, ToolOutcome
-from bot.investigation.model.tools.bounded_query import query_tool
-from bot.investigation.model.tools.changes import CHANGES
-from bot.investigation.model.tools.found import Tool, askable
-from bot.investigation.model.tools.logs import LOGS
-from bot.investigation.model.tools.queries import collect_tool
-from bot.investigation.model.tools.series import SERIES
-from bot.investigation.model.tools.spans import REQUEST, TRACES
-from bot.investigation.model.tools.topology import TOPOLOGY
-from bot.investigation.model.turns import ToolCall
-from bot.mcp.callers import Caller
-from bot.mcp.investigations import Found, Investigations
-from bot.mcp.outgoing import outgoing
-from bot.runtime.threads import in_thread
-from bot.web.heavy_work import HeavyWork
-from connectors.base import Connector
-from connectors.querying import answering
+from faultline.analysis.vocabulary import Diagnosis
+from faultline.bot.answer.exports.answered import ExportedAnswer, read_answered
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.analyzing import analyze_case
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.toolbox import TOOL_S, Toolbox, ToolOutcome
+from faultline.bot.investigation.model.tools.bounded_query import query_tool
+from faultline.bot.investigation.model.tools.changes import CHANGES
+from faultline.bot.investigation.model.tools.found import Tool, askable
+from faultline.bot.investigation.model.tools.logs import LOGS
+from faultline.bot.investigation.model.tools.queries import collect_tool
+from faultline.bot.investigation.model.tools.series import SERIES
+from faultline.bot.investigation.model.tools.spans import REQUEST, TRACES
+from faultline.bot.investigation.model.tools.topology import TOPOLOGY
+from faultline.bot.investigation.model.turns import ToolCall
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.investigations import Found, Investigations
+from faultline.bot.mcp.outgoing import outgoing
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.web.heavy_work import HeavyWork
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.shared.queries.querying import answering
 
 MOST_OPEN = 4
 """Cases held at once. One holds its tables: a large one some hundred MB."""

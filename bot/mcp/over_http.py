@@ -23,9 +23,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from analysis.errors import FaultlineError
-from bot.mcp.callers import Caller
-from bot.mcp.server import Context, McpServer
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.server import Context, McpServer
 
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"

@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 from mcp.server.stdio import stdio_server
 
-from bot.mcp.server import McpServer
+from faultline.bot.mcp.server import McpServer
 
 LONGEST_MESSAGE = 4 * 2**20
 """Bytes of one message; the library takes as many over HTTP."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from analysis.errors import FaultlineError
-from bot.answer.foreign_text import one_line
-from prompts import load_prompt
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.foreign_text import one_line
+from faultline.prompts import load_prompt
 
 LONGEST = 500
 NOT_GIVEN = "(not given)"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.vocabulary import Claim, Evidence, Finding
-from bot.answer.view import AnswerView
-from bot.conversation.explain import how
-from bot.mcp.outgoing import Exact, link, when
+from faultline.analysis.vocabulary import Claim, Evidence, Finding
+from faultline.bot.answer.view import AnswerView
+from faultline.bot.conversation.explain import how
+from faultline.bot.mcp.outgoing import Exact, link, when
 
 MOST_ITEMS = 4
 """Queries that are shown for one finding; the others are counted."""

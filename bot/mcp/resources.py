@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import FaultlineError
-from bot.answer.exports.answered import ExportedAnswer
-from bot.answer.exports.formats import FORMATS
-from bot.answer.foreign_text import one_line
-from bot.answer.replay import json_of
-from bot.mcp.callers import Caller
-from bot.mcp.investigations import Investigations
-from bot.mcp.open_cases import OpenCase, OpenCases
-from bot.mcp.outgoing import NOTICE, as_text
-from bot.runtime.threads import in_thread
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.exports.answered import ExportedAnswer
+from faultline.bot.answer.exports.formats import FORMATS
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.replay import json_of
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.investigations import Investigations
+from faultline.bot.mcp.open_cases import OpenCase, OpenCases
+from faultline.bot.mcp.outgoing import NOTICE, as_text
+from faultline.bot.runtime.threads import in_thread
 
 SCHEME = "faultline://cases/"
 TEMPLATE = SCHEME + "{investigation}/{file}"

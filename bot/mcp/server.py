@@ -20,28 +20,28 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from analysis.secrets.redaction import masked
-from bot.answer.foreign_text import one_line
-from bot.answer.writer.plain_text import neutral
-from bot.investigation.model.toolbox import what_is_wrong
-from bot.mcp import resources
-from bot.mcp.answer_tools import ANSWERING
-from bot.mcp.asking_tools import ASKING
-from bot.mcp.call_limits import CallLimits
-from bot.mcp.callers import Caller
-from bot.mcp.case_tools import case_tool_list
-from bot.mcp.investigations import Investigations
-from bot.mcp.open_cases import OpenCases, case_tools
-from bot.mcp.outgoing import as_text
-from bot.mcp.prompts import PROMPTS, McpPrompt
-from bot.mcp.tool import McpTool, Result, Told, ToolRun
-from bot.mcp.trace_tool import TRACE_DOCTOR
-from bot.mcp.verify_tool import Verifier, verify_tool
-from bot.policy.roles import TAKES
-from bot.runtime.logs import program_version
-from connectors.base import Connector
-from prompts import load_prompt
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.secrets.redaction import masked
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.writer.plain_text import neutral
+from faultline.bot.investigation.model.toolbox import what_is_wrong
+from faultline.bot.mcp import resources
+from faultline.bot.mcp.answer_tools import ANSWERING
+from faultline.bot.mcp.asking_tools import ASKING
+from faultline.bot.mcp.call_limits import CallLimits
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.case_tools import case_tool_list
+from faultline.bot.mcp.investigations import Investigations
+from faultline.bot.mcp.open_cases import OpenCases, case_tools
+from faultline.bot.mcp.outgoing import as_text
+from faultline.bot.mcp.prompts import PROMPTS, McpPrompt
+from faultline.bot.mcp.tool import McpTool, Result, Told, ToolRun
+from faultline.bot.mcp.trace_tool import TRACE_DOCTOR
+from faultline.bot.mcp.verify_tool import Verifier, verify_tool
+from faultline.bot.policy.roles import TAKES
+from faultline.bot.runtime.logs import program_version
+from faultline.connectors.shared.contract.base import Connector
+from faultline.prompts import load_prompt
 
 NAME = "faultline"
 Context = ServerRequestContext[Any, Any]

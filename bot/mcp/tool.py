@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.mcp.callers import Caller
-from bot.mcp.investigations import Investigations, Said
-from bot.mcp.open_cases import OpenCase, OpenCases
-from bot.policy.roles import Act
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.investigations import Investigations, Said
+from faultline.bot.mcp.open_cases import OpenCase, OpenCases
+from faultline.bot.policy.roles import Act
 
 LONGEST_ARGUMENT = 2_000
 ID = "Id of an investigation, as `investigate` and `recent` give it."
@@ -57,7 +57,7 @@ Result = Mapping[str, Any] | Told
 
 @dataclass(frozen=True)
 class McpTool:
-    """A tool. What `call` gives as a mapping has been through `bot.mcp.outgoing`."""
+    """A tool. What `call` gives as a mapping has been through `faultline.bot.mcp.outgoing`."""
 
     name: str
     title: str

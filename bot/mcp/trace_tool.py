@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import Field
 
-from analysis.errors import EvidenceError, FaultlineError
-from bot.answer.foreign_text import one_line
-from bot.answer.writer.redaction import Redactor
-from bot.conversation.allowed_traces import allowed_place
-from bot.conversation.trace_request import diagnosed
-from bot.mcp.outgoing import Exact, outgoing
-from bot.mcp.tool import ID, McpTool, Result, ToolArguments, ToolRun
-from bot.runtime.threads import in_thread
+from faultline.analysis.errors import EvidenceError, FaultlineError
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.conversation.allowed_traces import allowed_place
+from faultline.bot.conversation.trace_request import diagnosed
+from faultline.bot.mcp.outgoing import Exact, outgoing
+from faultline.bot.mcp.tool import ID, McpTool, Result, ToolArguments, ToolRun
+from faultline.bot.runtime.threads import in_thread
 
 TRACES = "traces"
 MOST_UNREAD = 20

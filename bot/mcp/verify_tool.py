@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Diagnosis, Finding, Section
-from bot.investigation.verifying import (
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Diagnosis, Finding, Section
+from faultline.bot.investigation.verifying import (
     LATELY,
     ComparedNumber,
     Now,
@@ -18,12 +18,19 @@ from bot.investigation.verifying import (
     VerifiedFinding,
     verify_now,
 )
-from bot.mcp.open_cases import OpenCase
-from bot.mcp.outgoing import Exact, when
-from bot.mcp.proof import Sentence, cited, items_of, proof_json, sentence_json, sentences_of
-from bot.mcp.tool import McpTool, OfInvestigation, Result, ToolRun
-from bot.settings import Settings
-from bot.web.heavy_work import HeavyWork
+from faultline.bot.mcp.open_cases import OpenCase
+from faultline.bot.mcp.outgoing import Exact, when
+from faultline.bot.mcp.proof import (
+    Sentence,
+    cited,
+    items_of,
+    proof_json,
+    sentence_json,
+    sentences_of,
+)
+from faultline.bot.mcp.tool import McpTool, OfInvestigation, Result, ToolRun
+from faultline.bot.settings import Settings
+from faultline.bot.web.heavy_work import HeavyWork
 
 VERIFY_S = 400.0
 """Two collections of two minutes each at most, and the analysis of both."""

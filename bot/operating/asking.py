@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bot.settings import Settings
+from faultline.bot.settings import Settings
 
 if TYPE_CHECKING:
-    from connectors.base import Check
+    from faultline.connectors.shared.contract.base import Check
 
 
 def ask_connectors(settings: Settings) -> Sequence[Check]:
     """Ask every configured connector whether its credential works."""
-    from connectors.asking import checks_of
+    from faultline.connectors.asking import checks_of
 
     return checks_of(settings)

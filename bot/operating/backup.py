@@ -22,9 +22,9 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from analysis.errors import FaultlineError, SettingsError
-from bot.settings import Settings
-from bot.store.opening import engine_url, store_url
+from faultline.analysis.errors import FaultlineError, SettingsError
+from faultline.bot.settings import Settings
+from faultline.bot.store.opening import engine_url, store_url
 
 MANIFEST = "backup.json"
 FORMAT = 1

@@ -29,7 +29,7 @@ SWEPT = {
     "model_spending": "31 days",
     "workflow_status": "retention.engine_days",
 }
-"""Tables from which `bot.operating.sweep` deletes, and by which age or condition."""
+"""Tables from which `faultline.bot.operating.sweep` deletes, and by which age or condition."""
 
 FOLLOW = {
     "posts": "investigations",

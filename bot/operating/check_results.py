@@ -11,7 +11,7 @@ from typing import Literal
 from rich.console import Console
 from rich.text import Text
 
-from analysis.wording.phrases import plain
+from faultline.analysis.wording.phrases import plain
 
 State = Literal["ok", "note", "wrong"]
 """`note`: worth knowing, and nothing is broken by it."""

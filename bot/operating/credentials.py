@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.errors import BudgetExceeded
-from bot.operating.asking import ask_connectors
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.process_pool import ProcessPool
-from bot.settings import Settings
+from faultline.analysis.errors import BudgetExceeded
+from faultline.bot.operating.asking import ask_connectors
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.settings import Settings
 
 if TYPE_CHECKING:
-    from connectors.base import Check
+    from faultline.connectors.shared.contract.base import Check
 
 START_S = 10.0
 """A bot that starts again and again shall ask no vendor each time."""

@@ -10,15 +10,21 @@ from rich.console import Console
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from bot.operating.executors import living_by_database, living_by_files
-from bot.operating.inspection import EXECUTORS
-from bot.queue.engine_database import migrate_engine
-from bot.settings import Settings
-from bot.store.connect import connect
-from bot.store.opening import engine_url, first_line, store_url
-from bot.store.versions import NOTHING, current_version, downgrade, known_versions, upgrade
-from bot.store.waits import PATIENT
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.operating.executors import living_by_database, living_by_files
+from faultline.bot.operating.inspection import EXECUTORS
+from faultline.bot.queue.engine_database import migrate_engine
+from faultline.bot.settings import Settings
+from faultline.bot.store.connect import connect
+from faultline.bot.store.opening import engine_url, first_line, store_url
+from faultline.bot.store.versions import (
+    NOTHING,
+    current_version,
+    downgrade,
+    known_versions,
+    upgrade,
+)
+from faultline.bot.store.waits import PATIENT
 
 
 def print_versions(settings: Settings) -> None:

@@ -12,16 +12,16 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from analysis.errors import FaultlineError
-from analysis.wording.phrases import counted
-from bot.operating.engine_rows import Workflow
-from bot.operating.inspection import Inspection, inspected
-from bot.operating.removing import delete_case, delete_rows, engine_work, posts_of
-from bot.settings import Settings
-from bot.store.audit_log import AuditEntry, AuditLog
-from bot.store.conversation_rows import FollowUpRow, QuestionRow
-from bot.store.models import InvestigationRow, ProgressRow, RememberedRow
-from bot.store.opening import first_line, open_cases
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.operating.engine_rows import Workflow
+from faultline.bot.operating.inspection import Inspection, inspected
+from faultline.bot.operating.removing import delete_case, delete_rows, engine_work, posts_of
+from faultline.bot.settings import Settings
+from faultline.bot.store.audit_log import AuditEntry, AuditLog
+from faultline.bot.store.conversation_rows import FollowUpRow, QuestionRow
+from faultline.bot.store.models import InvestigationRow, ProgressRow, RememberedRow
+from faultline.bot.store.opening import first_line, open_cases
 
 DELETED = "deleted"
 

@@ -12,18 +12,18 @@ from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from bot.operating.check_results import CheckResult, as_json, print_findings
-from bot.operating.inspection import Inspection, inspected
-from bot.operating.place_checks import place_checks
-from bot.operating.reply_checks import reply_checks
-from bot.operating.settings_checks import settings_checks
-from bot.operating.size_checks import size_checks
-from bot.operating.spool_checks import hanging_checks, spool_checks, watchdog_checks
-from bot.operating.story import story
-from bot.operating.work_checks import question_checks, work_checks
-from bot.settings import Settings
-from bot.store.opening import first_line
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.operating.check_results import CheckResult, as_json, print_findings
+from faultline.bot.operating.inspection import Inspection, inspected
+from faultline.bot.operating.place_checks import place_checks
+from faultline.bot.operating.reply_checks import reply_checks
+from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.operating.size_checks import size_checks
+from faultline.bot.operating.spool_checks import hanging_checks, spool_checks, watchdog_checks
+from faultline.bot.operating.story import story
+from faultline.bot.operating.work_checks import question_checks, work_checks
+from faultline.bot.settings import Settings
+from faultline.bot.store.opening import first_line
 
 HEALTHY, WRONG, CANNOT_LOOK = 0, 1, 2
 Checks = Callable[[Inspection], Iterator[CheckResult]]

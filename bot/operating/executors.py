@@ -1,8 +1,8 @@
 """Which workers are alive, and which are lost.
 
 By the locks that die with them (flock on a file per worker on SQLite, advisory locks on PostgreSQL:
-`bot.queue.executor_locks`). On PostgreSQL also by their signs of life: a server may keep the
-session, and so the lock, of a host that is gone.
+`faultline.bot.queue.executor_locks`). On PostgreSQL also by their signs of life: a server may keep
+the session, and so the lock, of a host that is gone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from bot.operating.check_results import lasting
-from bot.queue.advisory_locks import LOCK_SPACE, LOST_AFTER_S
+from faultline.bot.operating.check_results import lasting
+from faultline.bot.queue.advisory_locks import LOCK_SPACE, LOST_AFTER_S
 
 HELD = (
     "SELECT l.objid::bigint AS lock, host(a.client_addr) AS host FROM pg_locks l"

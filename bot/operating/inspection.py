@@ -14,15 +14,15 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from analysis.errors import FaultlineError
-from bot.operating.engine_rows import EngineRows
-from bot.operating.executors import Executors, living_by_database, living_by_files
-from bot.queue.engine_database import system_engine
-from bot.settings import Settings
-from bot.store.connect import connect
-from bot.store.opening import engine_url, first_line, store_url
-from bot.store.sessions import reading
-from bot.store.versions import current_version, known_versions, refuse_newer
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.operating.engine_rows import EngineRows
+from faultline.bot.operating.executors import Executors, living_by_database, living_by_files
+from faultline.bot.queue.engine_database import system_engine
+from faultline.bot.settings import Settings
+from faultline.bot.store.connect import connect
+from faultline.bot.store.opening import engine_url, first_line, store_url
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.versions import current_version, known_versions, refuse_newer
 
 EXECUTORS = "executors"
 """The folder of `store.directory` with the workers' lock files."""

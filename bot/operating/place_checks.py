@@ -15,19 +15,19 @@ from obstore.exceptions import BaseError
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from analysis.errors import FaultlineError
-from analysis.wording.phrases import counted
-from bot.operating.check_results import CheckResult, lasting
-from bot.operating.inspection import Inspection
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.opening import engine_url, open_cases, store_url
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.operating.check_results import CheckResult, lasting
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.opening import engine_url, open_cases, store_url
 
 LOCK_WAIT_S = 2.0
 """The bot holds SQLite's lock for milliseconds."""
 BLOCKED_S = 10.0
 SKEW = timedelta(seconds=2)
-"""What `bot.answer.targets.posting.LEASE` allows for clocks of different machines."""
+"""What `faultline.bot.answer.targets.posting.LEASE` allows for clocks of different machines."""
 LEAST_FREE_BYTES = 500 * 2**20
 LEAST_FREE_SHARE = 0.05
 LEAST_FILES_SHARE = 0.02

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from bot.operating.engine_rows import EngineRows, Workflow
-from bot.store.call_tables import LearnedCallRow
-from bot.store.case_store import CaseStore
-from bot.store.conversation_rows import QuestionRow
-from bot.store.models import DeliveryRow, InvestigationRow, PostRow
-from bot.store.store import NO_POST
-from bot.store.storm_tables import SuppressedAlertRow
+from faultline.bot.operating.engine_rows import EngineRows, Workflow
+from faultline.bot.store.call_tables import LearnedCallRow
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.conversation_rows import QuestionRow
+from faultline.bot.store.models import DeliveryRow, InvestigationRow, PostRow
+from faultline.bot.store.store import NO_POST
+from faultline.bot.store.storm_tables import SuppressedAlertRow
 
 AT_ONCE = 50
 

@@ -9,18 +9,18 @@ from datetime import timedelta
 
 from sqlalchemy import func, select
 
-from analysis.wording.phrases import counted
-from bot.operating.check_results import CheckResult, lasting, when
-from bot.operating.engine_rows import Workflow
-from bot.operating.executors import Executors
-from bot.operating.inspection import Inspection
-from bot.operating.stands import last_said, next_try
-from bot.operating.work_checks import taken_over
-from bot.policy.reply_targets import configured_targets
-from bot.queue.names import WORKFLOW_REPLY
-from bot.store.message_updates import DIGEST_WAITS, ENDED
-from bot.store.models import InvestigationRow, PostRow
-from bot.store.store import forgotten_key
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.operating.check_results import CheckResult, lasting, when
+from faultline.bot.operating.engine_rows import Workflow
+from faultline.bot.operating.executors import Executors
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.operating.stands import last_said, next_try
+from faultline.bot.operating.work_checks import taken_over
+from faultline.bot.policy.reply_targets import configured_targets
+from faultline.bot.queue.names import WORKFLOW_REPLY
+from faultline.bot.store.message_updates import DIGEST_WAITS, ENDED
+from faultline.bot.store.models import InvestigationRow, PostRow
+from faultline.bot.store.store import forgotten_key
 
 UNDER_WAY = timedelta(minutes=5)
 """A claim is renewed every few seconds while its request is under way, and passes on after 10 s

@@ -2,8 +2,8 @@
 restore, or for one by its name.
 
 Nothing is posted twice. Before work begins again, its posts are marked as ones that somebody may
-have made and the store forgot: `bot.answer.targets.posting` then looks for each at the vendor
-first.
+have made and the store forgot: `faultline.bot.answer.targets.posting` then looks for each at the
+vendor first.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 from sqlalchemy import Engine, or_, select
 from sqlalchemy.orm import Session
 
-from analysis.errors import FaultlineError
-from bot.operating.engine_rows import EngineRows
-from bot.operating.inspection import Inspection
-from bot.policy.reply_targets import ReplyTargetDeclaration, configured_targets
-from bot.settings import Settings
-from bot.store.conversation_rows import QuestionPostRow, QuestionRow
-from bot.store.message_updates import ENDED
-from bot.store.models import InvestigationRow, PostRow
-from bot.store.sessions import reading
-from bot.store.store import forgotten_key
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.operating.engine_rows import EngineRows
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.policy.reply_targets import ReplyTargetDeclaration, configured_targets
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversation_rows import QuestionPostRow, QuestionRow
+from faultline.bot.store.message_updates import ENDED
+from faultline.bot.store.models import InvestigationRow, PostRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.store import forgotten_key
 
 OWNER = "requeued"
 ANSWER, FILE = "answer", "file"
-"""Names in the keys of a question's posts: `bot.conversation.slack_posts`."""
+"""Names in the keys of a question's posts: `faultline.bot.conversation.slack_posts`."""
 NOTIFIED_FOR = timedelta(days=1)
-"""A reply target that is down is tried again for most of a day (`bot.investigation.workflow`): what
-ended before was answered, or given up."""
+"""A reply target that is down is tried again for most of a day
+(`faultline.bot.investigation.workflow`): what ended before was answered, or given up."""
 LONG_AGO = timedelta(hours=1)
 """When the attempts were that nobody remembers: long enough for all of them to have arrived."""
 

@@ -2,7 +2,7 @@
 restored by other means.
 
 What did not end when the backup was made begins again, and no message is posted twice:
-`bot.operating.requeue`.
+`faultline.bot.operating.requeue`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import EvidenceError, FaultlineError, SettingsError
-from analysis.wording.phrases import counted
-from bot.operating.backup import CASES, DATABASES, FORMAT, MANIFEST, cases_here, sha256
-from bot.operating.database import living_workers
-from bot.operating.engine_rows import EngineRows
-from bot.operating.requeue import Requeued, requeue_all
-from bot.queue.engine_database import migrate_engine, system_engine
-from bot.settings import Settings
-from bot.store.connect import connect
-from bot.store.opening import engine_url, first_line, store_url
-from bot.store.versions import known_versions, upgrade
+from faultline.analysis.errors import EvidenceError, FaultlineError, SettingsError
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.operating.backup import CASES, DATABASES, FORMAT, MANIFEST, cases_here, sha256
+from faultline.bot.operating.database import living_workers
+from faultline.bot.operating.engine_rows import EngineRows
+from faultline.bot.operating.requeue import Requeued, requeue_all
+from faultline.bot.queue.engine_database import migrate_engine, system_engine
+from faultline.bot.settings import Settings
+from faultline.bot.store.connect import connect
+from faultline.bot.store.opening import engine_url, first_line, store_url
+from faultline.bot.store.versions import known_versions, upgrade
 
 MAX_MANIFEST_BYTES = 1_000_000
 

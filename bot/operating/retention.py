@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 
 from sqlalchemy import text
 
-from bot.operating.engine_rows import EngineRows
-from bot.operating.free_pages import give_back
-from bot.operating.sweep import Sweep
-from bot.queue.engine_database import ENGINE_ERRORS, system_engine
-from bot.runtime.background_loop import BackgroundLoop
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.connect import connect
-from bot.store.opening import engine_url, store_url
-from bot.store.store import Store
-from bot.store.waits import PATIENT
+from faultline.bot.operating.engine_rows import EngineRows
+from faultline.bot.operating.free_pages import give_back
+from faultline.bot.operating.sweep import Sweep
+from faultline.bot.queue.engine_database import ENGINE_ERRORS, system_engine
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.connect import connect
+from faultline.bot.store.opening import engine_url, store_url
+from faultline.bot.store.store import Store
+from faultline.bot.store.waits import PATIENT
 
 SWEEP_LOCK = 0x73776570
 """PostgreSQL advisory lock of the one that sweeps."""

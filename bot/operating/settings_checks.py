@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from bot.operating.check_results import CheckResult
-from bot.policy.reply_targets import configured_targets, declared_targets
-from bot.settings import Settings
-from bot.settings.addresses import names_this_machine
+from faultline.bot.operating.check_results import CheckResult
+from faultline.bot.policy.reply_targets import configured_targets, declared_targets
+from faultline.bot.settings import Settings
+from faultline.bot.settings.addresses import names_this_machine
 
 HOUR_DAYS = 24.0
 WIDEST_IPV4 = 20

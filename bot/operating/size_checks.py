@@ -12,17 +12,17 @@ from pathlib import Path
 from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import make_url
 
-from analysis.errors import FaultlineError
-from analysis.wording.phrases import counted
-from bot.operating.check_results import CheckResult
-from bot.operating.inspection import Inspection
-from bot.operating.sweep import named_at
-from bot.queue.engine_database import system_engine
-from bot.settings import Settings
-from bot.store.case_store import MOST_LISTED, CaseStore
-from bot.store.models import InvestigationRow
-from bot.store.opening import engine_url, open_cases, store_url
-from bot.store.sizes import TableSize, database_bytes, table_sizes, unused_bytes
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.operating.check_results import CheckResult
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.operating.sweep import named_at
+from faultline.bot.queue.engine_database import system_engine
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import MOST_LISTED, CaseStore
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.opening import engine_url, open_cases, store_url
+from faultline.bot.store.sizes import TableSize, database_bytes, table_sizes, unused_bytes
 
 CASE_STORE = "case store size"
 LATELY = timedelta(days=7)

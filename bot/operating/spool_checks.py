@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from analysis.wording.phrases import counted
-from bot.intake.intake_health import NOT_STORED_S
-from bot.intake.moving import PROBE_EVERY_S
-from bot.intake.spool import REFUSED, figures_of
-from bot.intake.watchdog import missing_after
-from bot.operating.check_results import CheckResult, lasting
-from bot.operating.inspection import Inspection
-from bot.settings import Settings
-from bot.store.last_times import HANGING, WATCHDOG, last_time
-from bot.store.opening import spool_directory
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.intake.intake_health import NOT_STORED_S
+from faultline.bot.intake.moving import PROBE_EVERY_S
+from faultline.bot.intake.spool import REFUSED, figures_of
+from faultline.bot.intake.watchdog import missing_after
+from faultline.bot.operating.check_results import CheckResult, lasting
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.settings import Settings
+from faultline.bot.store.last_times import HANGING, WATCHDOG, last_time
+from faultline.bot.store.opening import spool_directory
 
 HUNG_LATELY = timedelta(seconds=3 * PROBE_EVERY_S)
 """A web process notes it each time that it writes a sign of life."""

@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from analysis.wording.phrases import plain
-from bot.operating.check_results import lasting, when
-from bot.operating.engine_rows import Step, Workflow
-from bot.operating.inspection import Inspection
-from bot.queue.names import WORKFLOW_INVESTIGATE
-from bot.store.models import ProgressRow
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.operating.check_results import lasting, when
+from faultline.bot.operating.engine_rows import Step, Workflow
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.queue.names import WORKFLOW_INVESTIGATE
+from faultline.bot.store.models import ProgressRow
 
 ORDER = ("open", "collect", "capture", "assemble", "analyze", "write", "model", "finish")
-"""The steps of `bot.investigation.workflow` that it waits for, in their order; connectors are asked
-side by side."""
+"""The steps of `faultline.bot.investigation.workflow` that it waits for, in their order; connectors
+are asked side by side."""
 TOLD = {
     "open": "fixing what is looked at",
     "collect": "asking the connectors",
@@ -36,7 +36,7 @@ RETRIED = (
 )
 REPLY_TRIES = 200
 REPLY_WAIT_S = (1.0, 300.0)
-"""Those of `bot.investigation.workflow`, which takes seconds to load."""
+"""Those of `faultline.bot.investigation.workflow`, which takes seconds to load."""
 MAX_TEXT = 300
 
 

@@ -9,21 +9,21 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import ColumnElement, String, cast, func, or_, select
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from analysis.wording.phrases import counted, plain
-from bot.operating.check_results import CheckResult, State, lasting, when
-from bot.operating.engine_rows import ACTIVE, Step, Workflow
-from bot.operating.inspection import Inspection
-from bot.operating.stands import next_try, where_it_stands
-from bot.operating.work_checks import usual_length
-from bot.queue.names import WORKFLOW_REPLY
-from bot.store.conversation_rows import FollowUpRow, QuestionRow
-from bot.store.memory import storable
-from bot.store.message_updates import ENDED
-from bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
-from bot.store.store import NO_POST, forgotten_key
-from bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
-from connectors.named_ids import SEPARATOR
+from faultline.analysis.vocabulary import Alert
+from faultline.analysis.wording.phrases import counted, plain
+from faultline.bot.operating.check_results import CheckResult, State, lasting, when
+from faultline.bot.operating.engine_rows import ACTIVE, Step, Workflow
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.operating.stands import next_try, where_it_stands
+from faultline.bot.operating.work_checks import usual_length
+from faultline.bot.queue.names import WORKFLOW_REPLY
+from faultline.bot.store.conversation_rows import FollowUpRow, QuestionRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.message_updates import ENDED
+from faultline.bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
+from faultline.bot.store.store import NO_POST, forgotten_key
+from faultline.bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
+from faultline.connectors.shared.rows.named_ids import SEPARATOR
 
 MOST_LINES = 200
 TITLE = 120

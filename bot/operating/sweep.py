@@ -14,41 +14,41 @@ from obstore.exceptions import BaseError
 from sqlalchemy import ColumnElement, and_, delete, or_, select
 from sqlalchemy.orm import Session
 
-from bot.operating.engine_rows import EngineRows
-from bot.operating.removing import delete_case, delete_rows, engine_work
-from bot.settings import Settings
-from bot.store.api_tables import ApiTokenRow, AskedRequestRow
-from bot.store.call_tables import LearnedCallRow
-from bot.store.case_store import CaseStore
-from bot.store.change_tables import ReportedChangeRow
-from bot.store.conversation_rows import QuestionRow, QuietThreadRow
-from bot.store.deploy_tables import DeployCheckRow
-from bot.store.executor_tables import ExecutorRow
-from bot.store.last_times import KEPT as TIMES_KEPT
-from bot.store.last_times import LastTimeRow
-from bot.store.message_updates import ENDED
-from bot.store.model_spending import KEPT as SPENDING_KEPT
-from bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
-from bot.store.people_tables import PersonActRow, SlackChannelRow
-from bot.store.person_acts import KEPT as ACTS_KEPT
-from bot.store.sessions import reading
-from bot.store.spending_tables import ModelSpendingRow
-from bot.store.store import Store
-from bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
-from bot.store.suppressed_alerts import KEPT
-from bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
+from faultline.bot.operating.engine_rows import EngineRows
+from faultline.bot.operating.removing import delete_case, delete_rows, engine_work
+from faultline.bot.settings import Settings
+from faultline.bot.store.api_tables import ApiTokenRow, AskedRequestRow
+from faultline.bot.store.call_tables import LearnedCallRow
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.change_tables import ReportedChangeRow
+from faultline.bot.store.conversation_rows import QuestionRow, QuietThreadRow
+from faultline.bot.store.deploy_tables import DeployCheckRow
+from faultline.bot.store.executor_tables import ExecutorRow
+from faultline.bot.store.last_times import KEPT as TIMES_KEPT
+from faultline.bot.store.last_times import LastTimeRow
+from faultline.bot.store.message_updates import ENDED
+from faultline.bot.store.model_spending import KEPT as SPENDING_KEPT
+from faultline.bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
+from faultline.bot.store.people_tables import PersonActRow, SlackChannelRow
+from faultline.bot.store.person_acts import KEPT as ACTS_KEPT
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.spending_tables import ModelSpendingRow
+from faultline.bot.store.store import Store
+from faultline.bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
+from faultline.bot.store.suppressed_alerts import KEPT
+from faultline.bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
 
 BATCH = 200
 LINES_AT_ONCE = 1_000
 SHORTEST_DAYS = 1.0
 SILENT_WORKERS_KEPT = timedelta(days=7)
-"""`bot.queue.advisory_locks.FORGET_BEATS`."""
+"""`faultline.bot.queue.advisory_locks.FORGET_BEATS`."""
 INVESTIGATIONS_AT_ONCE = 20
 NAMED_BY_TIME = re.compile(r"(\d{8})-(\d{6})-[0-9a-f]{6}")
-"""`bot.store.admitting.new_investigation_id`."""
+"""`faultline.bot.store.admitting.new_investigation_id`."""
 TRACE_REPORT = re.compile(r"traces-(\d{10})\d*-[0-9a-f]{12}")
-"""`bot.conversation.steps`: a trace report that was not yet posted, by the second in which it was
-asked for."""
+"""`faultline.bot.conversation.steps`: a trace report that was not yet posted, by the second in
+which it was asked for."""
 
 log = logging.getLogger("faultline.retention")
 Stop = Callable[[], bool]

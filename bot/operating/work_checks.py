@@ -9,14 +9,14 @@ from datetime import timedelta
 
 from sqlalchemy import func, select
 
-from analysis.wording.phrases import counted
-from bot.operating.check_results import CheckResult, lasting
-from bot.operating.engine_rows import MOST, Workflow, investigation_of
-from bot.operating.executors import Executors, LostWorker
-from bot.operating.inspection import Inspection
-from bot.operating.stands import where_it_stands
-from bot.store.conversation_rows import QuestionRow
-from bot.store.models import InvestigationRow
+from faultline.analysis.wording.phrases import counted
+from faultline.bot.operating.check_results import CheckResult, lasting
+from faultline.bot.operating.engine_rows import MOST, Workflow, investigation_of
+from faultline.bot.operating.executors import Executors, LostWorker
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.operating.stands import where_it_stands
+from faultline.bot.store.conversation_rows import QuestionRow
+from faultline.bot.store.models import InvestigationRow
 
 WAITS_LONG = timedelta(minutes=5)
 """An idle worker takes work within a second (`worker.polling_interval_s`); so long means that none

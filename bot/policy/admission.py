@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from analysis.vocabulary import Alert
-from bot.policy.alert_rules import held_back_by, plain_severity
-from bot.policy.quiet_hours import quiet_until
-from bot.policy.reply_targets import reply_channel, told_in
-from bot.policy.teams import Teams
-from bot.policy.topology import ServiceTopology
-from bot.policy.traits import Traits, service_of, traits_of
-from bot.policy.values import Arrival, ReplyTo
-from bot.settings import Settings
-from bot.settings.alerts import EVERY_CHANNEL, ChannelSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.alert_rules import held_back_by, plain_severity
+from faultline.bot.policy.quiet_hours import quiet_until
+from faultline.bot.policy.reply_targets import reply_channel, told_in
+from faultline.bot.policy.teams import Teams
+from faultline.bot.policy.topology import ServiceTopology
+from faultline.bot.policy.traits import Traits, service_of, traits_of
+from faultline.bot.policy.values import Arrival, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import EVERY_CHANNEL, ChannelSettings
 
 HOUR = timedelta(hours=1)
 

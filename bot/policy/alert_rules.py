@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from analysis.vocabulary import Alert
-from bot.policy.topology import ServiceTopology
-from bot.settings.alerts import AlertRule
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.topology import ServiceTopology
+from faultline.bot.settings.alerts import AlertRule
 
 MAX_TEXT = 500
 """Characters of a title or a label that are compared."""

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from analysis.deploys.looks import SHORTEST, Look, looks_left, looks_of
-from analysis.errors import SettingsError
-from analysis.kinds.part_labels import PART_LABELS
-from analysis.vocabulary import Frozen, UtcTime
+from faultline.analysis.deploys.looks import SHORTEST, Look, looks_left, looks_of
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.kinds.part_labels import PART_LABELS
+from faultline.analysis.vocabulary import Frozen, UtcTime
 
 WAIT, WARM_UP, BASELINE = timedelta(minutes=15), timedelta(minutes=2), timedelta(hours=6)
 LONGEST_WAIT, LONGEST_BASELINE = timedelta(hours=24), timedelta(days=7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from bot.settings.people import PeopleSettings
+from faultline.bot.settings.people import PeopleSettings
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 

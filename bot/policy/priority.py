@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from analysis.vocabulary import Alert
+from faultline.analysis.vocabulary import Alert
 
 URGENT: Final = 0
 HIGH: Final = 1

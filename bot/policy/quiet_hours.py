@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from bot.settings.alerts import DAYS, ChannelSettings, quiet_times
+from faultline.bot.settings.alerts import DAYS, ChannelSettings, quiet_times
 
 DAY = timedelta(days=1)
 MIDNIGHT = time(0)

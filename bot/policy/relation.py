@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from bot.policy.topology import ServiceTopology
-from bot.policy.traits import Traits
+from faultline.bot.policy.topology import ServiceTopology
+from faultline.bot.policy.traits import Traits
 
 ALIKE = 0.5
 """Share of the words of two alerts that they have in common, from which callers of one service are
-taken to suffer from it: half, as for alerts of like words in the memory (`bot.store.memory`)."""
+taken to suffer from it: half, as for alerts of like words in the memory
+(`faultline.bot.store.memory`)."""
 COMMON_WORDS = 2
 WEAK_SHARE = 0.5
 """Where nothing but words says that two alerts belong together, they must be within this share of

@@ -1,8 +1,8 @@
 """Every reply target: Faultline's own, and those that other packages bring.
 
 A target is one object. What it says of itself here is plain data and pure: its name, its section,
-its addresses, its limits. How it posts is `bot.answer.targets.target_type`, which only the worker
-and `faultline check` load. `bot.settings.reply_targets` lists them.
+its addresses, its limits. How it posts is `faultline.bot.answer.targets.target_type`, which only
+the worker and `faultline check` load. `faultline.bot.settings.reply_targets` lists them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from analysis.vocabulary import Alert, Scope, Window
-from bot.policy.values import ReplyTo
-from bot.settings import Settings, secret_variable
-from bot.settings.reply_targets import BUILT_IN, SectionOwner
-from connectors.instance_settings import InstanceSettings
-from connectors.plugins import load_object
-from connectors.settings_types import Section
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings, secret_variable
+from faultline.bot.settings.reply_targets import BUILT_IN, SectionOwner
+from faultline.connectors.shared.contract.plugins import load_object
+from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+from faultline.connectors.shared.settings.settings_types import Section
 
 S = TypeVar("S", bound=Section)
 

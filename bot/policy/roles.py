@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from bot.settings.login import LoginSettings
-from bot.settings.people import PeopleSettings
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.people import PeopleSettings
 
 Role = Literal["viewer", "responder", "admin"]
 """A viewer reads; a responder also asks, investigates, rates answers and mutes; an admin also mutes

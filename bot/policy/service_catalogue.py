@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.settings import Settings
+from faultline.bot.settings import Settings
 
 
 def catalogue_name(service: str | None, settings: Settings) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bot.policy.topology import ServiceTopology
-from bot.settings import Settings
-from bot.settings.teams import owners
+from faultline.bot.policy.topology import ServiceTopology
+from faultline.bot.settings import Settings
+from faultline.bot.settings.teams import owners
 
 NO_TEAM = ""
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bot.settings import Settings
+from faultline.bot.settings import Settings
 
 Calls = Mapping[str, frozenset[str]]
 

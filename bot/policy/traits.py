@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from analysis.kinds.place_names import PLACE_LABELS
-from analysis.vocabulary import Alert
-from bot.policy.job_identity import identify_job
-from bot.policy.topology import ServiceTopology
-from bot.policy.words import words_of
-from bot.settings import Settings
+from faultline.analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.job_identity import identify_job
+from faultline.bot.policy.topology import ServiceTopology
+from faultline.bot.policy.words import words_of
+from faultline.bot.settings import Settings
 
 HOST_LABELS = ("node", "Hostname", "hostname", "host", "kubernetes_node", "exported_node")
 """Labels that name a machine. Not `instance`: that of kube-state-metrics or of a black-box

@@ -10,9 +10,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
-from analysis.secrets.redaction import masked, masked_model
-from analysis.vocabulary import Alert
-from bot.policy.priority import USUAL
+from faultline.analysis.secrets.redaction import masked, masked_model
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.priority import USUAL
 
 Status = Literal["accepted", "running", "done", "failed"]
 Outcome = Literal[
@@ -107,7 +107,7 @@ class Arrival:
     """Somebody asked for it: no mute, rule or rate holds it back, and it joins no other
     investigation."""
     priority_words: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Severities of its alert source, beside those of `bot.policy.priority`."""
+    """Severities of its alert source, beside those of `faultline.bot.policy.priority`."""
 
     def __post_init__(self) -> None:
         """Nothing of an alert is stored before the secrets in it are masked."""
@@ -169,7 +169,7 @@ class StoredInvestigation:
     team: str = ""
     """Whose it is, by the settings when its alert came; "" where it belongs to no team."""
     priority: int = USUAL
-    """As in `bot.policy.priority`: 0 urgent, 1 high, 2 usual, 3 low."""
+    """As in `faultline.bot.policy.priority`: 0 urgent, 1 high, 2 usual, 3 low."""
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,19 @@ from rich.text import Text
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from bot.answer.targets.target_type import ReplyTargetType, configured_types
-from bot.intake.alert_sources import alert_sources
-from bot.investigation.runbooks.checking import runbook_checks
-from bot.policy.reply_targets import declared_targets
-from bot.runtime.threads import in_store, in_thread
-from bot.settings import Settings
-from bot.settings.process_secrets import ProcessRole, beyond_need
-from bot.store.opening import open_cases, open_store
-from connectors.asking import bounded
-from connectors.base import Check
-from connectors.plugins import Plugin, installed
-from connectors.registry import GROUP, build_connectors, load_connector
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.target_type import ReplyTargetType, configured_types
+from faultline.bot.intake.alert_sources import alert_sources
+from faultline.bot.investigation.runbooks.checking import runbook_checks
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.settings.process_secrets import ProcessRole, beyond_need
+from faultline.bot.store.opening import open_cases, open_store
+from faultline.connectors.asking import bounded
+from faultline.connectors.registry import GROUP, build_connectors, load_connector
+from faultline.connectors.shared.contract.base import Check
+from faultline.connectors.shared.contract.plugins import Plugin, installed
 
 
 def run_checks(settings: Settings, role: ProcessRole | None = None) -> int:
@@ -191,7 +191,7 @@ def _hears_people(workspace: Settings) -> bool:
 
 async def _people(settings: Settings) -> Check:
     """Whether it can be known who acts in Slack."""
-    from bot.answer.targets.slack.token_check import missing_people_scopes
+    from faultline.bot.answer.targets.slack.token_check import missing_people_scopes
 
     lacking: list[str] = []
     for one in settings.each("slack"):
@@ -218,7 +218,7 @@ async def _watches(settings: Settings) -> Check:
 
 async def _login(settings: Settings) -> Check:
     # Late, like the model's client below: few settings name either.
-    from bot.web.oidc.provider import Provider
+    from faultline.bot.web.oidc.provider import Provider
 
     return Check("login", True, await Provider(settings.login).check())
 
@@ -226,7 +226,7 @@ async def _login(settings: Settings) -> Check:
 async def _model(settings: Settings) -> Check:
     if settings.model.name is None:
         return Check("model", True, "none: the built-in writer words the reports")
-    from bot.investigation.model.probe import PROBE_S, probe
+    from faultline.bot.investigation.model.probe import PROBE_S, probe
 
     async def ask() -> Check:
         return Check("model", True, (await probe(settings.model)).line)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from bot.settings import Settings
-from bot.store.abandoned import AbandonableStore, StoreHangsError, another_store, answers
-from bot.store.connect import migrate
-from bot.store.opening import first_line, open_store, spool_directory, store_url
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.settings import Settings
+from faultline.bot.store.abandoned import AbandonableStore, StoreHangsError, another_store, answers
+from faultline.bot.store.connect import migrate
+from faultline.bot.store.opening import first_line, open_store, spool_directory, store_url
 
 KNOWN = "database"
 """The file that says which database answered an earlier start, by a hash of its address."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.intake.alert_source import AlertSource
-from bot.policy.reply_targets import configured_targets, declared_targets
-from bot.runtime.logs import program_version
-from bot.settings import Settings
-from connectors.registry import CONNECTORS
+from faultline.bot.intake.alert_source import AlertSource
+from faultline.bot.policy.reply_targets import configured_targets, declared_targets
+from faultline.bot.runtime.logs import program_version
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
 
 log = logging.getLogger("faultline.server")
 

@@ -10,14 +10,14 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from analysis.errors import FaultlineError
-from bot.processes.worker_process import ForkedWorker, WorkerProcess
-from bot.runtime import garbage
-from bot.runtime.logs import configure_logging
-from bot.runtime.nursery import Nursery, close_nursery, fork_here, open_nursery
-from bot.runtime.process_life import WORKER_NAME, call_yourself, die_with_parent
-from bot.runtime.scratch import Scratch
-from bot.settings import Settings
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.processes.worker_process import ForkedWorker, WorkerProcess
+from faultline.bot.runtime import garbage
+from faultline.bot.runtime.logs import configure_logging
+from faultline.bot.runtime.nursery import Nursery, close_nursery, fork_here, open_nursery
+from faultline.bot.runtime.process_life import WORKER_NAME, call_yourself, die_with_parent
+from faultline.bot.runtime.scratch import Scratch
+from faultline.bot.settings import Settings
 
 
 def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
@@ -36,12 +36,12 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
 
 def _serve(settings: Settings, config: Path | None, workers: Workers, *, with_worker: bool) -> None:
     with garbage.loading():
-        import bot.store.opening  # noqa: F401  what server and worker both need
-        from bot.processes.supervisor import Supervisor
+        import faultline.bot.store.opening  # noqa: F401  what server and worker both need
+        from faultline.bot.processes.supervisor import Supervisor
     if with_worker:
         workers.begin_first()
     with garbage.loading():
-        from bot.processes.server import serve_web
+        from faultline.bot.processes.server import serve_web
 
     workers.check_first()
     supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=workers.next)
@@ -102,7 +102,7 @@ def work(
     with contextlib.suppress(ProcessLookupError):
         os.setpriority(os.PRIO_PROCESS, open_nursery(nursery).pid, niceness)
     with garbage.loading():
-        from bot.processes.worker import run_worker
+        from faultline.bot.processes.worker import run_worker
 
     run_worker(settings, supervised_by=supervised_by, ready_fd=ready_fd)
 
@@ -132,7 +132,7 @@ def refuse_what_cannot_serve(settings: Settings) -> None:
     """Ends the start of a server without the tokens that it takes. Raises SettingsError."""
     for one in settings.each("slack"):
         if one.slack.app_token is not None:
-            from bot.intake.slack_socket import socket_mode_tokens
+            from faultline.bot.intake.slack_socket import socket_mode_tokens
 
             socket_mode_tokens(one)
 
@@ -140,13 +140,14 @@ def refuse_what_cannot_serve(settings: Settings) -> None:
 def refuse_what_cannot_work(settings: Settings) -> None:
     """Ends the start of a worker that would fail again and again. Raises FaultlineError.
 
-    Only where there is a worker: vendors' keys are not the server's (bot.settings.process_secrets).
+    Only where there is a worker: vendors' keys are not the server's
+    (faultline.bot.settings.process_secrets).
     """
-    from connectors.registry import build_connectors
+    from faultline.connectors.registry import build_connectors
 
     with garbage.loading():
         build_connectors(settings)
     if settings.recorded.case is not None:
-        from connectors.recorded.connector import RecordedConnector
+        from faultline.connectors.vendors.recorded.connector import RecordedConnector
 
         RecordedConnector(settings.recorded.case).scope()

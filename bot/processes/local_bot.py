@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from analysis.errors import FaultlineError
-from bot.investigation import analyzing
-from bot.investigation.reading_traces import TraceReading
-from bot.policy.teams import Teams
-from bot.processes.worker import RunningEngine, build_context
-from bot.queue.dispatch import FairDispatch
-from bot.queue.engine import WorkerEngine
-from bot.queue.engine_database import migrate_engine
-from bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
-from bot.runtime.components import Components, FunctionComponent
-from bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
-from bot.settings import Settings
-from bot.settings.settings import StoreSettings
-from bot.store.opening import engine_url, open_store
-from bot.store.store import Arrival, Progress, Store, StoredInvestigation
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.investigation import analyzing
+from faultline.bot.investigation.reading_traces import TraceReading
+from faultline.bot.policy.teams import Teams
+from faultline.bot.processes.worker import RunningEngine, build_context
+from faultline.bot.queue.dispatch import FairDispatch
+from faultline.bot.queue.engine import WorkerEngine
+from faultline.bot.queue.engine_database import migrate_engine
+from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from faultline.bot.runtime.components import Components, FunctionComponent
+from faultline.bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.store.opening import engine_url, open_store
+from faultline.bot.store.store import Arrival, Progress, Store, StoredInvestigation
 
 LOOK_EVERY_S = 0.1
 ANSWER_WITHIN_S = 900.0

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from bot.intake.accepting import Accept
-from bot.runtime.threads import in_thread
-from bot.settings import Settings
-from bot.store.store import Store
+from faultline.bot.intake.accepting import Accept
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
 
 if TYPE_CHECKING:
-    from bot.mcp.over_http import McpOverHttp
+    from faultline.bot.mcp.over_http import McpOverHttp
 
 PATHS = {
     # GET is answered too, with 405: the protocol's clients try it.
@@ -87,13 +87,13 @@ class LazyMcp:
             await in_thread(shutil.rmtree, scratch, True)
 
     def _made(self, scratch: Path) -> McpOverHttp:
-        from bot.intake.asked_requests import AskedRequests
-        from bot.mcp.http_callers import HttpCallers, no_page
-        from bot.mcp.investigations import Investigations, Shelf
-        from bot.mcp.over_http import McpOverHttp, Resource, caller_of_request
-        from bot.mcp.server import McpServer
-        from bot.mcp.verify_tool import Verifier
-        from bot.web.access import AccessControl
+        from faultline.bot.intake.asked_requests import AskedRequests
+        from faultline.bot.mcp.http_callers import HttpCallers, no_page
+        from faultline.bot.mcp.investigations import Investigations, Shelf
+        from faultline.bot.mcp.over_http import McpOverHttp, Resource, caller_of_request
+        from faultline.bot.mcp.server import McpServer
+        from faultline.bot.mcp.verify_tool import Verifier
+        from faultline.bot.web.access import AccessControl
 
         settings, store = self._settings, self._store
         login = settings.login

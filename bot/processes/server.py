@@ -19,54 +19,54 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 
-from analysis.errors import SettingsError
-from bot.intake.accepting import IntakeLimits, store_accept, store_first_time
-from bot.intake.alert_sources import alert_sources, labels_by_path
-from bot.intake.intake_health import IntakeHealth
-from bot.intake.moving import SpoolMover
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.reported_changes import reported_change_routes, store_keep
-from bot.intake.routes import intake_routes
-from bot.intake.spool import Spool
-from bot.intake.spooling import SpoolingAccept
-from bot.intake.watchdog import Watchdog
-from bot.operating.credentials import Credentials, checks_beside
-from bot.operating.telemetry.intake_figures import IntakeFigures
-from bot.operating.telemetry.observing import Telemetry, observe_web
-from bot.operating.telemetry.readiness import DrainingServer, Readiness
-from bot.processes.first_contact import FirstContact
-from bot.processes.greeting import greet
-from bot.processes.http_limits import (
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.accepting import IntakeLimits, store_accept, store_first_time
+from faultline.bot.intake.alert_sources import alert_sources, labels_by_path
+from faultline.bot.intake.intake_health import IntakeHealth
+from faultline.bot.intake.moving import SpoolMover
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.reported_changes import reported_change_routes, store_keep
+from faultline.bot.intake.routes import intake_routes
+from faultline.bot.intake.spool import Spool
+from faultline.bot.intake.spooling import SpoolingAccept
+from faultline.bot.intake.watchdog import Watchdog
+from faultline.bot.operating.credentials import Credentials, checks_beside
+from faultline.bot.operating.telemetry.intake_figures import IntakeFigures
+from faultline.bot.operating.telemetry.observing import Telemetry, observe_web
+from faultline.bot.operating.telemetry.readiness import DrainingServer, Readiness
+from faultline.bot.processes.first_contact import FirstContact
+from faultline.bot.processes.greeting import greet
+from faultline.bot.processes.http_limits import (
     BACKLOG,
     ConnectionLimits,
     connections_within,
     limited_connections,
     raise_descriptor_limit,
 )
-from bot.processes.mcp_mount import LazyMcp
-from bot.runtime.arrivals import ArrivalWatch
-from bot.runtime.components import STOP_DEADLINE_S, Component, Components
-from bot.runtime.threads import in_thread
-from bot.settings import Settings
-from bot.store.abandoned import another_store
-from bot.store.case_store import CaseStore
-from bot.store.checkpoints import Checkpoints
-from bot.store.conversations import Conversations
-from bot.store.opening import engine_url, open_cases, spool_directory
-from bot.store.reported_changes import ReportedChanges
-from bot.store.store import Store
-from bot.web.headers import SecurityHeaders
-from bot.web.lazy_pages import LazyPages
-from bot.web.probes import probe_routes
+from faultline.bot.processes.mcp_mount import LazyMcp
+from faultline.bot.runtime.arrivals import ArrivalWatch
+from faultline.bot.runtime.components import STOP_DEADLINE_S, Component, Components
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.abandoned import another_store
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.checkpoints import Checkpoints
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.opening import engine_url, open_cases, spool_directory
+from faultline.bot.store.reported_changes import ReportedChanges
+from faultline.bot.store.store import Store
+from faultline.bot.web.headers import SecurityHeaders
+from faultline.bot.web.lazy_pages import LazyPages
+from faultline.bot.web.probes import probe_routes
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
 
-    from bot.conversation.slack.listeners import SlackFace
-    from bot.intake.slack_events import Register
-    from bot.intake.slack_socket import SlackSocket
-    from bot.web.rendering import CasePath
-    from connectors.base import Check
+    from faultline.bot.conversation.slack.listeners import SlackFace
+    from faultline.bot.intake.slack_events import Register
+    from faultline.bot.intake.slack_socket import SlackSocket
+    from faultline.bot.web.rendering import CasePath
+    from faultline.connectors.shared.contract.base import Check
 
 
 def build_app(
@@ -102,13 +102,13 @@ def build_app(
         if holds_vendor_keys:
             beside.insert(2, credentials)
         if settings.heartbeat.ping_url is not None:
-            from bot.operating.telemetry.ping import Ping
+            from faultline.bot.operating.telemetry.ping import Ping
 
             url = settings.heartbeat.ping_url.get_secret_value()
             beside.append(Ping(url, lambda: health.not_storing() or watchdog.missing()))
         for one in settings.each("slack"):
             if one.slack.app_token is not None:
-                from bot.intake.slack_socket import start_socket_mode
+                from faultline.bot.intake.slack_socket import start_socket_mode
 
                 connect = partial(
                     start_socket_mode, one, accept, more=listeners, message_router=message_router
@@ -139,9 +139,9 @@ def build_app(
     )
 
     def pages() -> Sequence[BaseRoute]:
-        from bot.api.routes import api_routes
-        from bot.conversation.on_page import PageAnswers
-        from bot.web.pages import page_routes
+        from faultline.bot.api.routes import api_routes
+        from faultline.bot.conversation.on_page import PageAnswers
+        from faultline.bot.web.pages import page_routes
 
         return page_routes(
             settings,
@@ -216,7 +216,7 @@ def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> l
 
     def register(app: AsyncApp, workspace: Settings) -> None:
         # Where somebody asks, and not before: it needs the analysis.
-        from bot.conversation.slack.listeners import SlackFace
+        from faultline.bot.conversation.slack.listeners import SlackFace
 
         name = workspace.instance_of("slack")
         if name not in faces:
@@ -228,7 +228,7 @@ def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> l
 
 async def _all_checks(settings: Settings) -> Sequence[Check]:
     # Only whoever opens the Home tab pays for loading every connector.
-    from bot.processes.check import all_checks
+    from faultline.bot.processes.check import all_checks
 
     return await all_checks(settings)
 
@@ -246,7 +246,7 @@ def serve_web(
     how = uvicorn.Config(
         app,
         access_log=False,
-        log_config=None,  # one log for all: bot.runtime.logs
+        log_config=None,  # one log for all: faultline.bot.runtime.logs
         server_header=False,
         # Server.trusted_proxies decides whom to believe, not a default of the server's.
         proxy_headers=False,
@@ -278,7 +278,7 @@ def _nothing() -> None:
 
 
 def _make_engine(settings: Settings) -> None:
-    from bot.queue.engine_database import migrate_engine
+    from faultline.bot.queue.engine_database import migrate_engine
 
     migrate_engine(engine_url(settings))
 

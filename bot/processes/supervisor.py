@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from bot.processes.worker_process import SpawnedWorker, WorkerProcess
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.components import STOP_DEADLINE_S
+from faultline.bot.processes.worker_process import SpawnedWorker, WorkerProcess
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import STOP_DEADLINE_S
 
 log = logging.getLogger("faultline.supervisor")
 
@@ -49,7 +49,7 @@ class Supervisor(BackgroundLoop):
         self._command = [
             sys.executable,
             "-m",
-            "bot.cli.main",
+            "faultline.bot.cli.main",
             "worker",
             "--supervised-by",
             str(os.getpid()),

@@ -15,52 +15,56 @@ from typing import TYPE_CHECKING
 from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.answer.announcing import Announce
-from bot.answer.message_updates import MessageUpdates
-from bot.answer.targets.target_type import ReplyTargets
-from bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
-from bot.investigation import analyzing
-from bot.investigation.reading_traces import TraceReading
-from bot.investigation.reported_changes import ReportedChangesConnector
-from bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
-from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
-from bot.investigation.worker_context import WorkerContext
-from bot.investigation.workflow import register_workflows
-from bot.operating.retention import Retention
-from bot.operating.telemetry.observing import Telemetry, observe_worker
-from bot.policy.reply_targets import (
+from faultline.bot.answer.announcing import Announce
+from faultline.bot.answer.message_updates import MessageUpdates
+from faultline.bot.answer.targets.target_type import ReplyTargets
+from faultline.bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
+from faultline.bot.investigation import analyzing
+from faultline.bot.investigation.reading_traces import TraceReading
+from faultline.bot.investigation.reported_changes import ReportedChangesConnector
+from faultline.bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
+from faultline.bot.investigation.trace_queue import (
+    TRACES_QUEUE,
+    queue_width,
+    register_trace_workflow,
+)
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.investigation.workflow import register_workflows
+from faultline.bot.operating.retention import Retention
+from faultline.bot.operating.telemetry.observing import Telemetry, observe_worker
+from faultline.bot.policy.reply_targets import (
     configured_targets,
     fewest_channels_at_once,
     slowest_edits,
 )
-from bot.policy.teams import Teams
-from bot.queue.changes import LOOK_AT_LEAST_EVERY_S, STORE
-from bot.queue.dispatch import Dispatch, FairDispatch
-from bot.queue.engine import WorkerEngine
-from bot.queue.engine_database import migrate_engine
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.by_need import ByNeed
-from bot.runtime.components import Component, Components, FunctionComponent
-from bot.runtime.heartbeat import HEARTBEAT
-from bot.runtime.logs import configure_logging
-from bot.runtime.nursery import load_in_nursery
-from bot.runtime.process_life import (
+from faultline.bot.policy.teams import Teams
+from faultline.bot.queue.changes import LOOK_AT_LEAST_EVERY_S, STORE
+from faultline.bot.queue.dispatch import Dispatch, FairDispatch
+from faultline.bot.queue.engine import WorkerEngine
+from faultline.bot.queue.engine_database import migrate_engine
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.by_need import ByNeed
+from faultline.bot.runtime.components import Component, Components, FunctionComponent
+from faultline.bot.runtime.heartbeat import HEARTBEAT
+from faultline.bot.runtime.logs import configure_logging
+from faultline.bot.runtime.nursery import load_in_nursery
+from faultline.bot.runtime.process_life import (
     say_ready,
 )
-from bot.runtime.process_pool import ProcessPool
-from bot.runtime.scratch import Scratch
-from bot.settings import Settings
-from bot.store.conversations import Conversations
-from bot.store.opening import engine_url, open_cases, open_store
-from bot.store.reported_changes import ReportedChanges
-from bot.store.store import Store
-from connectors.registry import build_connectors
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.runtime.scratch import Scratch
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.opening import engine_url, open_cases, open_store
+from faultline.bot.store.reported_changes import ReportedChanges
+from faultline.bot.store.store import Store
+from faultline.connectors.registry import build_connectors
 
 if TYPE_CHECKING:
-    from analysis.vocabulary import Scope
-    from bot.conversation.steps import ConversationSteps
-    from bot.investigation.steps import InvestigationSteps
-    from connectors.base import Connector
+    from faultline.analysis.vocabulary import Scope
+    from faultline.bot.conversation.steps import ConversationSteps
+    from faultline.bot.investigation.steps import InvestigationSteps
+    from faultline.connectors.shared.contract.base import Connector
 
 log = logging.getLogger("faultline.worker")
 
@@ -210,13 +214,13 @@ class RunningEngine:
 
 
 def _investigation_steps(context: WorkerContext) -> InvestigationSteps:
-    from bot.investigation.steps import InvestigationSteps
+    from faultline.bot.investigation.steps import InvestigationSteps
 
     return InvestigationSteps(context)
 
 
 def _conversation_steps(context: WorkerContext, owner: str) -> ConversationSteps:
-    from bot.conversation.steps import ConversationSteps
+    from faultline.bot.conversation.steps import ConversationSteps
 
     return ConversationSteps(context, owner=owner)
 
@@ -240,7 +244,7 @@ def _recorded_scope(settings: Settings, connectors: Sequence[Connector]) -> Scop
     """The scope of a recorded incident, where one is played."""
     if settings.recorded.case is None:
         return None
-    from connectors.recorded.connector import RecordedConnector
+    from faultline.connectors.vendors.recorded.connector import RecordedConnector
 
     return next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None)
 
@@ -249,7 +253,7 @@ def _model_probe(settings: Settings) -> list[Component]:
     if settings.model.name is None:
         return []
     # Late: a worker without a model does not pay for loading the client.
-    from bot.investigation.model.probe import ModelProbe
+    from faultline.bot.investigation.model.probe import ModelProbe
 
     return [ModelProbe(settings.model)]
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from bot.runtime.nursery import ForkedChild
+from faultline.bot.runtime.nursery import ForkedChild
 
 
 class WorkerProcess(Protocol):

@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from bot.queue.engine_database import ENGINE_ERRORS
-from bot.queue.executor_locks import ExecutorLocks
-from bot.runtime.background_loop import BackgroundLoop
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.queue.engine_database import ENGINE_ERRORS
+from faultline.bot.queue.executor_locks import ExecutorLocks
+from faultline.bot.runtime.background_loop import BackgroundLoop
 
 LOCK_SPACE = 0x6661756C
 """First key of our PostgreSQL advisory locks, apart from those of other users of the database."""

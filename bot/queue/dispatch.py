@@ -13,15 +13,15 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol
 
-from bot.policy.priority import URGENT
-from bot.policy.teams import Teams
-from bot.queue.capacity import Capacity
-from bot.queue.engine_database import ENGINE_ERRORS
-from bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
-from bot.queue.order import in_order
-from bot.queue.state import any_waiting, busy, next_per_team, taken_by_team
-from bot.runtime.background_loop import BackgroundLoop
-from bot.store.store import Store
+from faultline.bot.policy.priority import URGENT
+from faultline.bot.policy.teams import Teams
+from faultline.bot.queue.capacity import Capacity
+from faultline.bot.queue.engine_database import ENGINE_ERRORS
+from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from faultline.bot.queue.order import in_order
+from faultline.bot.queue.state import any_waiting, busy, next_per_team, taken_by_team
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.store.store import Store
 
 BATCH = 100
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from dbos import DBOS, DBOSConfig, WorkflowStatus
 from sqlalchemy import Engine, text
 
-from bot.queue.advisory_locks import AdvisoryLocks, Beats
-from bot.queue.capacity import urgent_concurrency
-from bot.queue.changes import QUEUES, STORE, changes_in
-from bot.queue.engine_database import ENGINE_ERRORS, system_engine, tables_prefix
-from bot.queue.executor_locks import ExecutorLocks, FileLocks
-from bot.queue.names import (
+from faultline.bot.queue.advisory_locks import AdvisoryLocks, Beats
+from faultline.bot.queue.capacity import urgent_concurrency
+from faultline.bot.queue.changes import QUEUES, STORE, changes_in
+from faultline.bot.queue.engine_database import ENGINE_ERRORS, system_engine, tables_prefix
+from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
+from faultline.bot.queue.names import (
     APPLICATION,
     APPLICATION_VERSION,
     INVESTIGATIONS,
@@ -29,10 +29,10 @@ from bot.queue.names import (
     WORKFLOW_INVESTIGATE,
     reply_queue,
 )
-from bot.queue.pollers import Pollers, can_be_woken
-from bot.queue.queue_watch import QueueWatch
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.measures import TAKEOVERS
+from faultline.bot.queue.pollers import Pollers, can_be_woken
+from faultline.bot.queue.queue_watch import QueueWatch
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.measures import TAKEOVERS
 
 TAKEOVER_INTERVAL_S = 2.0
 WORKERS_COUNTED_EVERY_S = 2.0

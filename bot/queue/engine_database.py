@@ -10,10 +10,10 @@ from dbos import error as dbos_error
 from sqlalchemy import Engine, QueuePool, create_engine, event
 from sqlalchemy.engine import make_url
 
-from bot.runtime.background_loop import BackgroundLoop
-from bot.store.bounded_connections import bound
-from bot.store.connect import WAL_KEPT_BYTES
-from bot.store.waits import Waits, bounded_address
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.store.bounded_connections import bound
+from faultline.bot.store.connect import WAL_KEPT_BYTES
+from faultline.bot.store.waits import Waits, bounded_address
 
 POOL = 6
 """Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the

@@ -2,7 +2,7 @@
 
 Every executor holds a lock on its id for as long as it lives. A worker that can take the lock of
 another knows that it is dead. On one machine a lock is a locked file; on several it is an advisory
-lock of PostgreSQL: `bot.queue.advisory_locks`.
+lock of PostgreSQL: `faultline.bot.queue.advisory_locks`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bot.policy.priority import PRIORITIES, URGENT
+from faultline.bot.policy.priority import PRIORITIES, URGENT
 
 AGEING = timedelta(minutes=10)
 """What has waited for this long counts as one priority higher, so that nothing starves: with four

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from sqlalchemy import Engine, text
 
-from bot.queue.changes import LOOK_AT_LEAST_EVERY_S
-from bot.queue.engine_database import ENGINE_ERRORS, tables_prefix
-from bot.queue.names import APPLICATION_VERSION
-from bot.queue.pollers import SHORTEST_WAIT_S
-from bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.queue.changes import LOOK_AT_LEAST_EVERY_S
+from faultline.bot.queue.engine_database import ENGINE_ERRORS, tables_prefix
+from faultline.bot.queue.names import APPLICATION_VERSION
+from faultline.bot.queue.pollers import SHORTEST_WAIT_S
+from faultline.bot.runtime.background_loop import BackgroundLoop
 
 WAITING = (
     "SELECT DISTINCT queue_name FROM {}workflow_status WHERE status = 'ENQUEUED'"

@@ -14,12 +14,12 @@ from functools import cache
 
 from sqlalchemy import ColumnElement, Engine, Select, and_, bindparam, func, or_, select
 
-from bot.policy.priority import PRIORITIES, URGENT
-from bot.queue.order import AGEING, WaitingInvestigation, level
-from bot.store.models import InvestigationRow as Row
-from bot.store.models import ProgressRow
-from bot.store.sessions import reading
-from bot.store.store import Store
+from faultline.bot.policy.priority import PRIORITIES, URGENT
+from faultline.bot.queue.order import AGEING, WaitingInvestigation, level
+from faultline.bot.store.models import InvestigationRow as Row
+from faultline.bot.store.models import ProgressRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.store import Store
 
 WAITING, RUNNING = "accepted", "running"
 TICK = timedelta(microseconds=1)

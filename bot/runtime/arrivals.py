@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bot.policy.values import Accepted
-from bot.runtime import measures, tracing
-from bot.runtime.logs import note_investigation
-from bot.runtime.measures import word
+from faultline.bot.policy.values import Accepted
+from faultline.bot.runtime import measures, tracing
+from faultline.bot.runtime.logs import note_investigation
+from faultline.bot.runtime.measures import word
 
 log = logging.getLogger("faultline.intake")
 

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from bot.runtime.components import STOP_DEADLINE_S
-from bot.runtime.heartbeat import HEARTBEAT
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.runtime.components import STOP_DEADLINE_S
+from faultline.bot.runtime.heartbeat import HEARTBEAT
 
 REPEAT_WARNING_AFTER_S = 600.0
 """A turn that keeps failing in the same way is logged again after this, so that the log shows that

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from bot.runtime import garbage
-from bot.runtime.threads import in_thread
+from faultline.bot.runtime import garbage
+from faultline.bot.runtime.threads import in_thread
 
 T = TypeVar("T")
 

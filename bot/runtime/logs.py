@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 
-from analysis.secrets.redaction import masked
-from bot.settings.telemetry import TelemetrySettings
+from faultline.analysis.secrets.redaction import masked
+from faultline.bot.settings.telemetry import TelemetrySettings
 
 OURS = "faultline"
 """Our loggers are below this name."""

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bot.runtime import measures, tracing
-from bot.runtime.measures import word
+from faultline.bot.runtime import measures, tracing
+from faultline.bot.runtime.measures import word
 
 FAILED = "failed"
 

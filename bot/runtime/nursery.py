@@ -26,8 +26,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
-from bot.runtime import garbage
-from bot.runtime.process_life import call_yourself, die_with_parent
+from faultline.bot.runtime import garbage
+from faultline.bot.runtime.process_life import call_yourself, die_with_parent
 
 NAME = "nursery"
 LONGEST_PID = 16

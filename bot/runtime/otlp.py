@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-from connectors.environment_trust import ca_file_of_environment
+from faultline.connectors.shared.transport.environment_trust import ca_file_of_environment
 
 TIMEOUT_S = 5.0
 QUEUE, BATCH, EVERY_MS = 4_096, 512, 2_000

@@ -27,13 +27,13 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from analysis.errors import BudgetExceeded
-from analysis.secrets.redaction import rules_in_use, use_rules
-from analysis.secrets.rules import Rule
-from bot.policy.priority import USUAL
-from bot.runtime import garbage
-from bot.runtime.nursery import ForkedChild, own_nursery
-from bot.runtime.process_life import die_with_parent
+from faultline.analysis.errors import BudgetExceeded
+from faultline.analysis.secrets.redaction import rules_in_use, use_rules
+from faultline.analysis.secrets.rules import Rule
+from faultline.bot.policy.priority import USUAL
+from faultline.bot.runtime import garbage
+from faultline.bot.runtime.nursery import ForkedChild, own_nursery
+from faultline.bot.runtime.process_life import die_with_parent
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -20,7 +20,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from analysis.errors import ConnectorError
+from faultline.analysis.errors import ConnectorError
 
 ALGORITHMS = ("RS256", "PS256", "ES256")
 """All of SHA-256, which OpenID Connect's `at_hash` follows. None that a public key could be misused

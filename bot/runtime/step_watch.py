@@ -16,13 +16,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
-from bot.policy.values import StoredInvestigation
-from bot.runtime import measures, tracing
-from bot.runtime.heartbeat import HEARTBEAT, Heartbeat
-from bot.runtime.logs import about
-from bot.runtime.measures import word
-from bot.runtime.threads import in_store
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
+from faultline.bot.policy.values import StoredInvestigation
+from faultline.bot.runtime import measures, tracing
+from faultline.bot.runtime.heartbeat import HEARTBEAT, Heartbeat
+from faultline.bot.runtime.logs import about
+from faultline.bot.runtime.measures import word
+from faultline.bot.runtime.threads import in_store
 
 T = TypeVar("T")
 Step = Callable[..., Coroutine[Any, Any, T]]
@@ -94,7 +94,7 @@ def post_outcome(verb: str, result: object) -> str | None:
 
 
 def error_family(error: BaseException) -> str:
-    """Which family of `analysis.errors` it is of; else a word for the rest."""
+    """Which family of `faultline.analysis.errors` it is of; else a word for the rest."""
     if isinstance(error, ConnectorError):
         return "vendor"
     if isinstance(error, BudgetExceeded):

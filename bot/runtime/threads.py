@@ -18,15 +18,15 @@ from concurrent.futures import Executor
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
-from bot.runtime import measures
-from bot.runtime.replaced_threads import ReplacedThreads
+from faultline.bot.runtime import measures
+from faultline.bot.runtime.replaced_threads import ReplacedThreads
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 STORE_THREADS = 8
-"""As many as a process has connections to the database (`bot.store.connect`): more threads would
-only wait for a connection."""
+"""As many as a process has connections to the database (`faultline.bot.store.connect`): more
+threads would only wait for a connection."""
 STORE_DEADLINE_S = 120.0
 """Longer than the database's own limits: a connection is waited for 30 s, SQLite's lock another
 30 s. What takes longer than both together hangs."""

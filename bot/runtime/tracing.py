@@ -17,10 +17,10 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from analysis.errors import SettingsError
-from bot.runtime.logs import program_version
-from bot.settings.telemetry import TelemetrySettings
-from connectors.watching import VendorRequest, watch
+from faultline.analysis.errors import SettingsError
+from faultline.bot.runtime.logs import program_version
+from faultline.bot.settings.telemetry import TelemetrySettings
+from faultline.connectors.shared.transport.watching import VendorRequest, watch
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -88,7 +88,7 @@ def start_tracing(settings: TelemetrySettings, process: str, instance: str) -> N
     global _tracing  # noqa: PLW0603  one per process, as OpenTelemetry's own provider
     if settings.otlp_endpoint is None:
         return
-    from bot.runtime.otlp import traces_to
+    from faultline.bot.runtime.otlp import traces_to
 
     headers = _headers(settings)
     _tracing = Tracing(

@@ -1,7 +1,7 @@
 """Settings: one TOML file, and secrets from the environment or from files that it names."""
 
-from bot.settings.environment import ENV_PREFIX, is_secret, secret_variable
-from bot.settings.settings import (
+from faultline.bot.settings.environment import ENV_PREFIX, is_secret, secret_variable
+from faultline.bot.settings.settings import (
     DEFAULT_FILE,
     NAMED_TABLES,
     ServerSettings,
@@ -12,7 +12,7 @@ from bot.settings.settings import (
     sections_in_order,
     sections_that_repeat,
 )
-from connectors.settings_types import Secrets, Section
+from faultline.connectors.shared.settings.settings_types import Secrets, Section
 
 __all__ = [
     "DEFAULT_FILE",

@@ -2,7 +2,7 @@
 
 The list is in the lowest room because the settings need it first: they hold the sections of
 alert sources and check the names in alert rules. It holds names alone, and what they name is
-imported by whoever serves them (`bot.intake.alert_sources`).
+imported by whoever serves them (`faultline.bot.intake.alert_sources`).
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
-from analysis.errors import SettingsError
-from connectors.plugins import Plugin, installed, load_plugin
-from connectors.settings_types import Section
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.shared.contract.plugins import Plugin, installed, load_plugin
+from faultline.connectors.shared.settings.settings_types import Section
 
 GROUP = "faultline.alert_sources"
 """The group of entry points for alert sources."""
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
-        "pagerduty": "bot.intake.sources.pagerduty:ALERT_SOURCE",
-        "slack": "bot.intake.sources.slack:ALERT_SOURCE",
-        "alertmanager": "bot.intake.sources.alertmanager:ALERT_SOURCE",
-        "cloudwatch": "bot.intake.sources.cloudwatch:ALERT_SOURCE",
-        "datadog": "bot.intake.sources.datadog:ALERT_SOURCE",
-        "sentry": "bot.intake.sources.sentry:ALERT_SOURCE",
-        "azure_monitor": "bot.intake.sources.azure_monitor:ALERT_SOURCE",
-        "incident_io": "bot.intake.sources.incident_io:ALERT_SOURCE",
-        "rootly": "bot.intake.sources.rootly:ALERT_SOURCE",
-        "msteams": "bot.intake.sources.msteams:ALERT_SOURCE",
-        "webhook": "bot.intake.sources.webhook:ALERT_SOURCE",
+        "pagerduty": "faultline.bot.intake.sources.pagerduty:ALERT_SOURCE",
+        "slack": "faultline.bot.intake.sources.slack:ALERT_SOURCE",
+        "alertmanager": "faultline.bot.intake.sources.alertmanager:ALERT_SOURCE",
+        "cloudwatch": "faultline.bot.intake.sources.cloudwatch:ALERT_SOURCE",
+        "datadog": "faultline.bot.intake.sources.datadog:ALERT_SOURCE",
+        "sentry": "faultline.bot.intake.sources.sentry:ALERT_SOURCE",
+        "azure_monitor": "faultline.bot.intake.sources.azure_monitor:ALERT_SOURCE",
+        "incident_io": "faultline.bot.intake.sources.incident_io:ALERT_SOURCE",
+        "rootly": "faultline.bot.intake.sources.rootly:ALERT_SOURCE",
+        "msteams": "faultline.bot.intake.sources.msteams:ALERT_SOURCE",
+        "webhook": "faultline.bot.intake.sources.webhook:ALERT_SOURCE",
     }
 )
 """Faultline's own alert sources, as `module:attribute` by name, in the order people see them."""
@@ -39,7 +39,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredAlertSource:
-    """What the settings know of an alert source: `bot.intake.alert_source` adds how it works."""
+    """What the settings know of an alert source: `faultline.bot.intake.alert_source` adds how it
+    works."""
 
     name: str
     """As its alerts' `source` and in alert rules."""

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from bot.settings.alert_sources import BUILT_IN, alert_source_names
-from connectors.settings_types import Names, Section
+from faultline.bot.settings.alert_sources import BUILT_IN, alert_source_names
+from faultline.connectors.shared.settings.settings_types import Names, Section
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_CHANNEL = "*"

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from connectors.settings_types import Names, Section, Url
+from faultline.connectors.shared.settings.settings_types import Names, Section, Url
 
 TEAMS_HOSTS = (
     "smba.trafficmanager.net",

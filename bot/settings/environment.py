@@ -13,8 +13,8 @@ from typing import get_args
 
 from pydantic import BaseModel, SecretStr
 
-from analysis.errors import SettingsError
-from connectors.instance_settings import variable_part
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.shared.settings.instance_settings import variable_part
 
 ENV_PREFIX = "FAULTLINE_"
 FROM_FILE = "_file"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from analysis.errors import SettingsError
+from faultline.analysis.errors import SettingsError
 
 EXTRA_OF_SECTION: Mapping[str, tuple[str, str]] = {
     "aws": ("aws", "boto3"),

@@ -1,6 +1,6 @@
 """Sections that are given several times: `[[prometheus]]`, each table with a name.
 
-The connectors' part of it is `connectors.instance_settings`.
+The connectors' part of it is `faultline.connectors.shared.settings.instance_settings`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from analysis.errors import SettingsError
-from bot.settings import did_you_mean
-from bot.settings.environment import Variable, is_secret, secret_variable
-from connectors.covers import Covers
-from connectors.instance_settings import InstanceSettings, InstanceTable, variable_part
-from connectors.settings_types import Section
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import did_you_mean
+from faultline.bot.settings.environment import Variable, is_secret, secret_variable
+from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.shared.settings.instance_settings import (
+    InstanceSettings,
+    InstanceTable,
+    variable_part,
+)
+from faultline.connectors.shared.settings.settings_types import Section
 
 OWN_KEYS = ("name", "covers")
 

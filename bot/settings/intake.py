@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr, field_validator
 
-from connectors.settings_types import Section
+from faultline.connectors.shared.settings.settings_types import Section
 
 
 class SpoolSettings(Section):

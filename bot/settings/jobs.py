@@ -7,8 +7,8 @@ import re
 
 from pydantic import Field, field_validator
 
-from connectors.settings_types import Location, Names, Section, Url
-from connectors.shared_settings import JobLocations
+from faultline.connectors.shared.settings.settings_types import Location, Names, Section, Url
+from faultline.connectors.shared.settings.shared_settings import JobLocations
 
 
 class TrainingSettings(Section):

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from connectors.settings_types import Names, Section, Url
+from faultline.connectors.shared.settings.settings_types import Names, Section, Url
 
 OPEN_TO_ALL = ("https://accounts.google.com",)
 """Issuers that give everybody on earth an account."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from connectors.settings_types import Section, Url
+from faultline.connectors.shared.settings.settings_types import Section, Url
 
 
 class ModelSettings(Section):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from connectors.settings_types import Names, Section
+from faultline.connectors.shared.settings.settings_types import Names, Section
 
 RoleOrNone = Literal["none", "viewer", "responder", "admin"]
 

@@ -13,8 +13,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from bot.settings.environment import is_secret, secret_variable
-from bot.settings.settings import Settings
+from faultline.bot.settings.environment import is_secret, secret_variable
+from faultline.bot.settings.settings import Settings
 
 ProcessRole = Literal["server", "worker"]
 PROVES_SENDERS = frozenset({"webhook_tokens", "webhook_secrets", "signing_secrets"})

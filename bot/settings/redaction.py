@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from analysis.secrets.rules import BadPattern, Rule, compiled
-from connectors.settings_types import Section
+from faultline.analysis.secrets.rules import BadPattern, Rule, compiled
+from faultline.connectors.shared.settings.settings_types import Section
 
 
 def _usable(value: str) -> str:
@@ -38,5 +38,5 @@ class RedactionSettings(Section):
 
     @property
     def as_rules(self) -> tuple[Rule, ...]:
-        """The rules as `analysis.secrets` takes them."""
+        """The rules as `faultline.analysis.secrets` takes them."""
         return tuple(Rule(one.pattern, one.action) for one in self.rules)

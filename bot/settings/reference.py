@@ -1,4 +1,5 @@
-"""Writes docs/configuration.md from the settings themselves: `python -m bot.settings.reference`."""
+"""Writes docs/configuration.md from the settings themselves: `python -m
+faultline.bot.settings.reference`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from bot.settings import (
+from faultline.bot.settings import (
     DEFAULT_FILE,
     NAMED_TABLES,
     Settings,
@@ -25,13 +26,13 @@ from bot.settings import (
     sections_in_order,
     sections_that_repeat,
 )
-from connectors.instance_settings import InstanceTable
-from connectors.limits import ConnectorSettings
-from connectors.self_hosted import SelfHostedSettings
+from faultline.connectors.shared.settings.instance_settings import InstanceTable
+from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
 
 # Keys that many sections inherit are explained once. `url` and `token` differ in what they lead to.
 SHARED_KEYS = frozenset(SelfHostedSettings.model_fields) - {"url", "token"}
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 
 HEAD = f"""# Configuration
 
@@ -58,7 +59,7 @@ aliases = ["checkout-api"]
 depends_on = ["payments", "cart"]
 ```
 
-`python -m bot.settings.reference` writes this page from the code.
+`python -m faultline.bot.settings.reference` writes this page from the code.
 """  # noqa: E501
 
 

@@ -1,8 +1,8 @@
 """Every reply target: one line for each of Faultline's own, and those that other packages bring.
 
 The list is in the lowest room because the settings hold the targets' sections. They know of a
-target no more than its name and the model of its section; `bot.policy.reply_targets` knows the
-rest.
+target no more than its name and the model of its section; `faultline.bot.policy.reply_targets`
+knows the rest.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from analysis.errors import SettingsError
-from connectors.plugins import Plugin, installed, load_plugin
-from connectors.settings_types import Section
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.shared.contract.plugins import Plugin, installed, load_plugin
+from faultline.connectors.shared.settings.settings_types import Section
 
 GROUP = "faultline.reply_targets"
 """The group of entry points for reply targets."""
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
-        "slack": "bot.answer.targets.slack.target:TARGET",
-        "pagerduty": "bot.answer.targets.pagerduty.target:TARGET",
-        "jira_issues": "bot.answer.targets.tickets.target:JIRA",
-        "linear_issues": "bot.answer.targets.tickets.target:LINEAR",
-        "github_issues": "bot.answer.targets.tickets.target:GITHUB",
-        "msteams": "bot.answer.targets.chats.target:MSTEAMS",
-        "mattermost": "bot.answer.targets.chats.target:MATTERMOST",
-        "discord": "bot.answer.targets.chats.target:DISCORD",
-        "answer_webhook": "bot.answer.targets.chats.target:ANSWER_WEBHOOK",
-        "email": "bot.answer.targets.chats.target:EMAIL",
-        "gitlab_issues": "bot.answer.targets.tickets.target:GITLAB",
-        "github_reverts": "bot.answer.targets.tickets.revert_target:GITHUB",
-        "gitlab_reverts": "bot.answer.targets.tickets.revert_target:GITLAB",
+        "slack": "faultline.bot.answer.targets.slack.target:TARGET",
+        "pagerduty": "faultline.bot.answer.targets.pagerduty.target:TARGET",
+        "jira_issues": "faultline.bot.answer.targets.tickets.target:JIRA",
+        "linear_issues": "faultline.bot.answer.targets.tickets.target:LINEAR",
+        "github_issues": "faultline.bot.answer.targets.tickets.target:GITHUB",
+        "msteams": "faultline.bot.answer.targets.chats.target:MSTEAMS",
+        "mattermost": "faultline.bot.answer.targets.chats.target:MATTERMOST",
+        "discord": "faultline.bot.answer.targets.chats.target:DISCORD",
+        "answer_webhook": "faultline.bot.answer.targets.chats.target:ANSWER_WEBHOOK",
+        "email": "faultline.bot.answer.targets.chats.target:EMAIL",
+        "gitlab_issues": "faultline.bot.answer.targets.tickets.target:GITLAB",
+        "github_reverts": "faultline.bot.answer.targets.tickets.revert_target:GITHUB",
+        "gitlab_reverts": "faultline.bot.answer.targets.tickets.revert_target:GITLAB",
     }
 )
 """Faultline's own reply targets, as `module:attribute` by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.settings_types import Secrets, Section
+from faultline.connectors.shared.settings.settings_types import Secrets, Section
 
 
 class ReportedChangesSettings(Section):

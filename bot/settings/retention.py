@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from connectors.settings_types import Section
+from faultline.connectors.shared.settings.settings_types import Section
 
 LONGEST_DAYS = 36_500
 

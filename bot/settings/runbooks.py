@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.settings_types import Names, Section
+from faultline.connectors.shared.settings.settings_types import Names, Section
 
 
 class RunbookSettings(Section):

@@ -3,8 +3,8 @@
 `load_settings` reads `faultline.toml` (or the file named), then the environment:
 `FAULTLINE_<SECTION>__<KEY>`, and for secrets also `FAULTLINE_<SECTION>__<KEY>_FILE`, the path of a
 file that holds the value, as Docker and Kubernetes mount them. A connector's section may be given
-several times (`bot.settings.instances`). A secret in the file, an unknown key or a wrong value
-stops the start with one line naming the key.
+several times (`faultline.bot.settings.instances`). A secret in the file, an unknown key or a wrong
+value stops the start with one line naming the key.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from analysis.errors import SettingsError
-from analysis.secrets.redaction import use_rules
-from bot.settings import did_you_mean
-from bot.settings.alert_sources import sections_of_alert_sources
-from bot.settings.alerts import AlertSettings
-from bot.settings.chats import (
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.secrets.redaction import use_rules
+from faultline.bot.settings import did_you_mean
+from faultline.bot.settings.alert_sources import sections_of_alert_sources
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.settings.chats import (
     AnswerWebhookSettings,
     DiscordSettings,
     EmailSettings,
     MattermostSettings,
     MsTeamsSettings,
 )
-from bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
-from bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
-from bot.settings.incident_webhooks import IncidentIoSettings, RootlySettings
-from bot.settings.instances import (
+from faultline.bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
+from faultline.bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
+from faultline.bot.settings.incident_webhooks import IncidentIoSettings, RootlySettings
+from faultline.bot.settings.instances import (
     OWN_KEYS,
     add_variable,
     instances_of,
@@ -50,20 +50,20 @@ from bot.settings.instances import (
     refuse_secrets,
     take_instances,
 )
-from bot.settings.intake import HeartbeatSettings, SpoolSettings
-from bot.settings.jobs import JobSettings, TrainingSettings
-from bot.settings.login import LoginSettings
-from bot.settings.model import ModelSettings
-from bot.settings.people import PeopleSettings
-from bot.settings.redaction import RedactionSettings
-from bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
-from bot.settings.reported_changes import ReportedChangesSettings
-from bot.settings.retention import RetentionSettings
-from bot.settings.runbooks import RunbookSettings
-from bot.settings.slack_workspaces import refuse_unknown_workspaces
-from bot.settings.teams import TeamSettings, claimed_twice
-from bot.settings.telemetry import TelemetrySettings
-from bot.settings.tickets import (
+from faultline.bot.settings.intake import HeartbeatSettings, SpoolSettings
+from faultline.bot.settings.jobs import JobSettings, TrainingSettings
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.people import PeopleSettings
+from faultline.bot.settings.redaction import RedactionSettings
+from faultline.bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
+from faultline.bot.settings.reported_changes import ReportedChangesSettings
+from faultline.bot.settings.retention import RetentionSettings
+from faultline.bot.settings.runbooks import RunbookSettings
+from faultline.bot.settings.slack_workspaces import refuse_unknown_workspaces
+from faultline.bot.settings.teams import TeamSettings, claimed_twice
+from faultline.bot.settings.telemetry import TelemetrySettings
+from faultline.bot.settings.tickets import (
     GitHubIssuesSettings,
     GitHubRevertsSettings,
     GitLabIssuesSettings,
@@ -71,20 +71,27 @@ from bot.settings.tickets import (
     JiraIssuesSettings,
     LinearIssuesSettings,
 )
-from bot.settings.watches import WatchSettings, watches_by_name
-from bot.settings.webhook import WebhookSettings
-from connectors.alertmanager.settings import AlertmanagerSettings
-from connectors.aws.settings import AwsSettings
-from connectors.datadog.settings import DatadogSettings
-from connectors.pagerduty.settings import PagerDutySettings
-from connectors.prometheus.settings import PrometheusSettings
-from connectors.recorded.settings import RecordedSettings
-from connectors.registry import CONNECTORS, ConnectorSections, plugin_connectors
-from connectors.sentry.settings import SentrySettings
-from connectors.settings_types import BuiltByNeed, Location, Networks, Section, Url, unset
-from connectors.shared_settings import ServiceSettings
-from connectors.slack.settings import SlackSettings
-from connectors.traces.settings import TracesSettings
+from faultline.bot.settings.watches import WatchSettings, watches_by_name
+from faultline.bot.settings.webhook import WebhookSettings
+from faultline.connectors.registry import CONNECTORS, ConnectorSections, plugin_connectors
+from faultline.connectors.shared.settings.settings_types import (
+    BuiltByNeed,
+    Location,
+    Networks,
+    Section,
+    Url,
+    unset,
+)
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
+from faultline.connectors.vendors.aws.settings import AwsSettings
+from faultline.connectors.vendors.datadog.settings import DatadogSettings
+from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
+from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
+from faultline.connectors.vendors.recorded.settings import RecordedSettings
+from faultline.connectors.vendors.sentry.settings import SentrySettings
+from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.traces.settings import TracesSettings
 
 DEFAULT_FILE = "faultline.toml"
 
@@ -200,8 +207,8 @@ NAMED_TABLES: Mapping[str, type[Section]] = {
 
 
 class Settings(ConnectorSections):
-    """All settings. Each connector brings its own section, see `connectors.registry`; so do alert
-    sources of other packages, see `bot.settings.alert_sources`."""
+    """All settings. Each connector brings its own section, see `faultline.connectors.registry`; so
+    do alert sources of other packages, see `faultline.bot.settings.alert_sources`."""
 
     plugin_sections: ClassVar[tuple[str, ...]] = ()
     """The sections that other packages bring."""

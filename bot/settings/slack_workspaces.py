@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.errors import SettingsError
-from connectors.named_ids import bare_id, instance_in
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
 
 if TYPE_CHECKING:
-    from bot.settings.settings import Settings
+    from faultline.bot.settings.settings import Settings
 
 _is_id = re.compile(r"[CDG][A-Z0-9]{2,20}").fullmatch
 OWN_CHANNELS = ("alert_channels", "deploy_channels", "quiet_channels")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from connectors.settings_types import Names, Section
+from faultline.connectors.shared.settings.settings_types import Names, Section
 
 
 class TeamSettings(Section):

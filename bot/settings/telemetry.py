@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from connectors.settings_types import Section, Url
+from faultline.connectors.shared.settings.settings_types import Section, Url
 
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._\-/#:]{1,255}")

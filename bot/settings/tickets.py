@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from connectors.settings_types import Names, Section, Url
+from faultline.connectors.shared.settings.settings_types import Names, Section, Url
 
 
 class JiraIssuesSettings(Section):

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from analysis.errors import SettingsError
-from connectors.settings_types import Section
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.shared.settings.settings_types import Section
 
 
 class WatchSettings(Section):

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from bot.settings.webhook_presets import PRESETS
-from connectors.json_mapping import Expression
-from connectors.settings_types import Names, Secrets, Section
+from faultline.bot.settings.webhook_presets import PRESETS
+from faultline.connectors.shared.rows.json_mapping import Expression
+from faultline.connectors.shared.settings.settings_types import Names, Secrets, Section
 
 Preset = Literal[
     "dynatrace",
@@ -20,7 +20,7 @@ Preset = Literal[
     "splunk_oncall",
     "zabbix",
 ]
-"""Their expressions are in `bot.settings.webhook_presets`."""
+"""Their expressions are in `faultline.bot.settings.webhook_presets`."""
 
 
 class WebhookSettings(Section):

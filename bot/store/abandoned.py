@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Engine, event, text
 
-from analysis.errors import FaultlineError
-from bot.store.connect import connect
-from bot.store.store import Store
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
 
 T = TypeVar("T")
 

@@ -15,17 +15,17 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.policy.admission import HOUR, Policy
-from bot.policy.priority import URGENT, priority_of
-from bot.policy.values import Accepted, Arrival
-from bot.store.known import Known
-from bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
-from bot.store.mutes import end_when_resolved, held_mute
-from bot.store.replays import remember, told_before
-from bot.store.reply_addresses import address_columns, adopt_addresses
-from bot.store.storm_tables import GroupedAlertRow
-from bot.store.suppressed_alerts import count_suppressed
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.admission import HOUR, Policy
+from faultline.bot.policy.priority import URGENT, priority_of
+from faultline.bot.policy.values import Accepted, Arrival
+from faultline.bot.store.known import Known
+from faultline.bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
+from faultline.bot.store.mutes import end_when_resolved, held_mute
+from faultline.bot.store.replays import remember, told_before
+from faultline.bot.store.reply_addresses import address_columns, adopt_addresses
+from faultline.bot.store.storm_tables import GroupedAlertRow
+from faultline.bot.store.suppressed_alerts import count_suppressed
 
 GROUPS_STAGE = "groups"
 ASKED = "asked:"
@@ -271,7 +271,7 @@ def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:
 
 
 def arrival_priority(arrival: Arrival) -> int:
-    """How urgent it is, as in `bot.policy.priority`."""
+    """How urgent it is, as in `faultline.bot.policy.priority`."""
     return priority_of(
         arrival.alert, asked_for=asked_for(arrival), own_words=arrival.priority_words
     )

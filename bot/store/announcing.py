@@ -14,8 +14,8 @@ from functools import cache
 from sqlalchemy import Engine, Select, bindparam, func, select, update
 from sqlalchemy.orm import Session
 
-from bot.store.models import InvestigationRow as Row
-from bot.store.sessions import reading
+from faultline.bot.store.models import InvestigationRow as Row
+from faultline.bot.store.sessions import reading
 
 DUE = (Row.announced_at.is_(None), Row.status == "accepted", Row.quiet_until.is_(None))
 """Not in quiet hours: their channel gets a digest. Those that a worker has started are announced
@@ -47,7 +47,7 @@ def _first_of_each_channel() -> Select[str, str]:
 
 
 class Announcing:
-    """On the tables of `bot.store`."""
+    """On the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from analysis.errors import BudgetExceeded
-from bot.policy.roles import ROLES, Act, Role, may
-from bot.store.api_tables import ApiTokenRow
-from bot.store.memory import storable
-from bot.store.sessions import reading
-from bot.store.store import Store
+from faultline.analysis.errors import BudgetExceeded
+from faultline.bot.policy.roles import ROLES, Act, Role, may
+from faultline.bot.store.api_tables import ApiTokenRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.store import Store
 
 PREFIX = "faultline_"
 """Tells a token from `server.access_token`, and lets scanners for secrets find it."""

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from bot.store.api_tables import AskedRequestRow
+from faultline.bot.store.api_tables import AskedRequestRow
 
 
 def is_same_request(engine: Engine, key: str, asked_for: str, now: datetime) -> bool:

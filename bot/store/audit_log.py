@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Engine, Select, delete, select
 from sqlalchemy.orm import Session
 
-from bot.store.memory import storable
-from bot.store.sessions import reading
-from bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
 
 MAX_TEXT = 300
 PAGE = 500
@@ -51,8 +51,8 @@ class AuditFilter:
 
 
 class AuditLog:
-    """All lines, on the tables of `bot.store`. Those older than `kept` are deleted while new ones
-    are written."""
+    """All lines, on the tables of `faultline.bot.store`. Those older than `kept` are deleted while
+    new ones are written."""
 
     def __init__(self, engine: Engine, *, kept: timedelta) -> None:
         self._engine = engine

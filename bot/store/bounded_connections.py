@@ -1,4 +1,5 @@
-"""Connections to PostgreSQL that keep to `bot.store.waits`. Loaded where there is a PostgreSQL."""
+"""Connections to PostgreSQL that keep to `faultline.bot.store.waits`. Loaded where there is a
+PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Engine, event
 
-from bot.store.waits import MARGIN_S, USUAL, Waits
+from faultline.bot.store.waits import MARGIN_S, USUAL, Waits
 
 R = TypeVar("R")
 

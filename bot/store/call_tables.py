@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Mapped, mapped_column
 
-from bot.store.models import Base
+from faultline.bot.store.models import Base
 
 
 class LearnedCallRow(Base):

@@ -16,9 +16,9 @@ from typing import Literal
 from sqlalchemy import Engine, select, text
 from sqlalchemy.orm import Session
 
-from analysis.secrets.redaction import masked
-from bot.store.models import CaptureRow
-from bot.store.sessions import reading
+from faultline.analysis.secrets.redaction import masked
+from faultline.bot.store.models import CaptureRow
+from faultline.bot.store.sessions import reading
 
 CaptureStatus = Literal["asked", "recorded", "partial", "failed", "refused"]
 CLAIM_LOCK = 0x63617074
@@ -62,7 +62,7 @@ class CaptureClaim:
 
 
 class CaptureLog:
-    """All captures, on the tables of `bot.store`."""
+    """All captures, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -16,8 +16,8 @@ import obstore
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
-from analysis.errors import FaultlineError
-from analysis.traces.job.trace_versions import (
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.traces.job.trace_versions import (
     SUMMARIES,
     TRACES,
     VERSIONS_FILE,
@@ -32,7 +32,7 @@ PARTS = "parts"
 """Prefix, inside a case, of what single connectors brought and nobody has put together yet."""
 
 HEAD_BYTES = 65_536
-"""Tells what a file is (`analysis.traces.reading.file_kinds`)."""
+"""Tells what a file is (`faultline.analysis.traces.reading.file_kinds`)."""
 
 
 MOST_LISTED = 200_000

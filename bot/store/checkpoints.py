@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.background_loop import BackgroundLoop
 
 EVERY_S = 1.0
 WORTH_BYTES = 2 * 1024 * 1024

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Engine, func, select
 
-from bot.store.models import InvestigationRow, ProgressRow
-from bot.store.sessions import reading
-from bot.store.visibility import ALL, Visibility
+from faultline.bot.store.models import InvestigationRow, ProgressRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.visibility import ALL, Visibility
 
 RECENT = 200
 """Investigations whose times are summed up."""

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
-from bot.runtime.threads import STORE_THREADS
-from bot.store.waits import PATIENT, USUAL, Waits, bounded_address
+from faultline.bot.runtime.threads import STORE_THREADS
+from faultline.bot.store.waits import PATIENT, USUAL, Waits, bounded_address
 
 POOL = STORE_THREADS // 2
 """Connections that a process keeps, and as many more when it is busy, so that each thread of
@@ -23,7 +23,8 @@ WAL_KEPT_BYTES = 64 * 2**20
 """SQLite cuts its log to this once it is written into the database."""
 LOCK_WITHIN_S = 30.0
 CHECKPOINT_PAGES = 8_000
-"""32 MB, where no web process makes checkpoints beside its commits (`bot.store.checkpoints`)."""
+"""32 MB, where no web process makes checkpoints beside its commits
+(`faultline.bot.store.checkpoints`)."""
 LOOK_EVERY_S = 0.002
 """How often SQLite's lock is looked for: a transaction takes about as long."""
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -34,7 +35,7 @@ def connect(url: str, waits: Waits = USUAL) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(url)
-    from bot.store.bounded_connections import bound  # late: it loads the driver
+    from faultline.bot.store.bounded_connections import bound  # late: it loads the driver
 
     engine = create_engine(
         bounded_address(parsed),
@@ -52,7 +53,9 @@ def migrate(engine: Engine) -> None:
 
     Raises FaultlineError where a newer release made them.
     """
-    from bot.store.versions import upgrade  # late: only the process that migrates pays for it
+    from faultline.bot.store.versions import (
+        upgrade,  # late: only the process that migrates pays for it
+    )
 
     if engine.dialect.name == "sqlite":
         upgrade(engine)

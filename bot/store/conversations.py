@@ -16,13 +16,13 @@ from sqlalchemy import Engine, Select, bindparam, delete, func, or_, select, upd
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
-from analysis.secrets.redaction import masked
-from bot.store.conversation_rows import QuestionPostRow, QuestionRow, QuietThreadRow
-from bot.store.memory import storable
-from bot.store.models import InvestigationRow, PostRow
-from bot.store.sessions import reading
-from bot.store.store import PostClaim
-from connectors.named_ids import SEPARATOR
+from faultline.analysis.secrets.redaction import masked
+from faultline.bot.store.conversation_rows import QuestionPostRow, QuestionRow, QuietThreadRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.models import InvestigationRow, PostRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.store import PostClaim
+from faultline.connectors.shared.rows.named_ids import SEPARATOR
 
 QuestionStatus = Literal["asked", "answered", "withdrawn", "given_up"]
 MAX_ID = 200
@@ -97,7 +97,7 @@ def _undispatched() -> Select[str]:
 
 
 class Conversations:
-    """All questions, on the tables of `bot.store`."""
+    """All questions, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -260,8 +260,8 @@ class Conversations:
             return session.get(QuietThreadRow, (channel, thread)) is not None
 
     def claim_post(self, key: str, question_id: str, *, owner: str, lease: timedelta) -> PostClaim:
-        """Claim the right to post under `key`, as `bot.store.store.Store.claim_post` does for
-        investigations."""
+        """Claim the right to post under `key`, as `faultline.bot.store.store.Store.claim_post` does
+        for investigations."""
         now = datetime.now(UTC)
         with self._write() as session:
             row = session.get(QuestionPostRow, key, with_for_update=True)

@@ -15,9 +15,9 @@ from sqlalchemy import Engine, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from analysis.secrets.redaction import masked_value
-from bot.store.deploy_tables import DeployCheckRow
-from bot.store.sessions import reading
+from faultline.analysis.secrets.redaction import masked_value
+from faultline.bot.store.deploy_tables import DeployCheckRow
+from faultline.bot.store.sessions import reading
 
 LEASE = timedelta(minutes=5)
 """Longer than any look takes: connectors end within two minutes, the statistics take seconds."""
@@ -38,7 +38,7 @@ class StoredCheck:
 
 
 class DeployChecks:
-    """All checks, on the tables of `bot.store`."""
+    """All checks, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from bot.store.models import Base
+from faultline.bot.store.models import Base
 
 
 class DeployCheckRow(Base):

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger
 from sqlalchemy.orm import Mapped, mapped_column
 
-from bot.store.models import Base
+from faultline.bot.store.models import Base
 
 
 class ExecutorRow(Base):

@@ -14,18 +14,18 @@ from datetime import date, datetime
 from sqlalchemy import ColumnElement, Engine, delete, func, select
 from sqlalchemy.orm import Session
 
-from analysis.case.earlier import HostIncident, HostRecord
-from analysis.training.repeated_hosts import (
+from faultline.analysis.case.earlier import HostIncident, HostRecord
+from faultline.analysis.training.repeated_hosts import (
     MIN_BLAMED,
     BlamedPart,
     by_chance,
     is_repeated,
     most_said,
 )
-from bot.store.fleet_tables import FleetHostRow
-from bot.store.labels import Labels
-from bot.store.memory import storable
-from bot.store.visibility import ALL, Visibility
+from faultline.bot.store.fleet_tables import FleetHostRow
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.memory import storable
+from faultline.bot.store.visibility import ALL, Visibility
 
 MOST_BLAMES = 5_000
 """The newest that are looked at."""
@@ -55,7 +55,7 @@ class _Occasion:
 
 
 class FleetMemory:
-    """All that can be seen, on the tables of `bot.store`."""
+    """All that can be seen, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
         self._engine = engine

@@ -15,14 +15,14 @@ from sqlalchemy import ColumnElement, Engine, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Scope, Window
-from bot.store.conversation_rows import FollowUpRow
-from bot.store.memory import storable
-from bot.store.models import InvestigationRow
-from bot.store.reply_addresses import address_columns, answered_at
-from bot.store.sessions import reading
-from bot.store.store import ReplyTo, StoredInvestigation, new_investigation_id
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Scope, Window
+from faultline.bot.store.conversation_rows import FollowUpRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.reply_addresses import address_columns, answered_at
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.store import ReplyTo, StoredInvestigation, new_investigation_id
 
 MAX_SERVICES = 20
 GENERATIONS = 50
@@ -39,7 +39,7 @@ class FollowUpScope:
 
 
 class FollowUps:
-    """All follow-ups, on the tables of `bot.store`."""
+    """All follow-ups, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

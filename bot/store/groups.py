@@ -14,13 +14,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, delete, func, select, tuple_
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.policy.admission import Policy
-from bot.policy.relation import SERVICE_KEY, Relation, keys_of, relate, sought_keys
-from bot.policy.traits import Traits
-from bot.store.models import InvestigationRow
-from bot.store.reply_addresses import reply_to_of
-from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.relation import SERVICE_KEY, Relation, keys_of, relate, sought_keys
+from faultline.bot.policy.traits import Traits
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.reply_addresses import reply_to_of
+from faultline.bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
 
 MAX_CANDIDATES = 24
 """Open alerts that an alert is compared with, the newest first."""
@@ -39,7 +39,8 @@ class Groups:
     """The groups as the alerts of one transaction find and change them.
 
     What the transaction has read or written once is remembered, so that a storm costs few
-    statements: related alerts are accepted one after the other (`bot.store.incident_locks`).
+    statements: related alerts are accepted one after the other
+    (`faultline.bot.store.incident_locks`).
     """
 
     def __init__(

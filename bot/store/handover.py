@@ -14,14 +14,14 @@ from typing import Any
 from sqlalchemy import Engine, and_, or_, select
 from sqlalchemy.orm import Session
 
-from analysis.case.earlier import EarlierCause, EarlierInvestigation
-from bot.policy.words import words_of
-from bot.store.labels import Labels
-from bot.store.listing import as_given, text_of
-from bot.store.models import InvestigationRow, PostRow, RememberedRow
-from bot.store.sessions import reading
-from bot.store.storm_tables import GroupedAlertRow
-from bot.store.visibility import ALL, Visibility
+from faultline.analysis.case.earlier import EarlierCause, EarlierInvestigation
+from faultline.bot.policy.words import words_of
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import as_given, text_of
+from faultline.bot.store.models import InvestigationRow, PostRow, RememberedRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.storm_tables import GroupedAlertRow
+from faultline.bot.store.visibility import ALL, Visibility
 
 MOST_READ = 2_000
 """The newest that are looked at."""

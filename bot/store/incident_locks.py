@@ -4,9 +4,9 @@ all others side by side.
 On PostgreSQL, by advisory locks of the accepting transaction: one for the alert itself, without
 which it is not accepted, and those of what it is about, so that related alerts see each other. A
 host that is lost inside its transaction keeps its locks until the server ends its session
-(`bot.store.waits`). Until then alerts it had in hand are refused, and others that are about the
-same are accepted without seeing them: at worst, one more investigation. SQLite takes its one lock
-for each transaction that writes.
+(`faultline.bot.store.waits`). Until then alerts it had in hand are refused, and others that are
+about the same are accepted without seeing them: at worst, one more investigation. SQLite takes its
+one lock for each transaction that writes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from analysis.errors import FaultlineError
-from bot.policy.admission import Policy
-from bot.policy.relation import keys_of, sought_keys
-from bot.policy.values import Arrival
-from bot.store.admitting import asked_for
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.relation import keys_of, sought_keys
+from faultline.bot.policy.values import Arrival
+from faultline.bot.store.admitting import asked_for
 
 WAIT_S = 1.0
 """Transactions that accept alerts take some ms; one that takes this long is not waited for."""

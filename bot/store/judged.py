@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
-from bot.policy.people import without_mentions
-from bot.store.labels import COUNTED, newest_ids
-from bot.store.listing import as_given, text_of
-from bot.store.models import InvestigationRow, LabelRow
-from bot.store.sessions import reading
-from bot.store.visibility import ALL, Visibility
+from faultline.bot.policy.people import without_mentions
+from faultline.bot.store.labels import COUNTED, newest_ids
+from faultline.bot.store.listing import as_given, text_of
+from faultline.bot.store.models import InvestigationRow, LabelRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.visibility import ALL, Visibility
 
 
 @dataclass(frozen=True)

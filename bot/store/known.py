@@ -1,8 +1,8 @@
 """What the store knows of the alerts of one transaction, read at once: most of them are new, and
 need no look each.
 
-The transaction holds the locks of these alerts (`bot.store.incident_locks`), so that no other one
-adds to it meanwhile.
+The transaction holds the locks of these alerts (`faultline.bot.store.incident_locks`), so that no
+other one adds to it meanwhile.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from sqlalchemy import BindParameter, Select, bindparam, select, tuple_
 from sqlalchemy.orm import Session, defer
 
-from bot.policy.admission import Policy
-from bot.policy.values import Arrival
-from bot.store.groups import Groups
-from bot.store.models import DeliveryRow, InvestigationRow
-from bot.store.mutes import holding
-from bot.store.replays import keys_of
-from bot.store.storm_tables import GroupedAlertRow, MuteRow
+from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.values import Arrival
+from faultline.bot.store.groups import Groups
+from faultline.bot.store.models import DeliveryRow, InvestigationRow
+from faultline.bot.store.mutes import holding
+from faultline.bot.store.replays import keys_of
+from faultline.bot.store.storm_tables import GroupedAlertRow, MuteRow
 
 R = TypeVar("R", InvestigationRow, GroupedAlertRow)
 

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from sqlalchemy import ColumnElement, Engine, Select, func, select
 from sqlalchemy.orm import Session
 
-from analysis.case.earlier import RecordLevel, level_of
-from analysis.secrets.redaction import masked
-from bot.policy.people import without_mentions
-from bot.store.memory import storable
-from bot.store.models import InvestigationRow, LabelRow
-from bot.store.sessions import reading
-from bot.store.visibility import ALL, Visibility
+from faultline.analysis.case.earlier import RecordLevel, level_of
+from faultline.analysis.secrets.redaction import masked
+from faultline.bot.policy.people import without_mentions
+from faultline.bot.store.memory import storable
+from faultline.bot.store.models import InvestigationRow, LabelRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.visibility import ALL, Visibility
 
 MAX_CAUSE = 2_000
 MAX_WHO = 200
@@ -50,8 +50,8 @@ class Record:
 
 
 class Labels:
-    """All judgements that can be seen, on the tables of `bot.store`. The newest of an investigation
-    holds."""
+    """All judgements that can be seen, on the tables of `faultline.bot.store`. The newest of an
+    investigation holds."""
 
     def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
         self._engine = engine

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from bot.store.models import Base
-from bot.store.sessions import reading
+from faultline.bot.store.models import Base
+from faultline.bot.store.sessions import reading
 
 WRITES = "writes "
 """Before the name of a web process: when it last wrote only to see whether that works."""

@@ -16,9 +16,9 @@ from sqlalchemy import ColumnElement, Engine, delete, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from bot.store.call_tables import LearnedCallRow
-from bot.store.memory import storable
-from bot.store.visibility import ALL, Visibility
+from faultline.bot.store.call_tables import LearnedCallRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.visibility import ALL, Visibility
 
 MOST_LEARNED = 5_000
 """Of one investigation."""
@@ -47,7 +47,7 @@ class LearnedCall:
 
 
 class LearnedCalls:
-    """All of them that can be seen, on the tables of `bot.store`."""
+    """All of them that can be seen, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
         self._engine = engine

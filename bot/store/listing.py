@@ -25,13 +25,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from bot.policy.words import asked_words
-from bot.store.labels import newest_ids
-from bot.store.memory import Memory
-from bot.store.models import InvestigationRow, LabelRow
-from bot.store.sessions import reading
-from bot.store.storm_tables import GroupedAlertRow, MuteRow
-from bot.store.visibility import ALL, Visibility
+from faultline.bot.policy.words import asked_words
+from faultline.bot.store.labels import newest_ids
+from faultline.bot.store.memory import Memory
+from faultline.bot.store.models import InvestigationRow, LabelRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.storm_tables import GroupedAlertRow, MuteRow
+from faultline.bot.store.visibility import ALL, Visibility
 
 Judged = Literal["right", "wrong", "yes", "no"]
 Alerts = Literal["grouped", "muted"]
@@ -80,7 +80,7 @@ class ListingPage:
 
 
 class Listing:
-    """Reads the list of what can be seen, on the tables of `bot.store`."""
+    """Reads the list of what can be seen, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
         self._engine = engine

@@ -13,12 +13,12 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Engine, Select, delete, false, func, or_, select, text
 from sqlalchemy.orm import Session
 
-from analysis.case.earlier import EarlierInvestigation
-from analysis.vocabulary import Alert
-from bot.policy.words import asked_words, words_of
-from bot.store.models import RememberedRow, RememberedServiceRow
-from bot.store.sessions import reading
-from bot.store.visibility import ALL, Visibility
+from faultline.analysis.case.earlier import EarlierInvestigation
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.words import asked_words, words_of
+from faultline.bot.store.models import RememberedRow, RememberedServiceRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.visibility import ALL, Visibility
 
 MAX_SERVICES = 50
 MAX_FOUND = 500
@@ -30,7 +30,7 @@ ALIKE = 0.5
 
 
 class Memory:
-    """All remembered investigations that can be seen, on the tables of `bot.store`."""
+    """All remembered investigations that can be seen, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine, visibility: Visibility = ALL) -> None:
         self._engine = engine

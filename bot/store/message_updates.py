@@ -13,13 +13,13 @@ from functools import cache
 from sqlalchemy import Engine, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
-from bot.store.models import InvestigationRow as Row
-from bot.store.sessions import reading
+from faultline.bot.store.models import InvestigationRow as Row
+from faultline.bot.store.sessions import reading
 
 ENDED = ("done", "failed")
 EDIT_EVERY = timedelta(seconds=10)
 """A message is edited at most this often for alerts that join, unless a reply target wants it less
-often (`bot.policy.reply_targets.ReplyLimits`)."""
+often (`faultline.bot.policy.reply_targets.ReplyLimits`)."""
 DIGEST_WAITS = timedelta(minutes=15)
 """A digest waits so long for investigations of its last minutes."""
 MOST = 100
@@ -79,7 +79,7 @@ def _due_digests() -> Select[str, str, str, datetime | None]:
 
 
 class DueUpdates:
-    """On the tables of `bot.store`."""
+    """On the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine, *, edit_every: timedelta = EDIT_EVERY) -> None:
         self._engine = engine

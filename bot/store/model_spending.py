@@ -13,9 +13,9 @@ from sqlalchemy import Engine, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from bot.store.memory import storable
-from bot.store.sessions import reading
-from bot.store.spending_tables import ModelSpendingRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.spending_tables import ModelSpendingRow
 
 KEPT = timedelta(days=31)
 LONGEST_CHANNEL = 200
@@ -34,7 +34,7 @@ def _now() -> datetime:
 
 
 class ModelSpending:
-    """The counts of all workers, on the tables of `bot.store`."""
+    """The counts of all workers, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine, now: Callable[[], datetime] = _now) -> None:
         self._engine = engine

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from bot.policy.priority import USUAL
+from faultline.bot.policy.priority import USUAL
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -203,8 +203,8 @@ class RememberedRow(Base):
     """What is needed to find an investigation again; it goes with the investigation.
 
     `alike` is equal for alerts of the same words on the same service, whatever their vendor calls
-    each of them. `words` are those of `bot.policy.words`, one blank between two: the full-text
-    index, which the migration makes in the database's own way, is on them.
+    each of them. `words` are those of `faultline.bot.policy.words`, one blank between two: the
+    full-text index, which the migration makes in the database's own way, is on them.
     """
 
     __tablename__ = "remembered"

@@ -13,12 +13,12 @@ from typing import Any
 from sqlalchemy import BindParameter, CompoundSelect, Engine, Select, or_, select, union
 from sqlalchemy.orm import Session
 
-from analysis.secrets.redaction import masked
-from bot.store.memory import storable
-from bot.store.models import InvestigationRow
-from bot.store.sessions import reading
-from bot.store.storm_tables import GroupedAlertRow, MuteRow
-from bot.store.visibility import ALL, Visibility
+from faultline.analysis.secrets.redaction import masked
+from faultline.bot.store.memory import storable
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.storm_tables import GroupedAlertRow, MuteRow
+from faultline.bot.store.visibility import ALL, Visibility
 
 MAX_TEXT = 500
 LONGEST = timedelta(hours=24)
@@ -44,7 +44,7 @@ class Mute:
 
 
 class Mutes:
-    """All mutes, on the tables of `bot.store`."""
+    """All mutes, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine, longest: timedelta = LONGEST) -> None:
         self._engine = engine

@@ -8,12 +8,12 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from analysis.errors import FaultlineError, SettingsError
-from bot.policy.admission import Policy
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.connect import connect, migrate
-from bot.store.store import Store
+from faultline.analysis.errors import FaultlineError, SettingsError
+from faultline.bot.policy.admission import Policy
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.store import Store
 
 
 def store_url(settings: Settings) -> str:

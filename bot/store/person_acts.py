@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Engine, delete, func, select, text
 from sqlalchemy.orm import Session
 
-from bot.store.memory import storable
-from bot.store.people_tables import PersonActRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.people_tables import PersonActRow
 
 MAX_WHO = 300
 KEPT = timedelta(days=2)
@@ -23,7 +23,7 @@ is the person's."""
 
 
 class PersonActs:
-    """The counts, on the tables of `bot.store`."""
+    """The counts, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import ColumnElement, Engine, or_, select
 
-from bot.store.models import InvestigationRow, PostRow
-from bot.store.reply_addresses import answered_at
-from bot.store.sessions import reading
+from faultline.bot.store.models import InvestigationRow, PostRow
+from faultline.bot.store.reply_addresses import answered_at
+from faultline.bot.store.sessions import reading
 
 LOOKED_BACK = timedelta(days=30)
 """Answers that began no thread of their own are looked for among those that are not older."""

@@ -1,9 +1,9 @@
 """Genuine requests that come again: what an alert's earlier deliveries tell about a later one.
 
-A delivery's own id makes its repetition a duplicate (`bot.store.admitting`). Here is what an id
-cannot tell: a firing that is older than the end of its alert, whether it was held up on the way or
-recorded and sent again; and one of an occurrence that its sender, who repeats what goes on, has not
-spoken of for days. All of it lies in `deliveries`.
+A delivery's own id makes its repetition a duplicate (`faultline.bot.store.admitting`). Here is what
+an id cannot tell: a firing that is older than the end of its alert, whether it was held up on the
+way or recorded and sent again; and one of an occurrence that its sender, who repeats what goes on,
+has not spoken of for days. All of it lies in `deliveries`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from bot.policy.values import Accepted, Arrival, Delivery
-from bot.store.models import DeliveryRow
+from faultline.bot.policy.values import Accepted, Arrival, Delivery
+from faultline.bot.store.models import DeliveryRow
 
 if TYPE_CHECKING:
-    from bot.store.known import Known
+    from faultline.bot.store.known import Known
 
 KEPT_AT_LEAST = timedelta(days=400)
 """Rows of `deliveries` that are younger than this must not be deleted: a request that was recorded

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 
 from sqlalchemy import ColumnElement
 
-from bot.policy.values import ReplyTo
-from bot.store.models import InvestigationRow
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.store.models import InvestigationRow
 
 MAX_ADDRESS = 500
 """Characters of an address; a longer one is none of ours."""

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from analysis.secrets.redaction import masked_value
-from bot.store.change_tables import ReportedChangeRow
-from bot.store.memory import storable
+from faultline.analysis.secrets.redaction import masked_value
+from faultline.bot.store.change_tables import ReportedChangeRow
+from faultline.bot.store.memory import storable
 
 MOST_READ = 2_000
 LONGEST_ID = 200
@@ -46,7 +46,7 @@ class ReportedChange:
 
 
 class ReportedChanges:
-    """All of them, on the tables of `bot.store`."""
+    """All of them, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from bot.store.models import InvestigationRow
-from bot.store.people_tables import SlackChannelRow
-from bot.store.sessions import reading
-from connectors.named_ids import bare_id, instance_in
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.people_tables import SlackChannelRow
+from faultline.bot.store.sessions import reading
+from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class ChannelReaders:
 
 
 class SlackChannelFacts:
-    """What is known, on the tables of `bot.store`. Channels are written with their workspace."""
+    """What is known, on the tables of `faultline.bot.store`. Channels are written with their
+    workspace."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

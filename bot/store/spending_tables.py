@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger
 from sqlalchemy.orm import Mapped, mapped_column
 
-from bot.store.models import Base
+from faultline.bot.store.models import Base
 
 
 class ModelSpendingRow(Base):

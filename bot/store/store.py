@@ -16,10 +16,10 @@ from sqlalchemy import Engine, delete, func, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Alert
-from bot.policy.admission import Policy
-from bot.policy.values import (
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.values import (
     Accepted,
     Arrival,
     Delivery,
@@ -31,13 +31,13 @@ from bot.policy.values import (
     Status,
     StoredInvestigation,
 )
-from bot.store.admitting import Admission, new_investigation_id
-from bot.store.incident_locks import PAUSES_S, IncidentBusy, Patience, locks_of
-from bot.store.models import InvestigationRow, PostRow, ProgressRow
-from bot.store.reply_addresses import reply_to_of
-from bot.store.sessions import reading
-from bot.store.storm_tables import GroupedAlertRow
-from bot.store.visibility import ALL, Visibility
+from faultline.bot.store.admitting import Admission, new_investigation_id
+from faultline.bot.store.incident_locks import PAUSES_S, IncidentBusy, Patience, locks_of
+from faultline.bot.store.models import InvestigationRow, PostRow, ProgressRow
+from faultline.bot.store.reply_addresses import reply_to_of
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.storm_tables import GroupedAlertRow
+from faultline.bot.store.visibility import ALL, Visibility
 
 __all__ = [
     "NO_POST",

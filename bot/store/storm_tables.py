@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index, Text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from bot.store.models import Base
+from faultline.bot.store.models import Base
 
 
 class GroupedAlertRow(Base):

@@ -10,9 +10,9 @@ from typing import Literal
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.store.sessions import reading
-from bot.store.storm_tables import SuppressedAlertRow
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.storm_tables import SuppressedAlertRow
 
 SuppressionReason = Literal["muted", "excluded", "surplus"]
 KEPT = timedelta(days=30)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from bot.store.follow_ups import FollowUps
-from bot.store.models import InvestigationRow
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.models import InvestigationRow
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Wish:
 
 
 class AskedTickets:
-    """On the tables of `bot.store`."""
+    """On the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from analysis.errors import FaultlineError
-from bot.store.connect import MIGRATIONS
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.store.connect import MIGRATIONS
 
 # Alembic takes half a second to load, so only a process that changes tables loads it.
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Select, false, or_, select
 
-from bot.store.models import InvestigationRow
+from faultline.bot.store.models import InvestigationRow
 
 
 @dataclass(frozen=True)

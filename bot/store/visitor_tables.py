@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from bot.store.models import Base
+from faultline.bot.store.models import Base
 
 
 class VisitorRow(Base):

@@ -16,9 +16,9 @@ from sqlalchemy import ColumnElement, CursorResult, Engine, Result, delete, sele
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from bot.store.memory import storable
-from bot.store.sessions import reading
-from bot.store.visitor_tables import SessionRow, VisitorRow
+from faultline.bot.store.memory import storable
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.visitor_tables import SessionRow, VisitorRow
 
 MAX_GROUPS = 500
 MAX_NAME = 300
@@ -55,7 +55,7 @@ class Login:
 
 
 class Logins:
-    """All logins, on the tables of `bot.store`."""
+    """All logins, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine, *, lasting: timedelta, idle: timedelta) -> None:
         self._engine = engine

@@ -13,9 +13,9 @@ from sqlalchemy import Engine, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from bot.store.deploy_checks import LEASE
-from bot.store.deploy_tables import WatchRow
-from bot.store.sessions import reading
+from faultline.bot.store.deploy_checks import LEASE
+from faultline.bot.store.deploy_tables import WatchRow
+from faultline.bot.store.sessions import reading
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class WatchState:
 
 
 class Watches:
-    """All watches, on the tables of `bot.store`."""
+    """All watches, on the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -22,23 +22,23 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bot.intake.slack_channels import SlackChannels
-from bot.policy.roles import TAKES, Act, Role
-from bot.runtime.call_rate import CallRate
-from bot.runtime.threads import in_store
-from bot.runtime.throttle import Throttle
-from bot.runtime.visitor_address import client_address, is_local
-from bot.settings import ServerSettings, Settings
-from bot.settings.addresses import names_this_machine
-from bot.store.api_tokens import Caller, caller_of, is_api_token
-from bot.store.audit_log import AuditEntry, AuditLog
-from bot.store.store import Store
-from bot.store.visibility import Visibility
-from bot.web.headers import SecurityHeaders
-from bot.web.refusals import is_api, refusal, too_many_attempts
-from bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
-from bot.web.sessions import Sessions
-from bot.web.visitor import Visitor, let_in
+from faultline.bot.intake.slack_channels import SlackChannels
+from faultline.bot.policy.roles import TAKES, Act, Role
+from faultline.bot.runtime.call_rate import CallRate
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.runtime.throttle import Throttle
+from faultline.bot.runtime.visitor_address import client_address, is_local
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.settings.addresses import names_this_machine
+from faultline.bot.store.api_tokens import Caller, caller_of, is_api_token
+from faultline.bot.store.audit_log import AuditEntry, AuditLog
+from faultline.bot.store.store import Store
+from faultline.bot.store.visibility import Visibility
+from faultline.bot.web.headers import SecurityHeaders
+from faultline.bot.web.refusals import is_api, refusal, too_many_attempts
+from faultline.bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
+from faultline.bot.web.sessions import Sessions
+from faultline.bot.web.visitor import Visitor, let_in
 
 ONLY_LOCAL = (
     "Without an access token or a login these pages are served to this machine alone, under "

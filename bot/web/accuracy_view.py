@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from analysis.case.earlier import is_telling, level_of
-from bot.store.judged import JudgedAnswer
-from bot.store.labels import NO_ANSWER
-from bot.web.answer_state import VERDICTS
+from faultline.analysis.case.earlier import is_telling, level_of
+from faultline.bot.store.judged import JudgedAnswer
+from faultline.bot.store.labels import NO_ANSWER
+from faultline.bot.web.answer_state import VERDICTS
 
 Z = 1.96
 """Standard errors on both sides of a 95 % interval."""

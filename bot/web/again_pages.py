@@ -10,21 +10,21 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from analysis.case.folder import read_case
-from analysis.errors import BudgetExceeded, FaultlineError
-from analysis.vocabulary import Window
-from bot.intake.questions.follow_up_scope import AskedSpan, window_of
-from bot.policy.person_limits import HOUR, too_many_investigations
-from bot.runtime.threads import in_store, in_thread
-from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.person_acts import PersonActs
-from bot.store.store import StoredInvestigation
-from bot.web.access import AccessControl
-from bot.web.heavy_work import HeavyWork
-from bot.web.rendering import Site
-from bot.web.replaying import Fresh, analyse_again, compare
-from bot.web.trace_report import TraceReport, trace_report
-from bot.web.visitor import visitor_of
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.errors import BudgetExceeded, FaultlineError
+from faultline.analysis.vocabulary import Window
+from faultline.bot.intake.questions.follow_up_scope import AskedSpan, window_of
+from faultline.bot.policy.person_limits import HOUR, too_many_investigations
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.web.access import AccessControl
+from faultline.bot.web.heavy_work import HeavyWork
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.replaying import Fresh, analyse_again, compare
+from faultline.bot.web.trace_report import TraceReport, trace_report
+from faultline.bot.web.visitor import visitor_of
 
 KEPT_REPLAYS, KEPT_REPORTS = 64, 4
 ONE_CLICK_S = 60

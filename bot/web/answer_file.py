@@ -9,9 +9,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from bot.store.store import StoredInvestigation
-from bot.web.investigation_view import build_view
-from bot.web.rendering import STATIC, template_environment
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.web.investigation_view import build_view
+from faultline.bot.web.rendering import STATIC, template_environment
 
 STYLES = ("app.css", "pictures.css")
 NOTHING_ELSE = "default-src 'none'; base-uri 'none'; form-action 'none'"

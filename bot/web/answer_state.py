@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from analysis.vocabulary import Verdict
-from analysis.wording.names import subject_name
-from bot.answer.view import LOCATED, VERDICT_LABELS, located_words, state_label, sure_word
-from bot.store.store import StoredInvestigation
+from faultline.analysis.vocabulary import Verdict
+from faultline.analysis.wording.names import subject_name
+from faultline.bot.answer.view import LOCATED, VERDICT_LABELS, located_words, state_label, sure_word
+from faultline.bot.store.store import StoredInvestigation
 
 Look = Literal["on", "open", "off", "busy", "failed"]
 

@@ -15,12 +15,18 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from bot.runtime.threads import in_store
-from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable, sections_in_order
-from bot.store.audit_log import AuditEntry, AuditFilter
-from bot.web.access import AccessControl
-from bot.web.rendering import Site
-from bot.web.text import visible
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import (
+    NAMED_TABLES,
+    Settings,
+    is_secret,
+    secret_variable,
+    sections_in_order,
+)
+from faultline.bot.store.audit_log import AuditEntry, AuditFilter
+from faultline.bot.web.access import AccessControl
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.text import visible
 
 LISTED = 100
 LONGEST_FILTER = 300

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from analysis.vocabulary import Claim, Finding
-from bot.answer.lines import LINKS_PER_LINE, SHOWN_BY
-from bot.answer.view import AnswerView
-from bot.web.text import safe_href
+from faultline.analysis.vocabulary import Claim, Finding
+from faultline.bot.answer.lines import LINKS_PER_LINE, SHOWN_BY
+from faultline.bot.answer.view import AnswerView
+from faultline.bot.web.text import safe_href
 
 CHECK = " It worked if "
 """Begins the part of a next step that says how to see its success."""

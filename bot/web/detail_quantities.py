@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from analysis.wording.amounts import NUMBER, PERCENT, SHARE, Unit, amount, times, unit_of
-from bot.web.text import words
+from faultline.analysis.wording.amounts import NUMBER, PERCENT, SHARE, Unit, amount, times, unit_of
+from faultline.bot.web.text import words
 
 _UNIT_NAME = re.compile(
     r"(?:^|[ _])(ns|us|ms|s|sec|seconds|milliseconds|min|bytes|ratio|pct|per[ _]sec(?:ond)?)"

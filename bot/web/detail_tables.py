@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.web.detail_quantities import DetailQuantity, is_number, quantity_of, value_text
+from faultline.bot.web.detail_quantities import DetailQuantity, is_number, quantity_of, value_text
 
 IDENTITIES = (
     "rank",

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.kinds.finding_details import EarlierDetails, TestedRow
-from analysis.vocabulary import Diagnosis, Finding
-from bot.answer.writer.earlier import is_memory
+from faultline.analysis.kinds.finding_details import EarlierDetails, TestedRow
+from faultline.analysis.vocabulary import Diagnosis, Finding
+from faultline.bot.answer.writer.earlier import is_memory
 
 MAX_ROWS = 10
 

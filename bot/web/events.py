@@ -12,9 +12,9 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from bot.runtime.threads import in_store
-from bot.store.store import Progress, Store
-from bot.web.text import clock, visible
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.store import Progress, Store
+from faultline.bot.web.text import clock, visible
 
 POLL_S = 0.5
 HEARTBEAT_S = 15.0

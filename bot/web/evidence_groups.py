@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
-from analysis.vocabulary import Finding, Section, Verdict
-from analysis.wording.names import subject_name
-from bot.answer.view import AnswerView
-from bot.answer.writer.earlier import is_memory
-from bot.web.finding_view import FindingView, finding_view
+from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT
+from faultline.analysis.vocabulary import Finding, Section, Verdict
+from faultline.analysis.wording.names import subject_name
+from faultline.bot.answer.view import AnswerView
+from faultline.bot.answer.writer.earlier import is_memory
+from faultline.bot.web.finding_view import FindingView, finding_view
 
 FULL = 30
 """Findings of a group that are shown whole: a page of hundreds takes long to draw."""

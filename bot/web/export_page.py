@@ -6,10 +6,10 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analysis.errors import FaultlineError
-from bot.answer.exports.formats import FORMATS, export
-from bot.runtime.threads import in_thread
-from bot.web.rendering import Site
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.exports.formats import FORMATS, export
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.web.rendering import Site
 
 BY_FILE = {one.file: name for name, one in FORMATS.items()}
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analysis.case.folder import Case, read_case, read_diagnosis
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding
-from bot.runtime.threads import in_thread
-from bot.store.store import StoredInvestigation
-from bot.web.finding_view import FindingView, finding_view
-from bot.web.log_lines_view import LogLinesView, log_lines
-from bot.web.rendering import Site
-from bot.web.span_tree import SpanTree, Trace, example_traces, span_tree
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.web.finding_view import FindingView, finding_view
+from faultline.bot.web.log_lines_view import LogLinesView, log_lines
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.span_tree import SpanTree, Trace, example_traces, span_tree
 
 MAX_ID = 200
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.vocabulary import Evidence, Finding
-from analysis.wording.amounts import unit_of
-from bot.answer.lines import SHOWN_BY
-from bot.web.detail_quantities import quantity_of, value_text
-from bot.web.detail_tables import DetailTable, detail_tables
-from bot.web.series import can_chart
+from faultline.analysis.vocabulary import Evidence, Finding
+from faultline.analysis.wording.amounts import unit_of
+from faultline.bot.answer.lines import SHOWN_BY
+from faultline.bot.web.detail_quantities import quantity_of, value_text
+from faultline.bot.web.detail_tables import DetailTable, detail_tables
+from faultline.bot.web.series import can_chart
 
 RECORDED = ("example", "examples", "lines", "stack", "code", "source_line")
 """Details that are text as it was recorded."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from analysis.vocabulary import Gap, Verdict
-from analysis.wording.phrases import capitalised, counted, plain
-from bot.answer.view import AnswerView
-from bot.web.earlier_view import EarlierView
-from bot.web.timeline import Timeline
+from faultline.analysis.vocabulary import Gap, Verdict
+from faultline.analysis.wording.phrases import capitalised, counted, plain
+from faultline.bot.answer.view import AnswerView
+from faultline.bot.web.earlier_view import EarlierView
+from faultline.bot.web.timeline import Timeline
 
 LONGEST = 150
 """Characters: two lines on a phone, and one on a desktop."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from analysis.errors import BudgetExceeded
-from bot.runtime.process_pool import ProcessPool
+from faultline.analysis.errors import BudgetExceeded
+from faultline.bot.runtime.process_pool import ProcessPool
 
 R = TypeVar("R")
 

@@ -10,18 +10,18 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from analysis.errors import SettingsError
-from bot.intake.accepting import Accept, NotAccepted
-from bot.intake.asked_incident import MOST_TEXT, AskedIncident
-from bot.intake.asked_requests import AskedRequests, Requester, own_key
-from bot.intake.request_body import Refused
-from bot.intake.since import since_of
-from bot.runtime.threads import in_store
-from bot.store.listing import Listing
-from bot.store.memory import storable
-from bot.web.access import AccessControl
-from bot.web.rendering import Site
-from bot.web.visitor import note_investigation, visibility_of, visitor_of
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.accepting import Accept, NotAccepted
+from faultline.bot.intake.asked_incident import MOST_TEXT, AskedIncident
+from faultline.bot.intake.asked_requests import AskedRequests, Requester, own_key
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.since import since_of
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.listing import Listing
+from faultline.bot.store.memory import storable
+from faultline.bot.web.access import AccessControl
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.visitor import note_investigation, visibility_of, visitor_of
 
 FIELDS = ("question", "service", "since", "places", "key")
 LONGEST = 200

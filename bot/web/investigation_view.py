@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from analysis.case.folder import Case, read_calls, read_case, read_diagnosis, read_report
-from analysis.errors import FaultlineError
-from analysis.vocabulary import (
+from faultline.analysis.case.folder import Case, read_calls, read_case, read_diagnosis, read_report
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import (
     Alert,
     Cause,
     Claim,
@@ -25,18 +25,18 @@ from analysis.vocabulary import (
     Section,
     Verdict,
 )
-from bot.answer.lines import INFERRED, NO_STEP, SECOND_OPINION
-from bot.answer.view import AnswerView, answer_view
-from bot.store.store import Progress, StoredInvestigation
-from bot.web.answer_state import StateView, queued_view, state_view, stored_state
-from bot.web.cited_claims import CitedClaim, NextStep, cited_claims, next_steps
-from bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
-from bot.web.evidence_groups import EvidenceGroup, evidence_groups, known_ids, summary_of
-from bot.web.fold_lines import decided_line, gaps_line, similar_line, timeline_line
-from bot.web.log_lanes import read_log_counts
-from bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map, drawn_steps
-from bot.web.progress_steps import ProgressStep, progress_steps
-from bot.web.timeline import Change, Joined, Timeline, build_timeline
+from faultline.bot.answer.lines import INFERRED, NO_STEP, SECOND_OPINION
+from faultline.bot.answer.view import AnswerView, answer_view
+from faultline.bot.store.store import Progress, StoredInvestigation
+from faultline.bot.web.answer_state import StateView, queued_view, state_view, stored_state
+from faultline.bot.web.cited_claims import CitedClaim, NextStep, cited_claims, next_steps
+from faultline.bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
+from faultline.bot.web.evidence_groups import EvidenceGroup, evidence_groups, known_ids, summary_of
+from faultline.bot.web.fold_lines import decided_line, gaps_line, similar_line, timeline_line
+from faultline.bot.web.log_lanes import read_log_counts
+from faultline.bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map, drawn_steps
+from faultline.bot.web.progress_steps import ProgressStep, progress_steps
+from faultline.bot.web.timeline import Change, Joined, Timeline, build_timeline
 
 SHORTEST_STAGE_S = 0.05
 CHANGES_BEFORE = timedelta(days=2)

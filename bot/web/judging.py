@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analysis.case.earlier import is_telling
-from bot.store.labels import MAX_CAUSE, MAX_WHO, AnswerLabel, Record
+from faultline.analysis.case.earlier import is_telling
+from faultline.bot.store.labels import MAX_CAUSE, MAX_WHO, AnswerLabel, Record
 
 MAX_FIELDS = 6
 MAX_FIELD_BYTES = 16_384

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.case.folder import read_case, read_diagnosis
-from analysis.errors import FaultlineError
-from analysis.kinds.finding_details import changes_named
-from analysis.vocabulary import Diagnosis, Scope, Verdict
-from bot.answer.writer.quotable import folded, position_of
-from bot.store.labels import AnswerLabel
-from bot.web.case_zip import CaseArchive
+from faultline.analysis.case.folder import read_case, read_diagnosis
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.kinds.finding_details import changes_named
+from faultline.analysis.vocabulary import Diagnosis, Scope, Verdict
+from faultline.bot.answer.writer.quotable import folded, position_of
+from faultline.bot.store.labels import AnswerLabel
+from faultline.bot.web.case_zip import CaseArchive
 
 NAME = "incident"
 """What folders are called, before the investigation's id: the name of the system in a table of

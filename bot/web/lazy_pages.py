@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from starlette.routing import BaseRoute, Router
 from starlette.types import Receive, Scope, Send
 
-from bot.runtime.threads import in_thread
+from faultline.bot.runtime.threads import in_thread
 
 
 class LazyPages:

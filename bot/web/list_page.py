@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.intake.alert_source import AlertSource
-from bot.runtime.threads import in_store
-from bot.store.labels import Labels
-from bot.store.listing import (
+from faultline.bot.intake.alert_source import AlertSource
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import (
     MOST_COUNTED,
     Alerts,
     Judged,
@@ -25,13 +25,13 @@ from bot.store.listing import (
     ListingFilter,
     choices,
 )
-from bot.store.memory import storable
-from bot.store.store import StoredInvestigation
-from bot.store.visibility import Visibility
-from bot.web import text
-from bot.web.answer_state import VERDICTS
-from bot.web.rendering import Site
-from bot.web.visitor import visibility_of
+from faultline.bot.store.memory import storable
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.visibility import Visibility
+from faultline.bot.web import text
+from faultline.bot.web.answer_state import VERDICTS
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.visitor import visibility_of
 
 LISTED = 50
 LONGEST = 200

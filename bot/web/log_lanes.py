@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.logs.lines import ERROR_LEVELS
+from faultline.analysis.case.folder import Case
+from faultline.analysis.logs.lines import ERROR_LEVELS
 
 BUCKETS = 80
 MAX_LANES = 4

@@ -11,11 +11,11 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import LineDetails
-from analysis.logs.lines import log_texts
-from analysis.logs.masks import VALUE, template_pattern
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import LineDetails
+from faultline.analysis.logs.lines import log_texts
+from faultline.analysis.logs.masks import VALUE, template_pattern
+from faultline.analysis.vocabulary import Finding
 
 SHOWN = 12
 UNWRAPPED = 20_000

@@ -11,22 +11,22 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from analysis.errors import ConnectorError
-from bot.runtime.threads import in_store
-from bot.runtime.throttle import Throttle
-from bot.store.audit_log import AuditEntry
-from bot.store.visitors import ProviderIdentity, new_secret
-from bot.web.access import AccessControl, local_target
-from bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
-from bot.web.oidc.error_code import plain_code
-from bot.web.refusals import too_many_attempts
-from bot.web.rendering import Site
-from bot.web.same_site import csrf_value, same
-from bot.web.sessions import FORM_COOKIE_S, TOKEN_ISSUER
-from bot.web.visitor import let_in
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.runtime.throttle import Throttle
+from faultline.bot.store.audit_log import AuditEntry
+from faultline.bot.store.visitors import ProviderIdentity, new_secret
+from faultline.bot.web.access import AccessControl, local_target
+from faultline.bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
+from faultline.bot.web.oidc.error_code import plain_code
+from faultline.bot.web.refusals import too_many_attempts
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.same_site import csrf_value, same
+from faultline.bot.web.sessions import FORM_COOKIE_S, TOKEN_ISSUER
+from faultline.bot.web.visitor import let_in
 
 if TYPE_CHECKING:
-    from bot.web.oidc.provider import Provider
+    from faultline.bot.web.oidc.provider import Provider
 
 CALLBACK = "/login/callback"
 MAX_LOGOUT_BODY = 65_536
@@ -286,7 +286,7 @@ def _provider_of(access: AccessControl) -> Provider | None:
     if not access.by_provider:
         return None
     # Late: what checks its signatures is loaded only where there is one.
-    from bot.web.oidc.provider import Provider
+    from faultline.bot.web.oidc.provider import Provider
 
     return Provider(access.settings.login)
 

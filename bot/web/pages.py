@@ -19,45 +19,45 @@ from starlette.responses import (
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from analysis.case.folder import read_case, read_diagnosis
-from analysis.errors import EvidenceError, FaultlineError
-from bot.answer.exports.formats import FORMATS
-from bot.answer.targets.tickets.revert_target import blamed_link
-from bot.answer.targets.tickets.target import ticket_offers
-from bot.intake.accepting import Accept
-from bot.intake.alert_source import AlertSource
-from bot.intake.alert_sources import alert_sources
-from bot.operating.credentials import Credentials
-from bot.operating.telemetry.readiness import Readiness
-from bot.queue.state import ahead_of
-from bot.runtime.threads import in_store, in_thread
-from bot.settings import Settings
-from bot.store.follow_ups import FollowUps
-from bot.store.labels import Labels
-from bot.store.store import Store, StoredInvestigation
-from bot.store.visibility import Visibility
-from bot.web import text
-from bot.web.access import AccessControl
-from bot.web.again_pages import AgainPages
-from bot.web.audit import audit_routes
-from bot.web.case_zip import CaseArchive, zip_case
-from bot.web.events import progress_events, resume_point
-from bot.web.export_page import ExportPage
-from bot.web.finding_page import FindingPage
-from bot.web.investigate_page import InvestigatePage
-from bot.web.investigation_view import build_view, read_changes
-from bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
-from bot.web.labelled_cases import add_labelled
-from bot.web.list_page import ListPage
-from bot.web.login import login_routes
-from bot.web.probes import probe_routes
-from bot.web.question_page import AnswerQuestion, QuestionPage
-from bot.web.record_pages import RecordPages
-from bot.web.rendering import STATIC, CasePath, Site
-from bot.web.series import chart_data
-from bot.web.ticket_page import TicketPage
-from bot.web.token_pages import token_routes
-from bot.web.visitor import visibility_of, visitor_of
+from faultline.analysis.case.folder import read_case, read_diagnosis
+from faultline.analysis.errors import EvidenceError, FaultlineError
+from faultline.bot.answer.exports.formats import FORMATS
+from faultline.bot.answer.targets.tickets.revert_target import blamed_link
+from faultline.bot.answer.targets.tickets.target import ticket_offers
+from faultline.bot.intake.accepting import Accept
+from faultline.bot.intake.alert_source import AlertSource
+from faultline.bot.intake.alert_sources import alert_sources
+from faultline.bot.operating.credentials import Credentials
+from faultline.bot.operating.telemetry.readiness import Readiness
+from faultline.bot.queue.state import ahead_of
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.visibility import Visibility
+from faultline.bot.web import text
+from faultline.bot.web.access import AccessControl
+from faultline.bot.web.again_pages import AgainPages
+from faultline.bot.web.audit import audit_routes
+from faultline.bot.web.case_zip import CaseArchive, zip_case
+from faultline.bot.web.events import progress_events, resume_point
+from faultline.bot.web.export_page import ExportPage
+from faultline.bot.web.finding_page import FindingPage
+from faultline.bot.web.investigate_page import InvestigatePage
+from faultline.bot.web.investigation_view import build_view, read_changes
+from faultline.bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
+from faultline.bot.web.labelled_cases import add_labelled
+from faultline.bot.web.list_page import ListPage
+from faultline.bot.web.login import login_routes
+from faultline.bot.web.probes import probe_routes
+from faultline.bot.web.question_page import AnswerQuestion, QuestionPage
+from faultline.bot.web.record_pages import RecordPages
+from faultline.bot.web.rendering import STATIC, CasePath, Site
+from faultline.bot.web.series import chart_data
+from faultline.bot.web.ticket_page import TicketPage
+from faultline.bot.web.token_pages import token_routes
+from faultline.bot.web.visitor import visibility_of, visitor_of
 
 FOLLOW_UPS_SHOWN = 10
 

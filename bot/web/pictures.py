@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from analysis.case.calls import KnownCall
-from analysis.case.folder import Case
-from analysis.vocabulary import Diagnosis
-from bot.answer.pictures import (
+from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.folder import Case
+from faultline.analysis.vocabulary import Diagnosis
+from faultline.bot.answer.pictures import (
     MOST_ON_LARGE_MAP,
     IncidentMap,
     bars_svg,
@@ -21,7 +21,7 @@ from bot.answer.pictures import (
     map_svg,
     step_bars_of,
 )
-from bot.answer.view import AnswerView
+from faultline.bot.answer.view import AnswerView
 
 WIDE, NARROW = 640, 334
 """Widths in pixels: beside the text of a desktop, and on a phone of 390 less its margins."""

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from bot.operating.telemetry.readiness import Readiness
+from faultline.bot.operating.telemetry.readiness import Readiness
 
 
 class Probes:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.queue.state import ASSEMBLED
-from bot.store.store import Progress
+from faultline.bot.queue.state import ASSEMBLED
+from faultline.bot.store.store import Progress
 
 StepState = Literal["done", "now", "to do"]
 

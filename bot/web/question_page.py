@@ -15,14 +15,14 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analysis.errors import FaultlineError
-from bot.answer.exports.formats import FORMATS
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.runtime.call_rate import CallRate
-from bot.runtime.visitor_address import client_address
-from bot.store.store import StoredInvestigation
-from bot.web.rendering import Site
-from bot.web.visitor import visitor_of
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.exports.formats import FORMATS
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.runtime.call_rate import CallRate
+from faultline.bot.runtime.visitor_address import client_address
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.visitor import visitor_of
 
 AnswerQuestion = Callable[[StoredInvestigation, Path, str], Awaitable[AnswerText]]
 """Answers a question from the case folder. Raises FaultlineError."""

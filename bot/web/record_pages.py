@@ -11,15 +11,15 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.operating.credentials import Credentials, problem_of
-from bot.operating.telemetry.readiness import Readiness
-from bot.runtime.threads import in_store, in_thread
-from bot.store.condition import Condition, read_condition
-from bot.store.judged import judged_answers
-from bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
-from bot.web.rendering import Site
-from bot.web.text import duration
-from bot.web.visitor import visibility_of
+from faultline.bot.operating.credentials import Credentials, problem_of
+from faultline.bot.operating.telemetry.readiness import Readiness
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.condition import Condition, read_condition
+from faultline.bot.store.judged import judged_answers
+from faultline.bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.text import duration
+from faultline.bot.web.visitor import visibility_of
 
 WAITS_TOO_LONG = timedelta(minutes=1)
 """A worker takes up an alert within a second; one that waits a minute finds all of them busy, or

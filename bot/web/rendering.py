@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
-from analysis.errors import FaultlineError
-from bot.policy.people import person
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.store import Store, StoredInvestigation
-from bot.web import text
-from bot.web.answer_state import stored_state, told
-from bot.web.visitor import csrf_of, visibility_of, visitor_of
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.policy.people import person
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.web import text
+from faultline.bot.web.answer_state import stored_state, told
+from faultline.bot.web.visitor import csrf_of, visibility_of, visitor_of
 
 CasePath = Callable[[str], Awaitable[Path | None]]
 

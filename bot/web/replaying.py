@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.case.folder import read_diagnosis
-from analysis.vocabulary import Cause, Diagnosis, Finding
+from faultline.analysis.case.folder import read_diagnosis
+from faultline.analysis.vocabulary import Cause, Diagnosis, Finding
 
 MAX_LISTED = 40
 MAX_CAUSES = 5
@@ -63,7 +63,7 @@ class ReplayComparison:
 def analyse_again(folder: Path) -> Fresh:
     """The answer of the present code. Imports late: it runs in a separate process. Raises
     EvidenceError."""
-    from bot.answer.replay import replay
+    from faultline.bot.answer.replay import replay
 
     began = time.perf_counter()
     found = replay(folder)

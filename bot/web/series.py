@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.errors import EvidenceError
-from analysis.kinds.finding_details import LineDetails
-from analysis.logs.lines import log_texts
-from analysis.logs.masks import template_pattern
-from analysis.vocabulary import Finding, Window
-from bot.web.text import visible, words
-from bot.web.timeline import Change
+from faultline.analysis.case.folder import Case
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.kinds.finding_details import LineDetails
+from faultline.analysis.logs.lines import log_texts
+from faultline.analysis.logs.masks import template_pattern
+from faultline.analysis.vocabulary import Finding, Window
+from faultline.bot.web.text import visible, words
+from faultline.bot.web.timeline import Change
 
 MAX_POINTS = 2000
 MAX_LINES = 8

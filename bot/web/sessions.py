@@ -16,13 +16,13 @@ from sqlalchemy import Engine
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.policy.roles import Role
-from bot.settings import ServerSettings
-from bot.settings.login import LoginSettings
-from bot.settings.teams import TeamSettings
-from bot.store.visitors import Login, Logins, ProviderIdentity, new_secret
-from bot.web.oidc.person import role_of, teams_of
-from bot.web.visitor import Visitor
+from faultline.bot.policy.roles import Role
+from faultline.bot.settings import ServerSettings
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.store.visitors import Login, Logins, ProviderIdentity, new_secret
+from faultline.bot.web.oidc.person import role_of, teams_of
+from faultline.bot.web.visitor import Visitor
 
 TOKEN_ISSUER = "access token"  # noqa: S105
 FORM_COOKIE_S = 3600

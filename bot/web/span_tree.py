@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import span_windows
-from analysis.requests.error_origin import FAILED
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import span_windows
+from faultline.analysis.requests.error_origin import FAILED
+from faultline.analysis.vocabulary import Finding
 
 MAX_SHOWN = 250
 """Spans of one tree that are shown: the roots first, then those with errors, of the subject, on the

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
-from analysis.analyzers import finding_kind
+from faultline.analysis.analyzers import finding_kind
 
 MAX_TEXT = 20_000
 """No single value on a page is longer, in characters."""

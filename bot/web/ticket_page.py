@@ -7,15 +7,15 @@ import time
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from analysis.case.folder import read_diagnosis
-from analysis.errors import FaultlineError
-from bot.answer.targets.tickets.revert_target import blamed_link
-from bot.answer.targets.tickets.target import ticket_offers
-from bot.runtime.threads import in_store, in_thread
-from bot.store.store import StoredInvestigation
-from bot.store.tickets import AskedTickets
-from bot.web.rendering import Site
-from bot.web.visitor import visitor_of
+from faultline.analysis.case.folder import read_diagnosis
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.tickets.revert_target import blamed_link
+from faultline.bot.answer.targets.tickets.target import ticket_offers
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.visitor import visitor_of
 
 MAX_FIELDS, MAX_FIELD_BYTES = 4, 1024
 PEOPLE = "people"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from analysis.vocabulary import Diagnosis, Finding, Window
-from analysis.wording.names import change_name, signal_name, subject_name
-from bot.web.log_lanes import Lane, LogCounts, lanes_of
-from bot.web.text import from_alert, kind_words, offset
+from faultline.analysis.vocabulary import Diagnosis, Finding, Window
+from faultline.analysis.wording.names import change_name, signal_name, subject_name
+from faultline.bot.web.log_lanes import Lane, LogCounts, lanes_of
+from faultline.bot.web.text import from_alert, kind_words, offset
 
 EventKind = Literal["alert", "onset", "change"]
 

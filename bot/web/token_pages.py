@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from analysis.errors import BudgetExceeded
-from bot.policy.roles import ROLES
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.api_tokens import (
+from faultline.analysis.errors import BudgetExceeded
+from faultline.bot.policy.roles import ROLES
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.api_tokens import (
     MAX_DAYS,
     MAX_NAME,
     TokenLimits,
@@ -21,9 +21,9 @@ from bot.store.api_tokens import (
     revoke_token,
     tokens,
 )
-from bot.web.access import AccessControl
-from bot.web.rendering import Site
-from bot.web.visitor import note_for_audit, visitor_of
+from faultline.bot.web.access import AccessControl
+from faultline.bot.web.rendering import Site
+from faultline.bot.web.visitor import note_for_audit, visitor_of
 
 DEFAULTS = {
     "name": "",

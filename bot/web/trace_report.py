@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 _POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 
@@ -24,13 +24,13 @@ class TraceReport:
 def trace_report(folder: Path) -> TraceReport:
     """Analyse the traces of a case. Imports late: it runs in a separate process. Raises
     FaultlineError."""
-    from trace_report.analysis_run import Wanted, run_job
-    from trace_report.job_report import report_of
-    from trace_report.page import render
-    from trace_report.page_view import page_of
-    from trace_report.perfetto import windows_of
-    from trace_report.registry import chosen
-    from trace_report.sources import opened
+    from faultline.trace_report.analysis_run import Wanted, run_job
+    from faultline.trace_report.job_report import report_of
+    from faultline.trace_report.page import render
+    from faultline.trace_report.page_view import page_of
+    from faultline.trace_report.perfetto import windows_of
+    from faultline.trace_report.registry import chosen
+    from faultline.trace_report.sources import opened
 
     traces = folder / "traces"
     if not traces.is_dir():

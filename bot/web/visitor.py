@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from bot.policy.roles import ROLES, Role
-from bot.store.visibility import NOTHING_APART, Visibility
+from faultline.bot.policy.roles import ROLES, Role
+from faultline.bot.store.visibility import NOTHING_APART, Visibility
 
 CSRF_FIELD = "csrf"
 CSRF_HEADER = "x-csrf-token"

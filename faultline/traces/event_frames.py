@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.traces.columns.device import device_launches, device_work
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.per_rank.annotations import kernel_annotations
-from analysis.traces.per_rank.bandwidth import bandwidth_series
-from analysis.traces.per_rank.kernels import KINDS
-from analysis.traces.per_rank.launch_queue import queue_length
+from faultline.analysis.traces.columns.device import device_launches, device_work
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.per_rank.annotations import kernel_annotations
+from faultline.analysis.traces.per_rank.bandwidth import bandwidth_series
+from faultline.analysis.traces.per_rank.kernels import KINDS
+from faultline.analysis.traces.per_rank.launch_queue import queue_length
 
 CPU = 0
 """PyTorch's number of the host's memory."""

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 
-from analysis.errors import SettingsError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.doctor.diagnosis import JobDiagnosis as Diagnosis
-from analysis.traces.per_rank.critical_path import critical_path
-from analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
-from analysis.traces.perfetto.augmented import Written, write_overlay, write_with_counters
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis as Diagnosis
+from faultline.analysis.traces.per_rank.critical_path import critical_path
+from faultline.analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
+from faultline.analysis.traces.perfetto.augmented import Written, write_overlay, write_with_counters
+from faultline.trace_report.job_analyses import ACROSS_RANKS
+from faultline.trace_report.job_report import answer
+from faultline.trace_report.registry import ANALYSES, BESIDE
 from faultline.traces.cost_analyses import CostAnalyses
 from faultline.traces.device_analyses import DeviceAnalyses
 from faultline.traces.display import job_html
@@ -21,9 +24,6 @@ from faultline.traces.event_frames import argument_columns, events_frame
 from faultline.traces.host_analyses import HostAnalyses
 from faultline.traces.job_analyses import AcrossRanks
 from faultline.traces.ranks import JobRanks
-from trace_report.job_analyses import ACROSS_RANKS
-from trace_report.job_report import answer
-from trace_report.registry import ANALYSES, BESIDE
 
 if TYPE_CHECKING:
     from faultline.traces.plots import Plots

@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analysis.traces.comparison.trace_diff import Side, compared, diff_rows, joined, side_of
-from analysis.traces.comparison.trace_regressions import FAIL_OVER_PERCENT, regression_rows
+from faultline.analysis.traces.comparison.trace_diff import (
+    Side,
+    compared,
+    diff_rows,
+    joined,
+    side_of,
+)
+from faultline.analysis.traces.comparison.trace_regressions import (
+    FAIL_OVER_PERCENT,
+    regression_rows,
+)
+from faultline.trace_report.frames import DIAGNOSES, frame_of
 from faultline.traces.ranks import JobRanks
-from trace_report.frames import DIAGNOSES, frame_of
 
 if TYPE_CHECKING:
     from faultline.traces.job import Job

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analysis.errors import SettingsError
+from faultline.analysis.errors import SettingsError
 
 try:
     import altair as alt
 except ModuleNotFoundError as error:
-    from bot.settings.extras import install
+    from faultline.bot.settings.extras import install
 
     raise SettingsError(
         "plot", f"needs an extra that is not installed: {install('notebook')}"

@@ -15,12 +15,12 @@ from weakref import finalize
 
 import polars as pl
 
-from analysis.errors import EvidenceError, SettingsError
-from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.row_table import Rows
-from analysis.traces.job.trace_readers import traces_in
-from trace_report.analysis_run import (
+from faultline.analysis.errors import EvidenceError, SettingsError
+from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows
+from faultline.analysis.traces.job.trace_readers import traces_in
+from faultline.trace_report.analysis_run import (
     JobResult,
     RankResult,
     RankRun,
@@ -32,13 +32,13 @@ from trace_report.analysis_run import (
     run_job,
     trace_files,
 )
-from trace_report.frames import frame_of
-from trace_report.job_analyses import ACROSS_RANKS, job_analyses
-from trace_report.job_report import JobReport, report_of
-from trace_report.rank_choice import Capture, one_per_rank
-from trace_report.registry import ANALYSES, BESIDE, all_rows_of, cut
-from trace_report.sources import opened
-from trace_report.workers import Say, free_memory, run_in_threads, unpacked_bytes
+from faultline.trace_report.frames import frame_of
+from faultline.trace_report.job_analyses import ACROSS_RANKS, job_analyses
+from faultline.trace_report.job_report import JobReport, report_of
+from faultline.trace_report.rank_choice import Capture, one_per_rank
+from faultline.trace_report.registry import ANALYSES, BESIDE, all_rows_of, cut
+from faultline.trace_report.sources import opened
+from faultline.trace_report.workers import Say, free_memory, run_in_threads, unpacked_bytes
 
 KEEP_BYTES = 4_000_000_000
 """Traces that are unpacked no longer than this in all are kept. Their columns take a third of it at

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
-from bot.settings.process_secrets import ProcessRole, needed_by
-from bot.settings.settings import sections_that_repeat
+from faultline.bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
+from faultline.bot.settings.process_secrets import ProcessRole, needed_by
+from faultline.bot.settings.settings import sections_that_repeat
 
 SET_BY_THE_MODULE = "FAULTLINE_STORE__DATABASE"
 NAME = "<NAME>"

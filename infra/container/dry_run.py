@@ -39,10 +39,10 @@ import bz2, ctypes, hashlib, lzma, sqlite3, ssl, uuid, zoneinfo
 import alembic, backports.zstd, isal.isal_zlib, joserfc, numpy.random, obstore, openai, pdpyras
 import polars, psycopg, prometheus_client, promql_parser, re2, resvg_py, slack_bolt, uvicorn
 import uvloop, yaml
-import bot.runtime.otlp
-from connectors.aws.operations import ACTIONS
-from connectors.aws.session import aws_client, boto_session
-from connectors.datadog import calls
+import faultline.bot.runtime.otlp
+from faultline.connectors.vendors.aws.operations import ACTIONS
+from faultline.connectors.vendors.aws.session import aws_client, boto_session
+from faultline.connectors.vendors.datadog import calls
 session = boto_session()
 for service in {service for service, _ in ACTIONS}:
     aws_client(session, service, "eu-west-1", None, {})

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from connectors.aws.operations import ACTIONS
-from connectors.datadog import calls
-from connectors.datadog.calls import Call
+from faultline.connectors.vendors.aws.operations import ACTIONS
+from faultline.connectors.vendors.datadog import calls
+from faultline.connectors.vendors.datadog.calls import Call
 
 UNUSED = ("*.pyi", "*.pyx", "*.pxd", "*.h", "*.hpp", "*.c", "*.a", "*.lib", "RECORD")
 """For compilers, type checkers and pip."""
@@ -30,22 +30,11 @@ NEEDED_FOLDERS = frozenset({"numpy/testing", "sqlalchemy/testing", "promql_parse
 """Folders of these names that are part of what is imported."""
 CREDENTIAL_SERVICES = frozenset({"s3", "sts", "sso", "sso-oidc"})
 """botocore itself asks these for credentials (botocore.credentials), and traces lie in S3."""
-OWN = (
-    "analysis",
-    "bot",
-    "connectors",
-    "demo",
-    "evaluation",
-    "faultline",
-    "loopback",
-    "prompts",
-    "proving_ground",
-    "trace_report",
-)
-"""The wheel's packages."""
+OWN = ("faultline",)
+"""The wheel's package."""
 DATADOG = "datadog_api_client"
 DATADOG_ROOTS = ("api_client", "configuration", "exceptions", "rest")
-"""What connectors/datadog/session.py imports."""
+"""What connectors/vendors/datadog/session.py imports."""
 
 
 def without_unused_files(site: Path) -> Iterator[Path]:

@@ -102,7 +102,7 @@ resource "aws_iam_role_policy" "read_this_account" {
   count = var.read_this_account ? 1 : 0
   name  = "read-this-account"
   role  = aws_iam_role.worker.id
-  # Written from the list of calls in the program: python -m connectors.aws.policy_files
+  # Written from the list of calls in the program: python -m faultline.connectors.vendors.aws.policy_files
   policy = file("${path.module}/modules/read-only-role/connector-policy.json")
 }
 

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import msgspec
 import polars as pl
 
-from analysis.case.folder import read_case
-from analysis.case.tables import table_file, write_table
-from analysis.vocabulary import Alert, Scope
-from connectors.base import Collected
-from connectors.kubernetes.inquiry import ClusterInquiry
-from connectors.kubernetes.session import ServedGroup
-from connectors.kubernetes.workloads import Ref, parsed, refs_of
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.case.tables import table_file, write_table
+from faultline.analysis.vocabulary import Alert, Scope
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.kubernetes.inquiry import ClusterInquiry
+from faultline.connectors.vendors.kubernetes.session import ServedGroup
+from faultline.connectors.vendors.kubernetes.workloads import Ref, parsed, refs_of
 from proving_ground.worlds.cluster.snapshot import ClusterSnapshot, snapshot_of
 from proving_ground.worlds.cluster_faults import CLUSTER_FAULTS
 from proving_ground.worlds.seeds import WorldSeed

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from analysis.case.folder import Case, read_case
+from faultline.analysis.case.folder import Case, read_case
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 """The alert; the baseline is the hour before it, the incident the half hour from it."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from analysis import diagnosis
-from analysis.kinds.finding_kinds import declared
-from analysis.vocabulary import Finding
+from faultline.analysis import diagnosis
+from faultline.analysis.kinds.finding_kinds import declared
+from faultline.analysis.vocabulary import Finding
 
 
 @pytest.fixture(autouse=True)

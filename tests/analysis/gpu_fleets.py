@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.tables import METRICS
-from analysis.metrics import gpu_signals as gs
-from analysis.metrics.shift_statistics import Bools, Floats
-from analysis.vocabulary import Alert, JobIdentity, Scope, Window
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.tables import METRICS
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics.shift_statistics import Bools, Floats
+from faultline.analysis.vocabulary import Alert, JobIdentity, Scope, Window
 from tests.analysis.cases import START
 
 BEFORE, AFTER = 60.0, 30.0

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.case.folder import Case
-from analysis.vocabulary import Alert, Scope, Window
+from faultline.analysis.case.folder import Case
+from faultline.analysis.vocabulary import Alert, Scope, Window
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator

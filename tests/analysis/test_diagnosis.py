@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import Case, read_case
-from analysis.diagnosis import MAX_FINDINGS, diagnose
-from analysis.kinds.finding_details import MetricShiftDetails
-from analysis.vocabulary import Diagnosis, Verdict
-from analysis.wording.amounts import levels, unit_of
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.diagnosis import MAX_FINDINGS, diagnose
+from faultline.analysis.kinds.finding_details import MetricShiftDetails
+from faultline.analysis.vocabulary import Diagnosis, Verdict
+from faultline.analysis.wording.amounts import levels, unit_of
 from tests.analysis.cases import at, logs, series, spans, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.diagnosis import diagnose
-from analysis.errors import EvidenceError
-from analysis.requests.topology import Topology
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.requests.topology import Topology
 from tests.analysis.cases import at, series, write_case
 
 FIRST, LAST = "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59+00:00"

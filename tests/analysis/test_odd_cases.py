@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from analysis.diagnosis import diagnose
-from analysis.metrics.shifts import metric_shifts
-from analysis.vocabulary import Verdict
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.vocabulary import Verdict
 from tests.analysis.cases import at, logs, series, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms"}

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from analysis.case.folder import Case, read_case
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Diagnosis, Finding, Gap
-from bot.answer.lines import CitedLine, answer_lines
-from bot.answer.view import answer_view
-from bot.answer.writer.built_in import word
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, Diagnosis, Finding, Gap
+from faultline.bot.answer.lines import CitedLine, answer_lines
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.built_in import word
 
 FOLDER = Path(__file__).parent / "cases"
 CAUSES, FINDINGS = 3, 30

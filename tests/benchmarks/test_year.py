@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from analysis.vocabulary import Alert
 from benchmarks import year
-from bot.store.models import InvestigationRow, LabelRow
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.store.models import InvestigationRow, LabelRow
 from tests.conftest import new_database
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

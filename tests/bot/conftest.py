@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bot.runtime.process_pool import ProcessPool
+from faultline.bot.runtime.process_pool import ProcessPool
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import SCHEMAS, conform, write_table
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
-from connectors.base import Collected, Connector, Request, collect_one
+from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.tables import SCHEMAS, conform, write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
+from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_one
 from tests.connectors.conftest import ALERT_AT, request_for
 
 

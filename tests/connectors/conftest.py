@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.vocabulary import Alert, Scope, Window
-from connectors.base import Request
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.connectors.shared.contract.base import Request
 from tests.connectors.local_http import LocalServer
 from tests.debian_tools import debian_binary
 

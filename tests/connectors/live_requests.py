@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from analysis.vocabulary import Alert, Diagnosis, Scope, Window
-from bot.settings import Settings
-from connectors.base import Collected, Connector, Request, collect_one
-from connectors.registry import CONNECTORS
+from faultline.analysis.vocabulary import Alert, Diagnosis, Scope, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_one
 from tests.connectors.collected_cases import diagnosed_request
 
 

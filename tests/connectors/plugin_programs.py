@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from analysis.errors import SettingsError
-from bot.settings import load_settings
-from connectors.base import collect_one
-from connectors.registry import build_connectors
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import load_settings
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.shared.contract.base import collect_one
 from tests.connectors.conftest import request_for
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.vocabulary import Alert, Scope, Window
-from connectors.base import Collected, Request
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.exporter_metrics import built_in
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.connectors.shared.contract.base import Collected, Request
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.exporter_metrics import built_in
 from tests.connectors.conftest import free_port
 from tests.debian_tools import debian_binary, debian_root, unavailable
 

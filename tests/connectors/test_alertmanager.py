@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import SettingsError
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.alertmanager import CONNECTOR
-from connectors.alertmanager.connector import MOST_ALERTS, AlertmanagerConnector
-from connectors.limits import Limits
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.alertmanager import CONNECTOR
+from faultline.connectors.vendors.alertmanager.connector import MOST_ALERTS, AlertmanagerConnector
 from tests.connectors.collected_cases import collected
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

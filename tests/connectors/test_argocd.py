@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.errors import SettingsError
-from bot.settings import Settings
-from connectors.argocd import CONNECTOR
-from connectors.argocd.connector import ArgoCD
-from connectors.elasticsearch import CONNECTOR as ELASTICSEARCH
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.argocd import CONNECTOR
+from faultline.connectors.vendors.argocd.connector import ArgoCD
+from faultline.connectors.vendors.elasticsearch import CONNECTOR as ELASTICSEARCH
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import LocalServer, Reply

@@ -12,17 +12,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.case.tables import write_table
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Link, Scope, Window
-from bot.settings import Settings
-from connectors.aws import CONNECTOR
-from connectors.aws import connector as aws
-from connectors.aws.errors import NEEDS_SUPPORT_PLAN
-from connectors.aws.operations import ACTIONS
-from connectors.base import Collected, Request, collect_one
-from connectors.limits import Limits
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.case.tables import write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, Link, Scope, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.aws import CONNECTOR
+from faultline.connectors.vendors.aws import connector as aws
+from faultline.connectors.vendors.aws.errors import NEEDS_SUPPORT_PLAN
+from faultline.connectors.vendors.aws.operations import ACTIONS
 from tests.connectors.collected_cases import calls_in
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import aws as stand_in

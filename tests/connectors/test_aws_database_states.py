@@ -12,10 +12,10 @@ import pytest
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
-from bot.settings import Settings
-from connectors.aws import CONNECTOR
-from connectors.aws.database_states import OF_MESSAGE
-from connectors.base import Collected, collect_one
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.aws import CONNECTOR
+from faultline.connectors.vendors.aws.database_states import OF_MESSAGE
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins.aws import AwsStandIn, settings
 from tests.connectors.test_aws import NOW, asked

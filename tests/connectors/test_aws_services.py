@@ -19,12 +19,12 @@ from botocore.validate import ParamValidator
 from moto.core.model import ServiceModel
 from moto.core.serialize import get_serializer_class
 
-from bot.settings import Settings
-from connectors.aws import CONNECTOR
-from connectors.aws.connector import AwsConnector
-from connectors.aws.resource_kinds import NAMED_KINDS, resource_names
-from connectors.base import Collected, collect_one
-from connectors.shared_settings import ServiceAwsSettings
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.settings.shared_settings import ServiceAwsSettings
+from faultline.connectors.vendors.aws import CONNECTOR
+from faultline.connectors.vendors.aws.connector import AwsConnector
+from faultline.connectors.vendors.aws.resource_kinds import NAMED_KINDS, resource_names
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.test_aws import NOW, asked
 

@@ -15,18 +15,24 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
-from bot.settings import Settings, load_settings
-from connectors.aws import CONNECTOR
-from connectors.aws import connector as aws
-from connectors.aws import logs as aws_logs
-from connectors.aws import operations as aws_operations
-from connectors.aws import scope as aws_scope
-from connectors.aws import trail as aws_trail
-from connectors.aws import xray as aws_xray
-from connectors.aws.calls import AwsCalls
-from connectors.aws.operations import ACTIONS, NOT_NAMED_AS_READS, READ_NAMES, session_policy
-from connectors.aws.session import (
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
+from faultline.bot.settings import Settings, load_settings
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.vendors.aws import CONNECTOR
+from faultline.connectors.vendors.aws import connector as aws
+from faultline.connectors.vendors.aws import logs as aws_logs
+from faultline.connectors.vendors.aws import operations as aws_operations
+from faultline.connectors.vendors.aws import scope as aws_scope
+from faultline.connectors.vendors.aws import trail as aws_trail
+from faultline.connectors.vendors.aws import xray as aws_xray
+from faultline.connectors.vendors.aws.calls import AwsCalls
+from faultline.connectors.vendors.aws.operations import (
+    ACTIONS,
+    NOT_NAMED_AS_READS,
+    READ_NAMES,
+    session_policy,
+)
+from faultline.connectors.vendors.aws.session import (
     ATTEMPTS,
     RATES,
     AwsAccount,
@@ -37,7 +43,6 @@ from connectors.aws.session import (
     boto_session,
     refuse_writes,
 )
-from connectors.budgets import ByteBudget, Deadline
 from tests.connectors.conftest import ALERT_AT
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import aws as stand_in
@@ -300,7 +305,7 @@ def test_the_page_names_the_limits_as_they_are() -> None:
 
 
 def test_the_page_names_every_signal() -> None:
-    from connectors.aws.metric_templates import TEMPLATES
+    from faultline.connectors.vendors.aws.metric_templates import TEMPLATES
 
     page = DOCS.read_text()
     for one in TEMPLATES:

@@ -17,20 +17,20 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Alert, Scope, Window
-from bot.settings import Settings
-from connectors.aws import CONNECTOR
-from connectors.aws import console as aws_console
-from connectors.aws.cloudwatch import _graph, _wanted
-from connectors.aws.evidence import moment
-from connectors.aws.operations import ACTIONS
-from connectors.aws.resource import Resource
-from connectors.aws.segments import spans_of
-from connectors.aws.session import AwsAccount, AwsPlace, aws_client, boto_session
-from connectors.aws.task_definitions import difference
-from connectors.aws.trail import _row
-from connectors.aws.xray import edges, expression
-from connectors.base import Request
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Request
+from faultline.connectors.vendors.aws import CONNECTOR
+from faultline.connectors.vendors.aws import console as aws_console
+from faultline.connectors.vendors.aws.cloudwatch import _graph, _wanted
+from faultline.connectors.vendors.aws.evidence import moment
+from faultline.connectors.vendors.aws.operations import ACTIONS
+from faultline.connectors.vendors.aws.resource import Resource
+from faultline.connectors.vendors.aws.segments import spans_of
+from faultline.connectors.vendors.aws.session import AwsAccount, AwsPlace, aws_client, boto_session
+from faultline.connectors.vendors.aws.task_definitions import difference
+from faultline.connectors.vendors.aws.trail import _row
+from faultline.connectors.vendors.aws.xray import edges, expression
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import aws as stand_in
 from tests.connectors.stand_ins.aws import ALARM, AwsStandIn

@@ -17,22 +17,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import SCHEMAS, conform, write_table
-from analysis.diagnosis import diagnose
-from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
-from bot.settings import Settings
-from connectors.azure import CONNECTOR
-from connectors.azure import queries as kql
-from connectors.azure import rows as azure_rows
-from connectors.azure.connector import LIMITS, AzureMonitorConnector
-from connectors.azure.queries import LogTable, literal
-from connectors.azure.session import WAIT_S, QueryApi
-from connectors.azure_token import Credential, Tokens
-from connectors.base import Collected, collect_one
-from connectors.budgets import Deadline
-from connectors.limits import Limits
+from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.tables import SCHEMAS, conform, write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.auth.azure_token import Credential, Tokens
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.vendors.azure import CONNECTOR
+from faultline.connectors.vendors.azure import queries as kql
+from faultline.connectors.vendors.azure import rows as azure_rows
+from faultline.connectors.vendors.azure.connector import LIMITS, AzureMonitorConnector
+from faultline.connectors.vendors.azure.queries import LogTable, literal
+from faultline.connectors.vendors.azure.session import WAIT_S, QueryApi
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import azure_monitor as stand_in

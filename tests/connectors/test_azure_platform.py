@@ -11,13 +11,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from analysis.case.tables import conform
-from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.azure import CONNECTOR
-from connectors.azure.platform import MOST_RESOURCES, named_resources
-from connectors.base import Collected, collect_one
+from faultline.analysis.case.tables import conform
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.azure import CONNECTOR
+from faultline.connectors.vendors.azure.platform import MOST_RESOURCES, named_resources
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import azure_monitor as stand_in

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import Settings, is_secret, secret_variable
-from connectors.limits import ConnectorSettings, Limits
-from connectors.registry import CONNECTORS
-from connectors.self_hosted import SelfHostedSettings
+from faultline.bot.settings import Settings, is_secret, secret_variable
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.settings.limits import ConnectorSettings, Limits
+from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 FLAGS = ("launchdarkly", "unleash", "flagsmith", "statsig")

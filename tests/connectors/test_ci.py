@@ -13,13 +13,18 @@ import polars as pl
 import pydantic
 import pytest
 
-from bot.settings import Settings
-from connectors.base import Collected, Connector
-from connectors.build_changes import BuildRules, BuildRun
-from connectors.change_feeds import RecordPage, VendorChange, person, read_records
-from connectors.jenkins.connector import JenkinsBuild
-from connectors.registry import CONNECTORS
-from connectors.service_names import named_service
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.changes.build_changes import BuildRules, BuildRun
+from faultline.connectors.shared.changes.change_feeds import (
+    RecordPage,
+    VendorChange,
+    person,
+    read_records,
+)
+from faultline.connectors.shared.contract.base import Collected, Connector
+from faultline.connectors.shared.rows.service_names import named_service
+from faultline.connectors.vendors.jenkins.connector import JenkinsBuild
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import LocalServer, Reply
@@ -222,7 +227,7 @@ def test_hostile_builds() -> None:
 
 
 def test_a_later_page_that_fails_leaves_what_was_read() -> None:
-    from analysis.errors import ConnectorError
+    from faultline.analysis.errors import ConnectorError
 
     async def read(given: list[tuple[str, str]]) -> RecordPage[int]:
         page = int(dict(given)["page"])

@@ -14,17 +14,22 @@ import polars as pl
 import pydantic
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected
-from connectors.clickhouse import CONNECTOR, queries, rows
-from connectors.clickhouse.connector import ClickHouseConnector
-from connectors.clickhouse.layouts import OTEL_LOGS, SIGNOZ_LOGS, Column, tables_of
-from connectors.clickhouse.literals import identifier, literal
-from connectors.counted_lines import CountGrid
-from connectors.log_windows import ERROR_LINES, LINES
-from connectors.service_names import ServiceNames
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.vendors.clickhouse import CONNECTOR, queries, rows
+from faultline.connectors.vendors.clickhouse.connector import ClickHouseConnector
+from faultline.connectors.vendors.clickhouse.layouts import (
+    OTEL_LOGS,
+    SIGNOZ_LOGS,
+    Column,
+    tables_of,
+)
+from faultline.connectors.vendors.clickhouse.literals import identifier, literal
 from tests.connectors.clickhouse_server import PLACED, QUEUED, clickhouse_server
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analysis.case.tables import conform
-from analysis.changes.text import read_change_text
-from connectors.code_changes import (
+from faultline.analysis.case.tables import conform
+from faultline.analysis.changes.text import read_change_text
+from faultline.connectors.shared.changes.code_changes import (
     DIFF_LENGTH,
     DIFFS_LENGTH,
     LINE_LENGTH,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Alert
-from connectors.code_lines import (
+from faultline.analysis.vocabulary import Alert
+from faultline.connectors.shared.changes.code_lines import (
     MOST_FRAMES,
     SourceFrame,
     candidates,

@@ -15,16 +15,16 @@ from urllib.parse import parse_qs, urlsplit
 import polars as pl
 import pytest
 
-from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import conform, write_table
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Evidence, JobIdentity, Link
-from bot.settings import Settings
-from connectors.base import Collected, Request, collect_one
-from connectors.datadog import CONNECTOR
-from connectors.datadog.connector import LIMITS, DatadogConnector
-from connectors.datadog.monitors import monitor_of
-from connectors.limits import Limits
+from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.tables import conform, write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, Evidence, JobIdentity, Link
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.datadog import CONNECTOR
+from faultline.connectors.vendors.datadog.connector import LIMITS, DatadogConnector
+from faultline.connectors.vendors.datadog.monitors import monitor_of
 from tests.connectors.collected_cases import calls_in
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

@@ -11,12 +11,25 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import BudgetExceeded, ConnectorError
-from connectors.budgets import Deadline
-from connectors.datadog import session as datadog_session
-from connectors.datadog.calls import CALLS, LOGS, MONITOR, MONITORS, SPANS, TRACE, Call, call_of
-from connectors.datadog.session import DatadogAccess, DatadogSession, allowances_of
-from connectors.limits import Limits
+from faultline.analysis.errors import BudgetExceeded, ConnectorError
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.vendors.datadog import session as datadog_session
+from faultline.connectors.vendors.datadog.calls import (
+    CALLS,
+    LOGS,
+    MONITOR,
+    MONITORS,
+    SPANS,
+    TRACE,
+    Call,
+    call_of,
+)
+from faultline.connectors.vendors.datadog.session import (
+    DatadogAccess,
+    DatadogSession,
+    allowances_of,
+)
 from tests.connectors.local_http import LocalServer, Reply
 
 LIMITS = Limits(requests_per_s=1000)

@@ -12,23 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Window
-from connectors.datadog import values
-from connectors.datadog.calls import CALLS
-from connectors.datadog.check import PERMISSIONS
-from connectors.datadog.connector import LIMITS, MOST_GOLDEN
-from connectors.datadog.links import APP_HOSTS, AppLinks
-from connectors.datadog.logs import PAGE
-from connectors.datadog.lz_string import packed
-from connectors.datadog.metrics import RESOURCES, SPLITS, _operations, _signals
-from connectors.datadog.monitor_queries import (
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.vendors.datadog import values
+from faultline.connectors.vendors.datadog.calls import CALLS
+from faultline.connectors.vendors.datadog.check import PERMISSIONS
+from faultline.connectors.vendors.datadog.connector import LIMITS, MOST_GOLDEN
+from faultline.connectors.vendors.datadog.links import APP_HOSTS, AppLinks
+from faultline.connectors.vendors.datadog.logs import PAGE
+from faultline.connectors.vendors.datadog.lz_string import packed
+from faultline.connectors.vendors.datadog.metrics import RESOURCES, SPLITS, _operations, _signals
+from faultline.connectors.vendors.datadog.monitor_queries import (
     CompositeMonitor,
     MetricMonitor,
     SearchMonitor,
     read_monitor,
 )
-from connectors.datadog.session import ALLOWANCES
-from connectors.log_windows import ERROR_LINES, LINES
+from faultline.connectors.vendors.datadog.session import ALLOWANCES
 
 WINDOW = Window(
     start=datetime(2026, 3, 2, 11, tzinfo=UTC), end=datetime(2026, 3, 2, 12, tzinfo=UTC)

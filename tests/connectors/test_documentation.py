@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import Settings
-from connectors import training_runs
-from connectors.pagerduty import connector as pagerduty
-from connectors.prometheus import exporter_queries, exporters_page, promql, query_choice
-from connectors.prometheus.default_queries import DEFAULTS
-from connectors.prometheus.exporter_metrics import built_in
-from connectors.registry import CONNECTORS
-from connectors.traces import connector as training_traces
-from connectors.traces import files as trace_files
-from connectors.wandb import connector as wandb
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.training import training_runs
+from faultline.connectors.vendors.pagerduty import connector as pagerduty
+from faultline.connectors.vendors.prometheus import (
+    exporter_queries,
+    exporters_page,
+    promql,
+    query_choice,
+)
+from faultline.connectors.vendors.prometheus.default_queries import DEFAULTS
+from faultline.connectors.vendors.prometheus.exporter_metrics import built_in
+from faultline.connectors.vendors.traces import connector as training_traces
+from faultline.connectors.vendors.traces import files as trace_files
+from faultline.connectors.vendors.wandb import connector as wandb
 
 BY_SETTINGS = frozenset({"http_source", "mcp_servers"})
 """Connectors of which the settings say what they bring."""

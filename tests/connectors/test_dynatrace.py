@@ -9,12 +9,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.dynatrace import CONNECTOR, rows
-from connectors.dynatrace.connector import DynatraceConnector, quoted
-from connectors.service_names import ServiceNames
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.vendors.dynatrace import CONNECTOR, rows
+from faultline.connectors.vendors.dynatrace.connector import DynatraceConnector, quoted
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert, Window
-from connectors.base import Request, collect_one
-from connectors.registry import CONNECTORS
+from faultline.analysis.vocabulary import Alert, Window
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.contract.base import Request, collect_one
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.pagerduty_server import INCIDENT

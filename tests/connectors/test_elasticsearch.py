@@ -13,19 +13,24 @@ import polars as pl
 import pydantic
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.elasticsearch import CONNECTOR
-from connectors.elasticsearch.answers import Hit, line_rows
-from connectors.elasticsearch.connector import (
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.vendors.elasticsearch import CONNECTOR
+from faultline.connectors.vendors.elasticsearch.answers import Hit, line_rows
+from faultline.connectors.vendors.elasticsearch.connector import (
     ERRORS,
     ElasticsearchConnector,
 )
-from connectors.elasticsearch.fields import FieldsAnswer, FieldType, LogFields, WantedFields
-from connectors.elasticsearch.session import SearchHttp
-from connectors.log_windows import ERROR_LINES, LINES
+from faultline.connectors.vendors.elasticsearch.fields import (
+    FieldsAnswer,
+    FieldType,
+    LogFields,
+    WantedFields,
+)
+from faultline.connectors.vendors.elasticsearch.session import SearchHttp
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

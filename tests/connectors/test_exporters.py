@@ -16,13 +16,13 @@ import promql_parser
 import pytest
 from pydantic import ValidationError
 
-from analysis.kinds.signals import SignalClass, classify
-from bot.settings import Settings
-from connectors.base import Collected
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.exporter_metrics import ExporterMetric, built_in
-from connectors.prometheus.joined_queries import LONGEST_QUERY, MARK
-from connectors.prometheus.request_metrics import SOURCES
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.exporter_metrics import ExporterMetric, built_in
+from faultline.connectors.vendors.prometheus.joined_queries import LONGEST_QUERY, MARK
+from faultline.connectors.vendors.prometheus.request_metrics import SOURCES
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
@@ -320,7 +320,7 @@ def test_each_fact_links_the_graph_of_its_own_query(of_cart: Collected) -> None:
 def test_of_many_owners_only_those_beyond_a_threshold_are_asked(
     levels: RunningPrometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.prometheus.exporter_queries.MOST_OWNERS", 0)
+    monkeypatch.setattr("faultline.connectors.vendors.prometheus.exporter_queries.MOST_OWNERS", 0)
     request = request_for(tmp_path, services=("cart", "orders-db"))
     found = asyncio.run(PrometheusConnector(levels.url).collect(request))
     assert "vm-7" not in found.tables["metrics"]["service"].to_list()
@@ -349,7 +349,7 @@ def test_a_query_that_the_server_refuses_costs_no_other(
 def test_time_that_is_up_is_one_gap_for_each_exporter(
     levels: RunningPrometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.prometheus.connector.SHARE_OF_TIME", 0.0)
+    monkeypatch.setattr("faultline.connectors.vendors.prometheus.connector.SHARE_OF_TIME", 0.0)
     connector = PrometheusConnector(levels.url)
     found = asyncio.run(connector.collect(request_for(tmp_path, services=("cart",))))
     gaps = [one.query for one in found.missing if one.reason == "no answer within 0 s"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.prometheus.false_zeros import drop_zeros_before_gaps
-from connectors.prometheus.series import PrometheusSeries
+from faultline.connectors.vendors.prometheus.false_zeros import drop_zeros_before_gaps
+from faultline.connectors.vendors.prometheus.series import PrometheusSeries
 
 STEP_S = 60.0
 

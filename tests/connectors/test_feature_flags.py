@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from bot.settings import Settings
-from connectors.base import Collected, Connector
-from connectors.flag_changes import MOST_LINES, state_diff
-from connectors.launchdarkly.connector import EVERYWHERE
-from connectors.registry import CONNECTORS
-from connectors.statsig.connector import ACTIONS
-from connectors.unleash.connector import TYPES
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.changes.flag_changes import MOST_LINES, state_diff
+from faultline.connectors.shared.contract.base import Collected, Connector
+from faultline.connectors.vendors.launchdarkly.connector import EVERYWHERE
+from faultline.connectors.vendors.statsig.connector import ACTIONS
+from faultline.connectors.vendors.unleash.connector import TYPES
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import LocalServer, Reply

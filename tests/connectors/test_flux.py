@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.kubernetes import CONNECTOR
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.kubernetes import CONNECTOR
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import ROLLED_OUT, Object, listed, meta, utc, workload
 from tests.connectors.local_http import LocalServer, Reply

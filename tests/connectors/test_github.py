@@ -11,20 +11,30 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import conform, write_table
-from analysis.diagnosis import diagnose
-from analysis.errors import ConnectorError, SettingsError
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Link
-from bot.settings import Settings
-from connectors.base import Collected, Request, collect_one
-from connectors.code_changes import DIFF_LENGTH, DIFFS_LENGTH, PATCH_LENGTH
-from connectors.code_host import MOST_CHANGES, MOST_COMPARED, MOST_LINES, MOST_REPOSITORIES
-from connectors.code_lines import AROUND
-from connectors.github import CONNECTOR
-from connectors.github.connector import LIMITS, GitHubConnector, web_of
-from connectors.github.repository import DEPLOYMENT_PAGES, MOST_STATUSES, PER_PAGE, PULL_PAGES
-from connectors.limits import Limits
+from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.tables import conform, write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import ConnectorError, SettingsError
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Link
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.changes.code_changes import DIFF_LENGTH, DIFFS_LENGTH, PATCH_LENGTH
+from faultline.connectors.shared.changes.code_host import (
+    MOST_CHANGES,
+    MOST_COMPARED,
+    MOST_LINES,
+    MOST_REPOSITORIES,
+)
+from faultline.connectors.shared.changes.code_lines import AROUND
+from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.github import CONNECTOR
+from faultline.connectors.vendors.github.connector import LIMITS, GitHubConnector, web_of
+from faultline.connectors.vendors.github.repository import (
+    DEPLOYMENT_PAGES,
+    MOST_STATUSES,
+    PER_PAGE,
+    PULL_PAGES,
+)
 from tests.connectors import github_shapes as shapes
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

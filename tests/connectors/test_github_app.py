@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 from pydantic import SecretStr
 
-from analysis.errors import ConnectorError, SettingsError
-from connectors.base import collect_one
-from connectors.github.app import PERMISSIONS, GitHubApp
-from connectors.github.connector import LIMITS, GitHubConnector
+from faultline.analysis.errors import ConnectorError, SettingsError
+from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.vendors.github.app import PERMISSIONS, GitHubApp
+from faultline.connectors.vendors.github.connector import LIMITS, GitHubConnector
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import github as stand_in

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import SettingsError
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.gitlab import CONNECTOR
-from connectors.gitlab.connector import LIMITS, GitLabConnector
-from connectors.limits import Limits
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.gitlab import CONNECTOR
+from faultline.connectors.vendors.gitlab.connector import LIMITS, GitLabConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import gitlab as stand_in

@@ -15,18 +15,18 @@ import polars as pl
 import pydantic
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert, Window
-from bot.settings import Settings
-from connectors.budgets import ByteBudget, Deadline
-from connectors.google_cloud import CONNECTOR, errors, logs, metrics, traces
-from connectors.google_cloud.collecting import MOST_PAGES, MOST_TRACED
-from connectors.google_cloud.connector import LIMITS, NEEDS, GoogleCloudConnector
-from connectors.google_cloud.session import ENTRIES, GoogleApi
-from connectors.google_token import GoogleToken
-from connectors.log_windows import ERROR_LINES, LINES
-from connectors.service_names import ServiceNames
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.auth.google_token import GoogleToken
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.vendors.google_cloud import CONNECTOR, errors, logs, metrics, traces
+from faultline.connectors.vendors.google_cloud.collecting import MOST_PAGES, MOST_TRACED
+from faultline.connectors.vendors.google_cloud.connector import LIMITS, NEEDS, GoogleCloudConnector
+from faultline.connectors.vendors.google_cloud.session import ENTRIES, GoogleApi
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply

@@ -17,10 +17,15 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from analysis.errors import ConnectorError, SettingsError
-from bot.settings import Settings
-from connectors.google_token import FILE_VARIABLE, GOOGLE_TOKEN, SCOPE, GoogleToken
-from connectors.registry import CONNECTORS
+from faultline.analysis.errors import ConnectorError, SettingsError
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.auth.google_token import (
+    FILE_VARIABLE,
+    GOOGLE_TOKEN,
+    SCOPE,
+    GoogleToken,
+)
 from tests.connectors.local_http import LocalServer, Reply
 
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)

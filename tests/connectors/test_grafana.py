@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from analysis.case.tables import conform
-from bot.settings import Settings
-from connectors.grafana import CONNECTOR
-from connectors.grafana.connector import MOST_ANNOTATIONS, GrafanaConnector
-from connectors.loki.connector import LokiConnector
+from faultline.analysis.case.tables import conform
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.grafana import CONNECTOR
+from faultline.connectors.vendors.grafana.connector import MOST_ANNOTATIONS, GrafanaConnector
+from faultline.connectors.vendors.loki.connector import LokiConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply

@@ -15,15 +15,16 @@ import polars as pl
 import promql_parser
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected
-from connectors.grafana import CONNECTOR
-from connectors.grafana.connector import GrafanaConnector
-from connectors.grafana.incidents import INCIDENTS, MOST_ASKED
-from connectors.grafana.objectives import (
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.grafana import CONNECTOR
+from faultline.connectors.vendors.grafana.connector import GrafanaConnector
+from faultline.connectors.vendors.grafana.incidents import INCIDENTS, MOST_ASKED
+from faultline.connectors.vendors.grafana.objectives import (
     MOST_SLOS,
     SIGNAL,
     SLOS,
@@ -32,7 +33,6 @@ from connectors.grafana.objectives import (
     burn_path,
     burn_query,
 )
-from connectors.registry import CONNECTORS
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET, OpenMetrics, running_prometheus
 from tests.connectors.local_http import LocalServer, Reply

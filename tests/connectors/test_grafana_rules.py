@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert, Link
-from connectors.grafana.connector import RULES, GrafanaConnector
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.connectors.vendors.grafana.connector import RULES, GrafanaConnector
 from tests.connectors.conftest import ALERT_AT
 from tests.connectors.local_http import LocalServer, Reply
 

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from analysis.errors import BudgetExceeded, ConnectorError
-from connectors.budgets import Deadline
-from connectors.graphql import GraphQLQuery, GraphQLReads, GraphQLSession
-from connectors.limits import Limits
-from connectors.wandb.queries import QUERIES
+from faultline.analysis.errors import BudgetExceeded, ConnectorError
+from faultline.connectors.shared.http.graphql import GraphQLQuery, GraphQLReads, GraphQLSession
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.vendors.wandb.queries import QUERIES
 from tests.connectors.local_http import LocalServer, Reply
 
 NAMES = GraphQLQuery("Names", "query Names($of: String!) { project(name: $of) { name } }")

@@ -22,9 +22,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
-from connectors.budgets import Deadline
-from connectors.guarded_fetch import AllowedHost, FetchGuard, read_target, why_not
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.guarded_fetch import (
+    AllowedHost,
+    FetchGuard,
+    read_target,
+    why_not,
+)
 from tests.connectors.local_http import LocalServer, Reply
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)

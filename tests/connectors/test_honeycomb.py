@@ -10,14 +10,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Window
-from bot.settings import Settings
-from connectors.counted_lines import CountGrid
-from connectors.honeycomb import CONNECTOR, rows
-from connectors.honeycomb import connector as honeycomb
-from connectors.honeycomb.connector import (
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Window
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.vendors.honeycomb import CONNECTOR, rows
+from faultline.connectors.vendors.honeycomb import connector as honeycomb
+from faultline.connectors.vendors.honeycomb.connector import (
     API,
     LIMITS,
     MOST_SERVICES,

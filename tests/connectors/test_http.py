@@ -14,14 +14,20 @@ from typing import Any
 import httpx
 import pytest
 
-import connectors
-from analysis.errors import BudgetExceeded, ConnectorError, SettingsError
-from connectors.budgets import ByteBudget, Deadline
-from connectors.http import ReadOnlyHttp
-from connectors.limits import Limits
-from connectors.rate_limiter import RateLimiter
-from connectors.transport import Retries, Timeouts, VendorTransport, get_only, retry_after
-from connectors.vendor_text import short
+from faultline import connectors
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
+from faultline.connectors.shared.http.http import ReadOnlyHttp
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.rate_limiter import RateLimiter
+from faultline.connectors.shared.transport.transport import (
+    Retries,
+    Timeouts,
+    VendorTransport,
+    get_only,
+    retry_after,
+)
+from faultline.connectors.shared.vendor_text import short
 from tests.connectors.local_http import LocalServer, Reply
 
 FAST = Retries(attempts=3, pause_s=0.02)

@@ -12,12 +12,16 @@ import httpx
 import pydantic
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.http_source import CONNECTOR
-from connectors.http_source.connector import LIMITS, HttpSourceConnector, SourceHttp
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.http_source import CONNECTOR
+from faultline.connectors.vendors.http_source.connector import (
+    LIMITS,
+    HttpSourceConnector,
+    SourceHttp,
+)
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply

@@ -12,17 +12,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert, Link, Scope, Window
-from bot.investigation.collecting import part_of
-from bot.settings import Settings, load_settings, sections_that_repeat
-from connectors.base import Collected, collect_one
-from connectors.covers import Covers
-from connectors.instance_settings import InstanceSettings
-from connectors.instances import likely_senders, worth_asking
-from connectors.placed_rows import placed
-from connectors.rate_limiter import open_circuits, rate_limiters_of
-from connectors.registry import build_connectors
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert, Link, Scope, Window
+from faultline.bot.investigation.collecting import part_of
+from faultline.bot.settings import Settings, load_settings, sections_that_repeat
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.instances import likely_senders, worth_asking
+from faultline.connectors.shared.contract.placed_rows import placed
+from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+from faultline.connectors.shared.transport.rate_limiter import open_circuits, rate_limiters_of
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,

@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 import polars as pl
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.jaeger import CONNECTOR
-from connectors.jaeger.connector import JaegerConnector
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.jaeger import CONNECTOR
+from faultline.connectors.vendors.jaeger.connector import JaegerConnector
 from tests.connectors.collected_cases import calls_in, collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

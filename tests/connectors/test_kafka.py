@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from analysis.errors import SettingsError
-from connectors.base import Connector, collect_one
-from connectors.kafka.connector import LIMITS
-from connectors.kafka.facts import Place, cluster_facts
-from connectors.kafka.session import opened
-from connectors.kafka.settings import KafkaSettings
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.vendors.kafka.connector import LIMITS
+from faultline.connectors.vendors.kafka.facts import Place, cluster_facts
+from faultline.connectors.vendors.kafka.session import opened
+from faultline.connectors.vendors.kafka.settings import KafkaSettings
 from tests.connectors.conftest import free_port
 from tests.connectors.kafka_broker import KafkaBroker, ToldGroup, serving
 from tests.connectors.live_requests import (

@@ -19,10 +19,10 @@ import httpx
 import msgspec
 import pytest
 
-from analysis.errors import SettingsError
-from bot.settings import Settings
-from connectors.base import Check
-from connectors.kubernetes import CONNECTOR
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Check
+from faultline.connectors.vendors.kubernetes import CONNECTOR
 from tests.connectors.connect_proxy import ConnectProxy
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import kubernetes as stand_in

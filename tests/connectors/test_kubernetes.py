@@ -27,23 +27,28 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import SCHEMAS, conform, write_table
-from analysis.diagnosis import diagnose
-from analysis.errors import SettingsError
-from analysis.logs.signature_matching import match
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity, Window
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.kubernetes import CONNECTOR
-from connectors.kubernetes.answers import KubernetesEvent
-from connectors.kubernetes.connector import LIMITS, KubernetesConnector
-from connectors.kubernetes.events import MOST_REPEATS, log_rows
-from connectors.kubernetes.inquiry import MOST_NODES, MOST_PODS
-from connectors.kubernetes.job_objects import JOB_KINDS
-from connectors.kubernetes.pod_templates import config_maps_of, facts
-from connectors.kubernetes.session import MOST_PAGES
-from connectors.kubernetes.workloads import MOST_NAMESPACES, MOST_WORKLOADS, makers_of, parsed
+from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.tables import SCHEMAS, conform, write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.logs.signature_matching import match
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.kubernetes import CONNECTOR
+from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent
+from faultline.connectors.vendors.kubernetes.connector import LIMITS, KubernetesConnector
+from faultline.connectors.vendors.kubernetes.events import MOST_REPEATS, log_rows
+from faultline.connectors.vendors.kubernetes.inquiry import MOST_NODES, MOST_PODS
+from faultline.connectors.vendors.kubernetes.job_objects import JOB_KINDS
+from faultline.connectors.vendors.kubernetes.pod_templates import config_maps_of, facts
+from faultline.connectors.vendors.kubernetes.session import MOST_PAGES
+from faultline.connectors.vendors.kubernetes.workloads import (
+    MOST_NAMESPACES,
+    MOST_WORKLOADS,
+    makers_of,
+    parsed,
+)
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import (
     ROLLED_OUT,

@@ -11,11 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import collect_one
-from connectors.kubernetes import CONNECTOR
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.vendors.kubernetes import CONNECTOR
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import (
     ROLLED_OUT,

@@ -14,12 +14,12 @@ import jsonschema
 import pytest
 import yaml
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.kubernetes import CONNECTOR
-from connectors.kubernetes.job_objects import JOB_KINDS
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.kubernetes import CONNECTOR
+from faultline.connectors.vendors.kubernetes.job_objects import JOB_KINDS
 from tests.connectors.collected_cases import diagnosed_request
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import SPACE, Object, listed, meta, refused, utc

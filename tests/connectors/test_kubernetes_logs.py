@@ -11,15 +11,20 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.container_lines import SOURCE
-from connectors.kubernetes import CONNECTOR
-from connectors.kubernetes.container_logs import LINES, MOST_RUNS, PODS_OF_SERVICE, read_lines
-from connectors.kubernetes.crash_lines import LONGEST, telling_line
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.rows.container_lines import SOURCE
+from faultline.connectors.vendors.kubernetes import CONNECTOR
+from faultline.connectors.vendors.kubernetes.container_logs import (
+    LINES,
+    MOST_RUNS,
+    PODS_OF_SERVICE,
+    read_lines,
+)
+from faultline.connectors.vendors.kubernetes.crash_lines import LONGEST, telling_line
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import (
     LOG_PARAMETERS,

@@ -13,12 +13,12 @@ import jsonschema
 import polars as pl
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.kubernetes import CONNECTOR, state_inquiry
-from connectors.kubernetes.state_inquiry import STATE_LISTS
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.kubernetes import CONNECTOR, state_inquiry
+from faultline.connectors.vendors.kubernetes.state_inquiry import STATE_LISTS
 from tests.connectors import kubernetes_states as broken
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import SPACE, Object, listed, meta, refused

@@ -13,9 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
-from analysis.errors import ConnectorError
-from connectors.limits import Limits
-from connectors.linked_pages import LinkedHttp, LinkedSession, VendorQuota, next_params
+from faultline.analysis.errors import ConnectorError
+from faultline.connectors.shared.http.linked_pages import (
+    LinkedHttp,
+    LinkedSession,
+    VendorQuota,
+    next_params,
+)
+from faultline.connectors.shared.settings.limits import Limits
 from tests.connectors.local_http import Asked, LocalServer, Reply
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Link
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.guarded_fetch import AllowedHost, FetchGuard
-from connectors.traces import CONNECTOR
-from connectors.traces.connector import TrainingTracesConnector
-from connectors.traces.linked import trace_links
+from faultline.analysis.vocabulary import Link
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.transport.guarded_fetch import AllowedHost, FetchGuard
+from faultline.connectors.vendors.traces import CONNECTOR
+from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
+from faultline.connectors.vendors.traces.linked import trace_links
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.test_guarded_fetch import LOOPBACK, Names

@@ -16,16 +16,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analysis.case.tables import conform
-from analysis.errors import SettingsError
-from analysis.vocabulary import Alert, Window
-from bot.settings import Settings
-from connectors.collection_builder import CollectionBuilder
-from connectors.counted_lines import CountGrid
-from connectors.log_windows import ERROR_LINES, LINES
-from connectors.loki import CONNECTOR
-from connectors.loki.answers import Counted, LokiStream, count_rows, line_rows
-from connectors.loki.connector import ERRORS, LokiConnector
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.vocabulary import Alert, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
+from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.vendors.loki import CONNECTOR
+from faultline.connectors.vendors.loki.answers import Counted, LokiStream, count_rows, line_rows
+from faultline.connectors.vendors.loki.connector import ERRORS, LokiConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

@@ -17,13 +17,17 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 
-from analysis.case.tables import conform
-from analysis.errors import ConnectorError
-from analysis.kinds.finding_details import ObservationDetails
-from bot.settings import Settings
-from connectors.mcp_servers import CONNECTOR
-from connectors.mcp_servers.connector import LIMITS, LONGEST_TEXT, McpServersConnector
-from connectors.mcp_servers.session import McpHttp
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.mcp_servers import CONNECTOR
+from faultline.connectors.vendors.mcp_servers.connector import (
+    LIMITS,
+    LONGEST_TEXT,
+    McpServersConnector,
+)
+from faultline.connectors.vendors.mcp_servers.session import McpHttp
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET, free_port
 from tests.connectors.local_http import Asked, LocalServer, Reply

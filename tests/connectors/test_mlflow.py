@@ -12,14 +12,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.mlflow import CONNECTOR
-from connectors.mlflow.connector import LIMITS, MOST_PAGES, MlflowConnector
-from connectors.mlflow.session import MlflowHttp
-from connectors.training_runs import HIDDEN
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.training.training_runs import HIDDEN
+from faultline.connectors.vendors.mlflow import CONNECTOR
+from faultline.connectors.vendors.mlflow.connector import LIMITS, MOST_PAGES, MlflowConnector
+from faultline.connectors.vendors.mlflow.session import MlflowHttp
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import mlflow as stand_in

@@ -12,12 +12,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.mlflow import CONNECTOR
-from connectors.mlflow.connector import MlflowConnector
-from connectors.training_runs import HIDDEN
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.training.training_runs import HIDDEN
+from faultline.connectors.vendors.mlflow import CONNECTOR
+from faultline.connectors.vendors.mlflow.connector import MlflowConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.mlflow_server import READER, MlflowTracking, mlflow_tracking

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from bson import Int64, ObjectId, Timestamp
 
-from connectors.base import Connector, collect_one
-from connectors.mongodb import commands
-from connectors.mongodb.operations import masked_command
+from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.vendors.mongodb import commands
+from faultline.connectors.vendors.mongodb.operations import masked_command
 from tests.connectors.conftest import free_port
 from tests.connectors.live_requests import (
     configured,
@@ -390,7 +390,7 @@ def test_sizes_of_shards_are_added_and_a_collection_that_is_gone_is_passed_over(
 def test_of_many_collections_some_are_asked_and_the_others_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.mongodb.connector.MOST_COLLECTIONS", 12)
+    monkeypatch.setattr("faultline.connectors.vendors.mongodb.connector.MOST_COLLECTIONS", 12)
     many = [{"name": f"c{number:03d}", "type": "collection"} for number in range(32)]
 
     def aggregate(asked: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -412,7 +412,7 @@ def test_of_many_collections_some_are_asked_and_the_others_counted(
 def test_a_server_that_is_slow_with_sizes_is_not_asked_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.mongodb.connector.SIZES_WITHIN_S", -1.0)
+    monkeypatch.setattr("faultline.connectors.vendors.mongodb.connector.SIZES_WITHIN_S", -1.0)
     own = server()
     with serving(own):
         found = snapshot(connector(own), tmp_path)

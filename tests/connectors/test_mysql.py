@@ -16,12 +16,12 @@ from typing import Any
 import pymysql
 import pytest
 
-from analysis.errors import ConnectorError
-from connectors.base import Connector, collect_one
-from connectors.database_settings import DatabaseAddress
-from connectors.mysql import facts, queries
-from connectors.mysql.connector import LIMITS
-from connectors.mysql.session import opened
+from faultline.analysis.errors import ConnectorError
+from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.shared.settings.database_settings import DatabaseAddress
+from faultline.connectors.vendors.mysql import facts, queries
+from faultline.connectors.vendors.mysql.connector import LIMITS
+from faultline.connectors.vendors.mysql.session import opened
 from tests.connectors.conftest import free_port
 from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.live_requests import (

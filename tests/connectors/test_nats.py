@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from connectors.base import Connector
-from connectors.nats import facts
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.vendors.nats import facts
 from tests.connectors.conftest import free_port
 from tests.connectors.live_requests import configured, diagnosed_now, facts_of, snapshot
 from tests.connectors.local_http import LocalServer, Reply

@@ -12,12 +12,13 @@ import polars as pl
 import pydantic
 import pytest
 
-from analysis.case.tables import conform
-from bot.settings import Settings
-from connectors.counted_lines import CountGrid
-from connectors.log_windows import ERROR_LINES, LINES
-from connectors.new_relic import CONNECTOR, queries, rows
-from connectors.new_relic.connector import (
+from faultline.analysis.case.tables import conform
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.vendors.new_relic import CONNECTOR, queries, rows
+from faultline.connectors.vendors.new_relic.connector import (
     API,
     ERRORS,
     LIMITS,
@@ -26,7 +27,6 @@ from connectors.new_relic.connector import (
     SAMPLE,
     NewRelicConnector,
 )
-from connectors.service_names import ServiceNames
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import LocalServer, Reply

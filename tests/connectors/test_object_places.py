@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.traces import CONNECTOR, object_places
-from connectors.traces.connector import TrainingTracesConnector
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.traces import CONNECTOR, object_places
+from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.case.tables import conform
-from connectors.collection_builder import CollectionBuilder
-from connectors.evidence_rows import SpanTableRow
-from connectors.jaeger.spans import JaegerTrace, trace_rows
-from connectors.otlp_spans import TracesData, hex_id, span_rows
-from connectors.service_names import ServiceNames
+from faultline.analysis.case.tables import conform
+from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
+from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
+from faultline.connectors.shared.rows.otlp_spans import TracesData, hex_id, span_rows
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.vendors.jaeger.spans import JaegerTrace, trace_rows
 
 TRACE, SPAN, PARENT = "5b8efff798038103d269b633813fc60c", "eee19b7ec3c1b174", "eee19b7ec3c1b173"
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert, Link
-from connectors.base import Request, collect_one
-from connectors.budgets import ByteBudget, Deadline
-from connectors.limits import Limits
-from connectors.pagerduty.answers import change_kind
-from connectors.pagerduty.connector import LIMITS, PagerDutyConnector, incident_of
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.connectors.shared.contract.base import Request, collect_one
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.vendors.pagerduty.answers import change_kind
+from faultline.connectors.vendors.pagerduty.connector import LIMITS, PagerDutyConnector, incident_of
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.pagerduty_server import INCIDENT, SERVICE, alerts, error, serve_incident

@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Window
-from connectors.abilities import BoundedQuery
-from connectors.pipe_queries import INSIGHTS, KQL, PipeLanguage, PipeQuery, pipe_query
-from connectors.record_answers import RecordColumns, records_answer
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.contract.abilities import BoundedQuery
+from faultline.connectors.shared.queries.pipe_queries import (
+    INSIGHTS,
+    KQL,
+    PipeLanguage,
+    PipeQuery,
+    pipe_query,
+)
+from faultline.connectors.shared.queries.record_answers import RecordColumns, records_answer
 
 START = datetime(2026, 3, 2, 11, 30, tzinfo=UTC)
 WINDOW = Window(start=START, end=START + timedelta(minutes=30))

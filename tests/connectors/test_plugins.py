@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loopback.preloaded import run_preloaded
+from faultline.loopback.preloaded import run_preloaded
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.plugin_programs import collect, refusals
 from tests.docs.test_extending import example

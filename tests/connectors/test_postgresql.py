@@ -16,12 +16,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Window
-from connectors.base import Connector, collect_one
-from connectors.postgresql import facts, queries
-from connectors.postgresql.connector import LIMITS
-from connectors.postgresql.session import PostgresServer, opened
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.vendors.postgresql import facts, queries
+from faultline.connectors.vendors.postgresql.connector import LIMITS
+from faultline.connectors.vendors.postgresql.session import PostgresServer, opened
 from tests.connectors.conftest import free_port
 from tests.connectors.debian_postgres import ADMIN, DebianPostgres, debian_postgres, replica_of
 from tests.connectors.live_requests import (
@@ -176,7 +176,7 @@ def test_what_is_calm_has_no_facts_but_dead_rows(sockets: Path, tmp_path: Path) 
 def test_connections_and_transactions_that_stay_open(
     sockets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.database_facts.IDLE_OPEN_S", 0.5)
+    monkeypatch.setattr("faultline.connectors.shared.databases.database_facts.IDLE_OPEN_S", 0.5)
     with ExitStack() as stack:
         first = stack.enter_context(as_user(sockets, "shop", "reports"))
         first.execute("BEGIN")
@@ -252,7 +252,7 @@ def test_a_replica_that_is_paused_and_a_slot_that_nobody_reads(
     running: tuple[DebianPostgres, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, sockets = running
-    monkeypatch.setattr("connectors.postgresql.facts.KEPT_BYTES", 1)
+    monkeypatch.setattr("faultline.connectors.vendors.postgresql.facts.KEPT_BYTES", 1)
     with replica_of(server, sockets) as replica, as_user(sockets, ADMIN) as admin:
         admin.execute("SELECT pg_create_physical_replication_slot('left', true)")
         admin.execute("INSERT INTO orders VALUES (3, 'third')")

@@ -11,19 +11,19 @@ import httpx
 import polars as pl
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Window
-from connectors.base import collect_one
-from connectors.http import ReadOnlyHttp
-from connectors.joined_windows import merged
-from connectors.limits import Limits
-from connectors.prometheus.connector import LIMITS, PrometheusConnector
-from connectors.prometheus.http_api import PrometheusApi
-from connectors.prometheus.overview import PrometheusOverview
-from connectors.prometheus.query_choice import QueryChoice
-from connectors.prometheus.range_queries import MAX_POINTS, step
-from connectors.prometheus.service_survey import survey
-from connectors.server_access import bearer
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.auth.server_access import bearer
+from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.http.http import ReadOnlyHttp
+from faultline.connectors.shared.rows.joined_windows import merged
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.prometheus.connector import LIMITS, PrometheusConnector
+from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
+from faultline.connectors.vendors.prometheus.overview import PrometheusOverview
+from faultline.connectors.vendors.prometheus.query_choice import QueryChoice
+from faultline.connectors.vendors.prometheus.range_queries import MAX_POINTS, step
+from faultline.connectors.vendors.prometheus.service_survey import survey
 from tests.connectors.conftest import ALERT_AT, ONSET, RunningPrometheus, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import prometheus as stand_in

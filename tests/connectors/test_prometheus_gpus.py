@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.case.folder import Case
-from analysis.case.tables import conform
-from analysis.gpus.health import gpu_health
-from analysis.metrics import gpu_signals as gs
-from analysis.vocabulary import Alert, JobIdentity
-from connectors.base import Collected, Request, collect_one
-from connectors.gpu_bounds import LEAST_POINTS, MOST_GPUS, about_gpus
-from connectors.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.gpu_matchers import host_pattern
-from connectors.prometheus.gpu_outliers import STANDING_OUT
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.tables import conform
+from faultline.analysis.gpus.health import gpu_health
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.vocabulary import Alert, JobIdentity
+from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.training.gpu_bounds import LEAST_POINTS, MOST_GPUS, about_gpus
+from faultline.connectors.shared.training.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.gpu_matchers import host_pattern
+from faultline.connectors.vendors.prometheus.gpu_outliers import STANDING_OUT
 from tests.connectors.conftest import (
     ALERT_AT,
     ONSET,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Window
-from connectors.prometheus.connector import PrometheusConnector
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.case.folder import Case, read_case
-from analysis.kinds.finding_details import PartDetails
-from analysis.vocabulary import Alert, Diagnosis, Finding, Scope, Window
-from connectors.base import Request
-from connectors.prometheus.connector import PrometheusConnector
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.kinds.finding_details import PartDetails
+from faultline.analysis.vocabulary import Alert, Diagnosis, Finding, Scope, Window
+from faultline.connectors.shared.contract.base import Request
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.collected_cases import diagnosed_request
 from tests.connectors.conftest import ALERT_AT, OpenMetrics, running_prometheus
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.vocabulary import Alert
-from connectors.base import Collected
-from connectors.prometheus.connector import PrometheusConnector
+from faultline.analysis.vocabulary import Alert
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,

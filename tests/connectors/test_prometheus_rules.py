@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from analysis.errors import ConnectorError
-from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert
-from connectors.prometheus.connector import PrometheusConnector
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.conftest import ALERT_AT, RunningPrometheus, running_prometheus
 from tests.connectors.local_http import LocalServer, Reply
 

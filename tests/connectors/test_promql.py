@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import SettingsError
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.custom_queries import Asked, build_custom
-from connectors.prometheus.default_queries import DEFAULTS
-from connectors.prometheus.promql import (
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.custom_queries import Asked, build_custom
+from faultline.connectors.vendors.prometheus.default_queries import DEFAULTS
+from faultline.connectors.vendors.prometheus.promql import (
     LONGEST_MATCHER,
     build,
     one_of,

@@ -15,10 +15,10 @@ from queue import SimpleQueue
 
 import pytest
 
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from connectors.environment_trust import proxy_of_environment
-from connectors.registry import CONNECTORS
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.transport.environment_trust import proxy_of_environment
 from tests.connectors.connect_proxy import ConnectProxy
 from tests.connectors.test_google_token import service_account
 from tests.connectors.test_read_only import OVER_HTTP, aws_credentials, stand_in
@@ -30,9 +30,9 @@ NOT_ASKED = ("recorded", "traces")
 ASK_SLACK = """
 import asyncio
 import sys
-from bot.intake.slack_socket import start_socket_mode
-from bot.answer.targets.slack.posts import slack_client
-from bot.settings import Settings
+from faultline.bot.intake.slack_socket import start_socket_mode
+from faultline.bot.answer.targets.slack.posts import slack_client
+from faultline.bot.settings import Settings
 
 async def ask(host):
     slack = {"bot_token": "xoxb-1", "app_token": "xapp-1", "api_url": f"https://{host}/api"}

@@ -14,7 +14,7 @@ import httpx
 import polars as pl
 import pytest
 
-from connectors.base import Collected
+from faultline.connectors.shared.contract.base import Collected
 from tests.connectors.conftest import free_port
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.real_servers import (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import ConnectorError
-from connectors.query_bounds import check_query
+from faultline.analysis.errors import ConnectorError
+from faultline.connectors.shared.queries.query_bounds import check_query
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 import pytest
 
-from connectors.base import Collected
+from faultline.connectors.shared.contract.base import Collected
 from tests.connectors.conftest import free_port
 from tests.connectors.debian_rabbitmq import start_broker
 from tests.connectors.real_servers import (

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from connectors.base import Connector
-from connectors.rabbitmq import facts
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.vendors.rabbitmq import facts
 from tests.connectors.conftest import free_port
 from tests.connectors.debian_rabbitmq import start_broker
 from tests.connectors.live_requests import configured, diagnosed_now, facts_of, snapshot

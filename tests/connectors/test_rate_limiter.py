@@ -9,11 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from analysis.errors import BudgetExceeded, ConnectorError
-from connectors.budgets import ByteBudget, Deadline
-from connectors.circuit_breaker import CircuitBreaker
-from connectors.limits import Limits
-from connectors.rate_limiter import RateLimiter, TokenBucket, collecting, rate_limiter_of
+from faultline.analysis.errors import BudgetExceeded, ConnectorError
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import CircuitBreaker
+from faultline.connectors.shared.transport.rate_limiter import (
+    RateLimiter,
+    TokenBucket,
+    collecting,
+    rate_limiter_of,
+)
 
 
 class Meter:

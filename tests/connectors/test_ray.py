@@ -12,12 +12,12 @@ import jsonschema
 import pytest
 import yaml
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert, JobIdentity
-from bot.settings import Settings
-from connectors.base import Check, Collected, Request, collect_one
-from connectors.ray import CONNECTOR
-from connectors.ray.connector import MOST_NODES, RayConnector
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert, JobIdentity
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Check, Collected, Request, collect_one
+from faultline.connectors.vendors.ray import CONNECTOR
+from faultline.connectors.vendors.ray.connector import MOST_NODES, RayConnector
 from tests.connectors.collected_cases import diagnosed_request
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import LocalServer, Reply

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Alert, Scope, Window
-from bot.settings import Settings
-from connectors.base import Collected, Request, collect_one
-from connectors.ray import CONNECTOR
-from connectors.ray.connector import MOST_NODES, RayConnector
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.vendors.ray import CONNECTOR
+from faultline.connectors.vendors.ray.connector import MOST_NODES, RayConnector
 from tests.connectors.collected_cases import diagnosed_request
 from tests.connectors.ray_cluster import ENDINGS, KILLED, TOKEN, RayCluster, ray_cluster
 from tests.connectors.stand_ins import ray as stand_in

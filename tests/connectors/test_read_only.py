@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import collect_one
-from connectors.registry import CONNECTORS, build_connectors
-from connectors.wandb.queries import QUERIES
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS, build_connectors
+from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.vendors.wandb.queries import QUERIES
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.pagerduty_server import INCIDENT

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.case.tables import SCHEMAS
-from connectors.base import Request, collect_one
-from connectors.recorded.connector import RecordedConnector
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.case.tables import SCHEMAS
+from faultline.connectors.shared.contract.base import Request, collect_one
+from faultline.connectors.vendors.recorded.connector import RecordedConnector
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import ConnectorError
-from connectors.base import Connector
-from connectors.database_settings import DatabaseAddress
-from connectors.redis.connector import LIMITS
-from connectors.redis.session import opened
-from proving_ground.shop.tools import find_redis
+from faultline.analysis.errors import ConnectorError
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.shared.settings.database_settings import DatabaseAddress
+from faultline.connectors.vendors.redis.connector import LIMITS
+from faultline.connectors.vendors.redis.session import opened
+from faultline.lab.shop.tools import find_redis
 from tests.connectors.conftest import free_port
 from tests.connectors.live_requests import configured, diagnosed_now, facts_of, snapshot
 from tests.connectors.real_servers import Programs, programs

@@ -12,10 +12,10 @@ import polars as pl
 import promql_parser
 import pytest
 
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.default_queries import DEFAULTS
-from connectors.prometheus.promql import build
-from connectors.prometheus.templates import existing
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.default_queries import DEFAULTS
+from faultline.connectors.vendors.prometheus.promql import build
+from faultline.connectors.vendors.prometheus.templates import existing
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import AddedQuery, Alert, LogWords, Scope, Window
-from bot.settings import Settings
-from connectors.base import Collected, Connector, Request
-from connectors.datadog.connector import DatadogConnector
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.registry import CONNECTORS
+from faultline.analysis.vocabulary import AddedQuery, Alert, LogWords, Scope, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.contract.base import Collected, Connector, Request
+from faultline.connectors.vendors.datadog.connector import DatadogConnector
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.conftest import RunningPrometheus, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import datadog as datadog_stand_in

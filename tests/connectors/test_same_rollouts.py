@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.tables import CHANGES
-from connectors.same_rollouts import with_joined_rollouts
+from faultline.analysis.case.tables import CHANGES
+from faultline.connectors.shared.changes.same_rollouts import with_joined_rollouts
 from tests.connectors.conftest import ONSET
 
 SHA = "1a2b3c4d5e6f7a8b9c0d1a2b3c4d5e6f7a8b9c0d"

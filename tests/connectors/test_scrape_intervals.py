@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.vocabulary import Window
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.scrape_intervals import period_s, slowest_interval
-from connectors.prometheus.series import PrometheusSeries
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.scrape_intervals import period_s, slowest_interval
+from faultline.connectors.vendors.prometheus.series import PrometheusSeries
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import Settings, is_secret, secret_variable
-from connectors import counted_lines, log_windows
-from connectors.alertmanager import connector as alertmanager
-from connectors.argocd import connector as argocd
-from connectors.elasticsearch import connector as elasticsearch
-from connectors.elasticsearch import fields as elasticsearch_fields
-from connectors.grafana import connector as grafana
-from connectors.jaeger import connector as jaeger
-from connectors.limits import Limits
-from connectors.loki import connector as loki
-from connectors.mlflow import connector as mlflow
-from connectors.ray import connector as ray
-from connectors.self_hosted import SelfHostedSettings
-from connectors.slurm import connector as slurm
-from connectors.slurm import facts as slurm_facts
-from connectors.tempo import connector as tempo
-from connectors.tempo import traces as tempo_traces
-from connectors.victorialogs import connector as victorialogs
+from faultline.bot.settings import Settings, is_secret, secret_variable
+from faultline.connectors.shared.rows import counted_lines, log_windows
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.connectors.vendors.alertmanager import connector as alertmanager
+from faultline.connectors.vendors.argocd import connector as argocd
+from faultline.connectors.vendors.elasticsearch import connector as elasticsearch
+from faultline.connectors.vendors.elasticsearch import fields as elasticsearch_fields
+from faultline.connectors.vendors.grafana import connector as grafana
+from faultline.connectors.vendors.jaeger import connector as jaeger
+from faultline.connectors.vendors.loki import connector as loki
+from faultline.connectors.vendors.mlflow import connector as mlflow
+from faultline.connectors.vendors.ray import connector as ray
+from faultline.connectors.vendors.slurm import connector as slurm
+from faultline.connectors.vendors.slurm import facts as slurm_facts
+from faultline.connectors.vendors.tempo import connector as tempo
+from faultline.connectors.vendors.tempo import traces as tempo_traces
+from faultline.connectors.vendors.victorialogs import connector as victorialogs
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 OWN = ("url", "token")

@@ -11,20 +11,26 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import SCHEMAS, conform, write_table
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Link
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.sentry import CONNECTOR
-from connectors.sentry import connector as sentry
-from connectors.sentry import issues as sentry_issues
-from connectors.sentry import releases as sentry_releases
-from connectors.sentry.answers import ListedEvent, SentryApiEvent, breadcrumbs_of, folded, frames_of
-from connectors.sentry.connector import SentryConnector, page_address
-from connectors.sentry.issues import alike_sampled, issue_of
-from connectors.transport import retry_after
+from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.tables import SCHEMAS, conform, write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Link
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.transport.transport import retry_after
+from faultline.connectors.vendors.sentry import CONNECTOR
+from faultline.connectors.vendors.sentry import connector as sentry
+from faultline.connectors.vendors.sentry import issues as sentry_issues
+from faultline.connectors.vendors.sentry import releases as sentry_releases
+from faultline.connectors.vendors.sentry.answers import (
+    ListedEvent,
+    SentryApiEvent,
+    breadcrumbs_of,
+    folded,
+    frames_of,
+)
+from faultline.connectors.vendors.sentry.connector import SentryConnector, page_address
+from faultline.connectors.vendors.sentry.issues import alike_sampled, issue_of
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import sentry as stand_in

@@ -17,16 +17,16 @@ import httpx
 import pytest
 from botocore.credentials import Credentials
 
-from analysis.errors import SettingsError
-from bot.settings import Settings
-from connectors.azure_token import Credential, Tokens
-from connectors.base import Check
-from connectors.budgets import Deadline
-from connectors.registry import CONNECTORS
-from connectors.server_access import (
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.auth.azure_token import Credential, Tokens
+from faultline.connectors.shared.auth.server_access import (
     TOKEN_LIMITS,
     SignedForAws,
 )
+from faultline.connectors.shared.contract.base import Check
+from faultline.connectors.shared.transport.budgets import Deadline
 from tests.connectors.conftest import free_port
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.debian_tools import debian_binary

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert
-from connectors.base import Collected
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.service_calls import METRICS, CallMetric, calls_of
+from faultline.analysis.vocabulary import Alert
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.service_calls import METRICS, CallMetric, calls_of
 from tests.connectors.collected_cases import calls_in
 from tests.connectors.conftest import (
     ALERT_AT,

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import SettingsError
-from bot.settings import Settings
-from connectors.base import Collected
-from connectors.status_pages import CONNECTOR
-from connectors.status_pages.connector import StatusPagesConnector
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.status_pages import CONNECTOR
+from faultline.connectors.vendors.status_pages.connector import StatusPagesConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

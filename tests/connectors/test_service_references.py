@@ -9,12 +9,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.kubernetes import CONNECTOR
-from connectors.kubernetes.service_references import ServicesThere, _services_in
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.kubernetes import CONNECTOR
+from faultline.connectors.vendors.kubernetes.service_references import ServicesThere, _services_in
 from tests.connectors.collected_cases import calls_in
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.kubernetes_objects import (

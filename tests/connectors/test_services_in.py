@@ -8,11 +8,11 @@ from types import ModuleType
 
 import pytest
 
-from analysis.vocabulary import Alert, Window
-from bot.investigation.naming_service import with_named_service
-from bot.settings import Settings
-from connectors.abilities import KnowsServices
-from connectors.registry import build_connectors
+from faultline.analysis.vocabulary import Alert, Window
+from faultline.bot.investigation.naming_service import with_named_service
+from faultline.bot.settings import Settings
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.shared.contract.abilities import KnowsServices
 from tests.connectors.conftest import ALERT_AT, RunningPrometheus, prometheus, server
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import jaeger, loki, tempo

@@ -13,13 +13,23 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.slack import CONNECTOR
-from connectors.slack.connector import LIMITS, MOST_PAGES, MOST_SAID, SlackConnector
-from connectors.slack.messages import ServiceWords, SlackHistoryMessage, announced, plain
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.slack import CONNECTOR
+from faultline.connectors.vendors.slack.connector import (
+    LIMITS,
+    MOST_PAGES,
+    MOST_SAID,
+    SlackConnector,
+)
+from faultline.connectors.vendors.slack.messages import (
+    ServiceWords,
+    SlackHistoryMessage,
+    announced,
+    plain,
+)
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import slack as stand_in

@@ -13,13 +13,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert, JobIdentity
-from bot.settings import Settings
-from connectors.base import Check, Collected, Request, collect_one
-from connectors.slurm import CONNECTOR
-from connectors.slurm.answers import node_names
-from connectors.slurm.connector import VERSIONS, SlurmConnector
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert, JobIdentity
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Check, Collected, Request, collect_one
+from faultline.connectors.vendors.slurm import CONNECTOR
+from faultline.connectors.vendors.slurm.answers import node_names
+from faultline.connectors.vendors.slurm.connector import VERSIONS, SlurmConnector
 from tests.connectors.collected_cases import diagnosed_request
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

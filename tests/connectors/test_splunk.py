@@ -12,15 +12,21 @@ import polars as pl
 import pydantic
 import pytest
 
-from analysis.case.tables import conform
-from analysis.errors import ConnectorError
-from bot.settings import Settings
-from connectors.counted_lines import CountGrid
-from connectors.log_windows import ERROR_LINES, LINES
-from connectors.splunk import CONNECTOR, rows, searches
-from connectors.splunk.connector import ERRORS, LIMITS, MOST_SERVICES, SAMPLE, SplunkConnector
-from connectors.splunk.session import JOBS, SplunkHttp
-from connectors.splunk.settings import SplunkSettings
+from faultline.analysis.case.tables import conform
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.vendors.splunk import CONNECTOR, rows, searches
+from faultline.connectors.vendors.splunk.connector import (
+    ERRORS,
+    LIMITS,
+    MOST_SERVICES,
+    SAMPLE,
+    SplunkConnector,
+)
+from faultline.connectors.vendors.splunk.session import JOBS, SplunkHttp
+from faultline.connectors.vendors.splunk.settings import SplunkSettings
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

@@ -10,12 +10,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.service_names import ServiceNames
-from connectors.splunk_observability import CONNECTOR, rows
-from connectors.splunk_observability.connector import (
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.vendors.splunk_observability import CONNECTOR, rows
+from faultline.connectors.vendors.splunk_observability.connector import (
     ALERTS,
     EVENTS,
     POINTS,

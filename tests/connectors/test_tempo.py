@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 import polars as pl
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.tempo import CONNECTOR
-from connectors.tempo.connector import MOST_TRACES, TempoConnector
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.tempo import CONNECTOR
+from faultline.connectors.vendors.tempo.connector import MOST_TRACES, TempoConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -108,8 +108,8 @@ def test_a_server_without_the_v2_api_is_read_by_v1(server: LocalServer, tmp_path
 def test_whole_traces_are_bounded_in_number_and_length(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.tempo.traces.MOST_SPANS_OF_A_TRACE", 1)
-    monkeypatch.setattr("connectors.tempo.connector.MOST_TRACES", 5)
+    monkeypatch.setattr("faultline.connectors.vendors.tempo.traces.MOST_SPANS_OF_A_TRACE", 1)
+    monkeypatch.setattr("faultline.connectors.vendors.tempo.connector.MOST_TRACES", 5)
     found = collected(tmp_path, connector(server))
     assert found.tables["spans"].height == 10
     assert any("only the first 1 spans of" in (i.cut or "") for i in found.items)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Window
-from connectors.traces.connector import safe_name, usable_job
-from connectors.traces.files import TraceFile, choose, read_name
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.vendors.traces.connector import safe_name, usable_job
+from faultline.connectors.vendors.traces.files import TraceFile, choose, read_name
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 INCIDENT = Window(start=AT - timedelta(minutes=30), end=AT)

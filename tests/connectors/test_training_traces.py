@@ -13,12 +13,12 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from analysis.errors import ConnectorError, SettingsError
-from analysis.vocabulary import JobIdentity
-from connectors.base import collect_one
-from connectors.limits import Limits
-from connectors.traces.connector import TrainingTracesConnector
-from connectors.traces.places import s3_client
+from faultline.analysis.errors import ConnectorError, SettingsError
+from faultline.analysis.vocabulary import JobIdentity
+from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
+from faultline.connectors.vendors.traces.places import s3_client
 from tests.connectors.conftest import ALERT_AT, free_port, request_for
 from tests.connectors.local_http import LocalServer, Reply
 
@@ -341,7 +341,7 @@ def test_dumps_and_logs_of_the_scopes_job_are_taken_from_their_own_places(
 def test_of_a_long_log_the_end_is_taken(
     in_s3: bool, tmp_path: Path, files: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.traces.connector.LOG_BYTES", 100)
+    monkeypatch.setattr("faultline.connectors.vendors.traces.connector.LOG_BYTES", 100)
     content = b"begin" + b"x" * 1000 + b"the end"
     put(tmp_path / "logs/train.log", content)
     put(tmp_path / "logs/comm_lib_trace_rank_1", b"")

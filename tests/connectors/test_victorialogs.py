@@ -13,14 +13,14 @@ import polars as pl
 import pydantic
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert, Window
-from bot.settings import Settings
-from connectors.counted_lines import CountGrid
-from connectors.log_windows import ERROR_LINES, LINES
-from connectors.victorialogs import CONNECTOR
-from connectors.victorialogs.answers import HitsSeries, count_rows, line_page
-from connectors.victorialogs.connector import ERRORS, VictoriaLogsConnector
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert, Window
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.vendors.victorialogs import CONNECTOR
+from faultline.connectors.vendors.victorialogs.answers import HitsSeries, count_rows, line_page
+from faultline.connectors.vendors.victorialogs.connector import ERRORS, VictoriaLogsConnector
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

@@ -14,8 +14,8 @@ import httpx
 import polars as pl
 import pytest
 
-from connectors.base import Collected
-from connectors.prometheus.connector import PrometheusConnector
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,

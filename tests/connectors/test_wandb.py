@@ -13,17 +13,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.folder import read_case, write_evidence, write_json
-from analysis.case.tables import SCHEMAS, conform, write_table
-from analysis.diagnosis import diagnose
-from analysis.errors import SettingsError
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity
-from bot.settings import load_settings
-from connectors.base import Collected, Request, collect_one
-from connectors.registry import build_connectors
-from connectors.training_runs import HIDDEN, LEARNING_RATE, moment
-from connectors.wandb.connector import WandbConnector
-from connectors.wandb.queries import page_address
+from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.tables import SCHEMAS, conform, write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity
+from faultline.bot.settings import load_settings
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.training.training_runs import HIDDEN, LEARNING_RATE, moment
+from faultline.connectors.vendors.wandb.connector import WandbConnector
+from faultline.connectors.vendors.wandb.queries import page_address
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.wandb_server import StoredRun, WandbServer, training_run

@@ -12,14 +12,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from analysis.errors import BudgetExceeded, ConnectorError
-from connectors import watching
-from connectors.budgets import Deadline
-from connectors.circuit_breaker import FAILURES_TO_OPEN
-from connectors.http import ReadOnlyHttp
-from connectors.limits import Limits
-from connectors.rate_limiter import RateLimiter, open_circuits, rate_limiter_of
-from connectors.transport import Retries
+from faultline.analysis.errors import BudgetExceeded, ConnectorError
+from faultline.connectors.shared.http.http import ReadOnlyHttp
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport import watching
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import FAILURES_TO_OPEN
+from faultline.connectors.shared.transport.rate_limiter import (
+    RateLimiter,
+    open_circuits,
+    rate_limiter_of,
+)
+from faultline.connectors.shared.transport.transport import Retries
 
 PATIENT_S = 60.0
 

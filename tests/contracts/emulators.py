@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from loopback.bot_process import free_port
+from faultline.loopback.bot_process import free_port
 
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 NODE = Path(__file__).resolve().parents[2] / ".venv/bin/node"

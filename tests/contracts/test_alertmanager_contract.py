@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import Settings
-from connectors.alertmanager import CONNECTOR
-from connectors.alertmanager.connector import AlertmanagerConnector
-from connectors.base import Collected
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.alertmanager import CONNECTOR
+from faultline.connectors.vendors.alertmanager.connector import AlertmanagerConnector
 from tests.alertmanagers import post_alerts, post_silence, running_alertmanager
 from tests.connectors.collected_cases import collected
 from tests.connectors.conftest import request_for

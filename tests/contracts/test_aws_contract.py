@@ -22,18 +22,18 @@ import polars as pl
 import pytest
 from moto.server import ThreadedMotoServer
 
-from analysis.vocabulary import Alert, Scope, Window
-from bot.intake.accepting import NotAccepted
-from bot.intake.signatures import BadSignature
-from bot.intake.sources.cloudwatch import SnsWebhook
-from bot.settings import Settings
-from bot.store.store import Arrival
-from connectors.aws import CONNECTOR
-from connectors.aws.calls import AwsCalls
-from connectors.aws.segments import spans_of
-from connectors.aws.session import AwsAccount, AwsPlace, AwsSession, Bounds
-from connectors.base import Collected, Request, collect_one
-from connectors.budgets import ByteBudget, Deadline
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.intake.accepting import NotAccepted
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.sources.cloudwatch import SnsWebhook
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Arrival
+from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.vendors.aws import CONNECTOR
+from faultline.connectors.vendors.aws.calls import AwsCalls
+from faultline.connectors.vendors.aws.segments import spans_of
+from faultline.connectors.vendors.aws.session import AwsAccount, AwsPlace, AwsSession, Bounds
 from tests.bot.intake.sns_sender import PEM, SnsSender, signed
 from tests.connectors.local_http import LocalServer, Reply
 from tests.contracts.emulators import ministack

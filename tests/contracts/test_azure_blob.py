@@ -15,9 +15,9 @@ import obstore
 import pytest
 from obstore.store import AzureStore
 
-from connectors.base import Collected, collect_one
-from connectors.traces import object_places
-from connectors.traces.connector import TrainingTracesConnector
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.traces import object_places
+from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
 from tests.connectors.conftest import request_for
 from tests.contracts.emulators import azurite
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.azure import CONNECTOR
-from connectors.azure.connector import AzureMonitorConnector
-from connectors.base import collect_one
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.vendors.azure import CONNECTOR
+from faultline.connectors.vendors.azure.connector import AzureMonitorConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import azure_monitor as stand_in

@@ -15,9 +15,9 @@ from urllib.parse import unquote
 import pytest
 from jsonschema import Draft6Validator, Draft202012Validator, ValidationError
 
-from bot.answer.targets.chats.teams_card import MAX_CARD_BYTES, card_of
-from bot.store.store import Store
-from loopback.server import serve_in_thread
+from faultline.bot.answer.targets.chats.teams_card import MAX_CARD_BYTES, card_of
+from faultline.bot.store.store import Store
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.fake_chats import CHANNEL, FakeChats
 from tests.bot.answer.targets.test_chats import HOSTILE, accepted, opened, outcome
 

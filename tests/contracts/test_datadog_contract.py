@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.datadog import CONNECTOR
-from connectors.datadog.calls import CALLS
-from connectors.datadog.connector import DatadogConnector
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.datadog import CONNECTOR
+from faultline.connectors.vendors.datadog.calls import CALLS
+from faultline.connectors.vendors.datadog.connector import DatadogConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import datadog as stand_in

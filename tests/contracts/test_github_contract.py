@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert
-from connectors.base import Collected, collect_one
-from connectors.github.app import GitHubApp
-from connectors.github.connector import GitHubConnector
+from faultline.analysis.vocabulary import Alert
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.github.app import GitHubApp
+from faultline.connectors.vendors.github.connector import GitHubConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import github as stand_in

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bot.settings import Settings
-from connectors.jaeger import CONNECTOR
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.jaeger import CONNECTOR
 from tests.connectors.collected_cases import calls_in, collected
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import jaeger as stand_in

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.pagerduty import CONNECTOR
-from connectors.pagerduty.connector import PagerDutyConnector
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.pagerduty import CONNECTOR
+from faultline.connectors.vendors.pagerduty.connector import PagerDutyConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.pagerduty_server import INCIDENT, SERVICE

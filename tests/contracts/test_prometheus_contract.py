@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bot.settings import Settings
-from connectors.prometheus import CONNECTOR
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.prometheus import CONNECTOR
 from tests.connectors.collected_cases import collected
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import prometheus as stand_in

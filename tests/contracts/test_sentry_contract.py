@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.sentry import CONNECTOR
-from connectors.sentry.connector import SentryConnector
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.sentry import CONNECTOR
+from faultline.connectors.vendors.sentry.connector import SentryConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import sentry as stand_in

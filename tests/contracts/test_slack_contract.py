@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import Settings
-from connectors.base import Collected, collect_one
-from connectors.slack import CONNECTOR
-from connectors.slack.connector import SlackConnector
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.vendors.slack import CONNECTOR
+from faultline.connectors.vendors.slack.connector import SlackConnector
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import slack as stand_in

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from bot.answer.targets.tickets import linear
-from bot.store.store import Store
-from loopback.server import serve_in_thread
+from faultline.bot.answer.targets.tickets import linear
+from faultline.bot.store.store import Store
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import a_store
 from tests.bot.answer.targets.fake_code_hosts import FakeCodeHosts
 from tests.bot.answer.targets.fake_trackers import FakeTrackers

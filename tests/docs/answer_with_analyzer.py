@@ -22,12 +22,12 @@ for addition in sys.argv[DASHES + 1 :]:
 
 import httpx  # noqa: E402
 
-from analysis.case.folder import write_json  # noqa: E402
-from analysis.vocabulary import Assertion, Claim, Report  # noqa: E402
-from bot.answer.lines import answer_lines  # noqa: E402
-from bot.answer.replay import Replayed, as_json, replay  # noqa: E402
-from bot.answer.writer.guard import keep_supported  # noqa: E402
-from bot.conversation.explain import how  # noqa: E402
+from faultline.analysis.case.folder import write_json  # noqa: E402
+from faultline.analysis.vocabulary import Assertion, Claim, Report  # noqa: E402
+from faultline.bot.answer.lines import answer_lines  # noqa: E402
+from faultline.bot.answer.replay import Replayed, as_json, replay  # noqa: E402
+from faultline.bot.answer.writer.guard import keep_supported  # noqa: E402
+from faultline.bot.conversation.explain import how  # noqa: E402
 from tests.bot.web.serving import Server, serving  # noqa: E402
 
 

@@ -23,9 +23,9 @@ from benchmarks.accuracy_page import (
     measure_worlds,
     write,
 )
-from evaluation.as_json import as_json
-from evaluation.code_hash import code_hash
-from evaluation.page_marks import NOT_MEASURED, fill, measured_with
+from faultline.evaluation.as_json import as_json
+from faultline.evaluation.code_hash import code_hash
+from faultline.evaluation.page_marks import NOT_MEASURED, fill, measured_with
 from tests.evaluation.test_page_tables import RIGHT, WRONG
 from tests.evaluation.test_running import labelled_case
 

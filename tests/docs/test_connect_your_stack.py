@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.processes.check import all_checks
-from bot.settings import load_settings
-from connectors.base import Check
-from connectors.kubernetes.settings import KubernetesSettings
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.bot.processes.check import all_checks
+from faultline.bot.settings import load_settings
+from faultline.connectors.shared.contract.base import Check
+from faultline.connectors.vendors.kubernetes.settings import KubernetesSettings
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 from tests.connectors.conftest import OpenMetrics, running_prometheus
 from tests.connectors.local_http import LocalServer
 from tests.connectors.stand_ins import kubernetes as cluster

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.registry import CONNECTORS
+from faultline.connectors.registry import CONNECTORS
 from tests.docs.scripts import script
 
 

@@ -18,20 +18,20 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from analysis.case.folder import read_case
-from analysis.diagnosis import diagnose
-from bot.intake import alert_sources
-from bot.intake.accepting import Ignored, store_accept
-from bot.intake.routes import intake_routes
-from bot.policy import reply_targets
-from bot.policy.values import ReplyTo
-from bot.settings import Settings, load_settings
-from bot.settings import alert_sources as alert_source_list
-from bot.settings import alerts as alert_settings
-from bot.settings import reply_targets as reply_target_list
-from bot.settings.settings import settings_model
-from bot.store.store import Store
-from connectors.base import collect_one
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.bot.intake import alert_sources
+from faultline.bot.intake.accepting import Ignored, store_accept
+from faultline.bot.intake.routes import intake_routes
+from faultline.bot.policy import reply_targets
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings, load_settings
+from faultline.bot.settings import alert_sources as alert_source_list
+from faultline.bot.settings import alerts as alert_settings
+from faultline.bot.settings import reply_targets as reply_target_list
+from faultline.bot.settings.settings import settings_model
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.contract.base import collect_one
 from tests.analysis.cases import at, write_case
 from tests.analysis.traces.doctor.written_ranks import gpu_steps
 from tests.analysis.traces.written_traces import document, write_trace
@@ -187,7 +187,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> ExtendedAnswers:
         add(folder / "analysis", "analysis", "An analyzer", "orphan_spans", "analyzers.py"),
         add(
             folder / "doctor",
-            "analysis.traces.doctor",
+            "faultline.analysis.traces.doctor",
             "A rule of the trace doctor",
             "mixed_accelerators",
             "rules.py",

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer.main
 
-from bot.cli.main import app
-from bot.settings import Settings, sections_that_repeat
-from bot.settings.settings import settings_of
+from faultline.bot.cli.main import app
+from faultline.bot.settings import Settings, sections_that_repeat
+from faultline.bot.settings.settings import settings_of
 
 HOME = Path(__file__).resolve().parents[2]
 ELSEWHERE = {"cases", ".terraform", "node_modules"}

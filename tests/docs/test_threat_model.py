@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bot.intake.alert_sources import built_in_sources, labels_by_path
+from faultline.bot.intake.alert_sources import built_in_sources, labels_by_path
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from evaluation.as_json import as_json, read_results
-from evaluation.case_setting import CaseSetting
-from evaluation.code_hash import code_hash
-from evaluation.grading import Grade
+from faultline.analysis.errors import EvidenceError
+from faultline.evaluation.as_json import as_json, read_results
+from faultline.evaluation.case_setting import CaseSetting
+from faultline.evaluation.code_hash import code_hash
+from faultline.evaluation.grading import Grade
 from tests.evaluation.test_page_tables import RIGHT, WRONG
 
 SET = replace(

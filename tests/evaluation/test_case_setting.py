@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.case_setting import NOTHING_TOLD, CaseSetting, read_setting
-from evaluation.labels import CaseLabel
+from faultline.evaluation.case_setting import NOTHING_TOLD, CaseSetting, read_setting
+from faultline.evaluation.labels import CaseLabel
 from proving_ground.worlds.seeds import WorldSeed
 from proving_ground.worlds.world import World
 from proving_ground.worlds.writing import write_world

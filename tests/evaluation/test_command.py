@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import SettingsError
-from evaluation.command import run_eval
+from faultline.analysis.errors import SettingsError
+from faultline.evaluation.command import run_eval
 from tests.evaluation.test_running import labelled_case
 from tests.trace_report.command import faultline
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evaluation.comparing import as_baseline, beside_baseline, compared
-from evaluation.grading import Grade
-from evaluation.labels import CaseLabel
+from faultline.evaluation.comparing import as_baseline, beside_baseline, compared
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.labels import CaseLabel
 
 
 def answered(case: str, rank: int | None, *named: str) -> Grade:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.vocabulary import Verdict
-from evaluation.case_setting import CaseSetting
-from evaluation.figures import (
+from faultline.analysis.vocabulary import Verdict
+from faultline.evaluation.case_setting import CaseSetting
+from faultline.evaluation.figures import (
     by_condition,
     by_culprit_kind,
     by_distance,
@@ -19,9 +19,9 @@ from evaluation.figures import (
     macro_ac1,
     reliability,
 )
-from evaluation.grading import Grade
-from evaluation.intervals import wilson
-from evaluation.labels import CaseLabel
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.intervals import wilson
+from faultline.evaluation.labels import CaseLabel
 
 
 def located(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.suspects import ranked, ranking_weights
-from evaluation.fitted_elsewhere import fitted_without, read_left_out
-from evaluation.running import GradingOptions, evaluate
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.suspects import ranked, ranking_weights
+from faultline.evaluation.fitted_elsewhere import fitted_without, read_left_out
+from faultline.evaluation.running import GradingOptions, evaluate
 from tests.evaluation.test_running import labelled_case
 
-MODULE = "analysis.suspects.ranking_weights"
+MODULE = "faultline.analysis.suspects.ranking_weights"
 
 
 def test_all_who_import_a_number_see_the_other_one() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.vocabulary import Cause, Diagnosis, Finding, Impact, Verdict
-from evaluation.grading import Grade, grade
-from evaluation.labels import CaseLabel
+from faultline.analysis.vocabulary import Cause, Diagnosis, Finding, Impact, Verdict
+from faultline.evaluation.grading import Grade, grade
+from faultline.evaluation.labels import CaseLabel
 
 
 def diagnosis(

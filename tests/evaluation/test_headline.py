@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.vocabulary import Verdict
-from evaluation.case_setting import CaseSetting
-from evaluation.grading import Grade
-from evaluation.headline import headline
-from evaluation.labels import CaseLabel
+from faultline.analysis.vocabulary import Verdict
+from faultline.evaluation.case_setting import CaseSetting
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.headline import headline
+from faultline.evaluation.labels import CaseLabel
 from tests.evaluation.test_page_tables import RIGHT, WRONG
 
 ELSEWHERE = replace(RIGHT, case="mall-1", system="mall")

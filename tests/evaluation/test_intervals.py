@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.intervals import (
+from faultline.evaluation.intervals import (
     at_most,
     calibration_interval,
     mean_interval,

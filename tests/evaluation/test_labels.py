@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from evaluation.labels import read_label, system_of
+from faultline.analysis.errors import EvidenceError
+from faultline.evaluation.labels import read_label, system_of
 
 
 def labelled(folder: Path, text: str) -> Path:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.settings import Settings
-from bot.settings.model import ModelSettings
-from evaluation.model_run import run_model
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import Settings
+from faultline.bot.settings.model import ModelSettings
+from faultline.evaluation.model_run import run_model
 from tests.bot.answer.writer.openai_server import fails, serving
 from tests.evaluation.scripted_models import SCRIPTED
 from tests.evaluation.test_running import labelled_case

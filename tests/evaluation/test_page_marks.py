@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.errors import EvidenceError
-from evaluation.page_marks import fill, measured_with, older_than, with_empty_places_told
+from faultline.analysis.errors import EvidenceError
+from faultline.evaluation.page_marks import fill, measured_with, older_than, with_empty_places_told
 
 PAGE = (
     "# Accuracy\n\n<!-- table: systems -->\nold\n<!-- end -->\n\nProse.\n\n<!-- table: faults "

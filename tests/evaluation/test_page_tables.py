@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.vocabulary import Verdict
-from evaluation.case_setting import CaseSetting
-from evaluation.grading import Grade
-from evaluation.labels import CaseLabel
-from evaluation.page_tables import (
+from faultline.analysis.vocabulary import Verdict
+from faultline.evaluation.case_setting import CaseSetting
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.labels import CaseLabel
+from faultline.evaluation.page_tables import (
     ablation,
     baselines,
     confidence,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from evaluation.as_json import as_json
-from evaluation.grading import Grade
-from evaluation.running import (
+from faultline.analysis.errors import EvidenceError
+from faultline.evaluation.as_json import as_json
+from faultline.evaluation.grading import Grade
+from faultline.evaluation.running import (
     BY_REPLAY,
     GradingOptions,
     case_folders,

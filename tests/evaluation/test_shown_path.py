@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.vocabulary import Claim, Report
-from evaluation.shown_path import path_shown
+from faultline.analysis.vocabulary import Claim, Report
+from faultline.evaluation.shown_path import path_shown
 from tests.evaluation.test_grading import diagnosis
 
 SAYS_NOTHING = Report(headline="Something is slow.", claims=())

@@ -15,13 +15,13 @@ import pytest
 
 import faultline.traces as ft
 from faultline import EvidenceError, SettingsError
+from faultline.trace_report.frames import schema_of
+from faultline.trace_report.job_analyses import ACROSS_RANKS
+from faultline.trace_report.registry import ANALYSES, BESIDE
 from faultline.traces.job import EVENT_TABLES
 from tests.analysis.traces.device_traces import kernel, launch
 from tests.analysis.traces.written_traces import document, event, write_trace
 from tests.trace_report.command import trace, write_job
-from trace_report.frames import schema_of
-from trace_report.job_analyses import ACROSS_RANKS
-from trace_report.registry import ANALYSES, BESIDE
 
 TRACES = Path(__file__).parents[2] / "demo" / "cases" / "slow-rank" / "traces"
 METHODS = [*ANALYSES, *ACROSS_RANKS, *BESIDE]

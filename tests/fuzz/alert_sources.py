@@ -27,12 +27,12 @@ from joserfc import jwt
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
-from bot.conversation.slack.listeners import SlackFace
-from bot.intake.routes import intake_routes
-from bot.processes.check import all_checks
-from bot.settings import Settings
-from bot.store.store import Accepted, Arrival, Store
-from loopback.server import serve_in_thread
+from faultline.bot.conversation.slack.listeners import SlackFace
+from faultline.bot.intake.routes import intake_routes
+from faultline.bot.processes.check import all_checks
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Accepted, Arrival, Store
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.fake_chats import FakeChats
 from tests.bot.intake import sns_sender
 from tests.bot.intake.conftest import (

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from analysis.errors import FaultlineError
+from faultline.analysis.errors import FaultlineError
 
 Answer = Literal["accepted", "refused", "wrong accept"]
 Try = Callable[[random.Random], Answer]

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.native.lane import NativeLane
-from analysis.traces.native.library import FOLDER, load
-from analysis.traces.reading.scanned import ScanLimits
+from faultline.analysis.traces.native.lane import NativeLane
+from faultline.analysis.traces.native.library import EDITABLE_FOLDER, load
+from faultline.analysis.traces.reading.scanned import ScanLimits
 from tests.analysis.traces.trace_texts import KEYS, VALUES
 
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ LONGEST = 4096
 def compile_sanitized(folder: Path, sources: Path = SOURCES) -> dict[str, str]:
     """The library below `folder`, and the environment in which Python loads it instead of the
     installed one. Raises CalledProcessError, or FileNotFoundError where there is no gcc."""
-    package = folder / FOLDER
+    package = folder / EDITABLE_FOLDER
     package.mkdir()
     files = [str(file) for file in (*sorted(sources.glob("*.c")), HERE / "coverage.c")]
     command = ["gcc", *FLAGS, *files, "-o", str(package / "traces.so")]

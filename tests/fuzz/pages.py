@@ -22,10 +22,10 @@ import httpx
 import yaml  # type: ignore[import-untyped]
 from starlette.applications import Starlette
 
-from bot.intake.accepting import store_accept
-from bot.settings import Settings
-from bot.store.store import Store
-from bot.web.pages import page_routes
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
+from faultline.bot.web.pages import page_routes
 from tests.bot.web.sample_case import ALERT, write_sample_case
 from tests.databases import store_engine
 from tests.fuzz.counting import Answer, ServerFault, Target, Try

@@ -18,21 +18,22 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from analysis.case.folder import read_case
-from analysis.diagnosis import diagnose
-from analysis.logs.miner import group_lines
-from analysis.traces.flight_recorder.reading import read_dumps
-from analysis.traces.job.telemetry import diagnoses_of_files
-from analysis.traces.memory_snapshot.reading import read_snapshot
-from analysis.traces.nsight.export import read_export
-from analysis.traces.reading.job_files import sort_job_files
-from analysis.traces.reading.kineto import read_trace
-from analysis.traces.reading.stack_dumps import parse_stacks
-from analysis.traces.reading.wandb_run import history_rows
-from analysis.traces.traceml.telemetry import read_telemetry
-from bot.investigation.runbooks.front_matter import FrontMatter, read_front_matter
-from bot.investigation.runbooks.runbook import read_keys
-from bot.settings import load_settings
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.logs.miner import group_lines
+from faultline.analysis.traces.flight_recorder.reading import read_dumps
+from faultline.analysis.traces.job.telemetry import diagnoses_of_files
+from faultline.analysis.traces.memory_snapshot.reading import read_snapshot
+from faultline.analysis.traces.nsight.export import read_export
+from faultline.analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.stack_dumps import parse_stacks
+from faultline.analysis.traces.reading.wandb_run import history_rows
+from faultline.analysis.traces.traceml.telemetry import read_telemetry
+from faultline.bot.investigation.runbooks.front_matter import FrontMatter, read_front_matter
+from faultline.bot.investigation.runbooks.runbook import read_keys
+from faultline.bot.settings import load_settings
+from faultline.trace_report.archives import ScratchFolder, unpacked
 from tests.analysis.traces.flight_recorder.written_dumps import world
 from tests.analysis.traces.memory_snapshot.allocator import Allocator, train
 from tests.analysis.traces.nsight.test_export import _small, _write
@@ -42,7 +43,6 @@ from tests.analysis.traces.wandb_files import history, wandb_file
 from tests.fuzz.counting import Answer, Target, Try
 from tests.fuzz.mutations import HOSTILE_TEXT, changed, damaged, hostile
 from tests.hostile.cases import incident
-from trace_report.archives import ScratchFolder, unpacked
 
 Seeds = Sequence[tuple[str, bytes]]
 Read = Callable[[Path], object]

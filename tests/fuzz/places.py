@@ -12,13 +12,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.vocabulary import Diagnosis, Report
-from bot.answer.targets.pagerduty.note import note_text
-from bot.answer.targets.slack.message import final_message, first_message
-from bot.answer.view import answer_view
-from bot.answer.writer.markdown import to_markdown
-from bot.runtime.logs import JsonLines, TextLines
-from loopback.block_kit_rules import broken_rules
+from faultline.analysis.vocabulary import Diagnosis, Report
+from faultline.bot.answer.targets.pagerduty.note import note_text
+from faultline.bot.answer.targets.slack.message import final_message, first_message
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.markdown import to_markdown
+from faultline.bot.runtime.logs import JsonLines, TextLines
+from faultline.loopback.block_kit_rules import broken_rules
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bot.intake.alert_sources import built_in_sources, labels_by_path
-from bot.processes.server import build_app
-from bot.settings import Settings
-from bot.store.opening import open_cases, open_store
+from faultline.bot.intake.alert_sources import built_in_sources, labels_by_path
+from faultline.bot.processes.server import build_app
+from faultline.bot.settings import Settings
+from faultline.bot.store.opening import open_cases, open_store
 from tests.bot.intake.conftest import alertmanager_alert, alertmanager_group
 from tests.fuzz.alert_sources import SNS_PATH, TOKEN, Bot, fuzzed_sources
 from tests.fuzz.pages import document, operations

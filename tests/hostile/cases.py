@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.case.folder import Case, read_case
+from faultline.analysis.case.folder import Case, read_case
 from tests.analysis.cases import at, logs, series, spans, write_case
 
 HARMLESS = "weekly numbers of the warehouse"

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
-from analysis.requests.known_calls import known_calls
-from analysis.vocabulary import Diagnosis, Report
-from bot.answer.pictures import (
+from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.vocabulary import Diagnosis, Report
+from faultline.bot.answer.pictures import (
     bars_svg,
     chart_svg,
     decisive_chart_of,
@@ -22,11 +22,11 @@ from bot.answer.pictures import (
     map_svg,
     step_bars_of,
 )
-from bot.answer.replay import Replayed, print_report
-from bot.answer.targets.pagerduty.note import note_text
-from bot.answer.targets.slack.message import SlackMessage, final_message, first_message
-from bot.answer.view import answer_view
-from bot.answer.writer.markdown import to_markdown
+from faultline.bot.answer.replay import Replayed, print_report
+from faultline.bot.answer.targets.pagerduty.note import note_text
+from faultline.bot.answer.targets.slack.message import SlackMessage, final_message, first_message
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.markdown import to_markdown
 from tests.bot.answer.targets.answers import PAGE, an_investigation
 
 DRAWN = {"svg", "g", "a", "path", "rect", "circle", "text", "title"}

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from analysis.case.folder import json_bytes, read_diagnosis
-from analysis.vocabulary import Claim, Section
-from bot.answer.asserted.relations import RELATIONS
-from bot.answer.replay import Replayed, replay
-from bot.investigation.model.investigating import Investigated, investigate
-from bot.settings import Settings
+from faultline.analysis.case.folder import json_bytes, read_diagnosis
+from faultline.analysis.vocabulary import Claim, Section
+from faultline.bot.answer.asserted.relations import RELATIONS
+from faultline.bot.answer.replay import Replayed, replay
+from faultline.bot.investigation.model.investigating import Investigated, investigate
+from faultline.bot.settings import Settings
 from tests.bot.answer.writer.openai_server import OpenAIServer, says, serving
 from tests.bot.investigation.model.cases import claim, part
 from tests.hostile.cases import FIELDS, HARMLESS, incident

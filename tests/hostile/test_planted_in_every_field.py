@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.tables import SCHEMAS
-from analysis.vocabulary import Verdict
-from bot.answer.replay import Replayed, replay
-from bot.answer.writer.payload import payload
-from bot.answer.writer.redaction import Redactor
+from faultline.analysis.case.tables import SCHEMAS
+from faultline.analysis.vocabulary import Verdict
+from faultline.bot.answer.replay import Replayed, replay
+from faultline.bot.answer.writer.payload import payload
+from faultline.bot.answer.writer.redaction import Redactor
 from tests.hostile.cases import FIELDS, HARMLESS, incident
 from tests.hostile.planted import PLANTED
 from tests.hostile.rendering import decided, faults

@@ -15,18 +15,18 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from analysis.vocabulary import Alert
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.replay import replay
-from bot.answer.targets.target_type import ReplyTargets
-from bot.policy.values import ReplyTo
-from bot.settings import Settings
-from bot.settings.reply_targets import BUILT_IN
-from bot.store.store import Store, StoredInvestigation
-from bot.store.tickets import AskedTickets
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.replay import replay
+from faultline.bot.answer.targets.target_type import ReplyTargets
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.reply_targets import BUILT_IN
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 from tests.bot.answer.targets.answers import a_store
 from tests.bot.answer.targets.answers import settings as settings_with
 from tests.bot.answer.targets.fake_chats import FakeChats

@@ -13,24 +13,24 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case.folder import write_json
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
-from bot.answer.exports.formats import FORMATS, export
-from bot.answer.replay import Replayed, replay
-from bot.answer.targets.pagerduty.note import note_text
-from bot.answer.targets.slack.message import final_message, first_message
-from bot.answer.view import answer_view
-from bot.answer.writer.markdown import to_markdown
-from bot.answer.writer.payload import payload
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.collecting import assemble, collect_part
-from bot.policy.values import Arrival
-from bot.runtime.logs import JsonLines, TextLines
-from bot.store.case_store import CaseStore
-from bot.store.reported_changes import ReportedChange
-from connectors.base import Collected, Missing, Request, collect_one
-from connectors.recorded.connector import RecordedConnector
+from faultline.analysis.case.folder import write_json
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.exports.formats import FORMATS, export
+from faultline.bot.answer.replay import Replayed, replay
+from faultline.bot.answer.targets.pagerduty.note import note_text
+from faultline.bot.answer.targets.slack.message import final_message, first_message
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.markdown import to_markdown
+from faultline.bot.answer.writer.payload import payload
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.collecting import assemble, collect_part
+from faultline.bot.policy.values import Arrival
+from faultline.bot.runtime.logs import JsonLines, TextLines
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.reported_changes import ReportedChange
+from faultline.connectors.shared.contract.base import Collected, Missing, Request, collect_one
+from faultline.connectors.vendors.recorded.connector import RecordedConnector
 from tests.bot.answer.targets.answers import PAGE, an_investigation
 from tests.hostile.cases import FIELDS, incident
 

@@ -16,10 +16,10 @@ import httpx
 import polars as pl
 import pytest
 
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.store.connect import connect
-from bot.store.mutes import Mutes
-from loopback.slack import BOT_USER
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.store.connect import connect
+from faultline.bot.store.mutes import Mutes
+from faultline.loopback.slack import BOT_USER
 from tests.databases import make_tables
 from tests.hostile.cases import incident
 from tests.hostile.test_secrets_in_every_field import NOW, SECRETS, leaked, planted

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert
-from connectors.asking import bounded
-from connectors.base import Collected, Connector, collect_one
-from connectors.registry import CONNECTORS
+from faultline.analysis.vocabulary import Alert
+from faultline.connectors.asking import bounded
+from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.contract.base import Collected, Connector, collect_one
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.pagerduty_server import INCIDENT

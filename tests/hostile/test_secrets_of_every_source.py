@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.intake.alert_sources import built_in_sources
+from faultline.bot.intake.alert_sources import built_in_sources
 from tests.bot.intake import sns_sender
 from tests.fuzz.alert_sources import SNS_PATH, Bot, FuzzedSource, fuzzed_sources
 from tests.hostile.planting import SECRET, planted

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from bot.policy.roles import ROLES, Role
-from bot.store.conversations import Conversations
-from bot.store.labels import Labels
-from bot.store.mutes import Mutes
-from bot.store.store import StoredInvestigation
+from faultline.bot.policy.roles import ROLES, Role
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.store import StoredInvestigation
 from tests.bot.answer.targets.fake_chats import CHANNEL
 from tests.bot.intake.conftest import sqlite_store
 from tests.bot.intake.teams_on_loopback import HOME, PEOPLE, Teams, chats, open_teams

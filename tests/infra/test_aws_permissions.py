@@ -16,14 +16,14 @@ from botocore import xform_name
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from bot.store.case_store import CaseStore
-from connectors.aws.operations import ACTIONS, CASE_STORE, storage_actions
-from connectors.aws.policy_files import policy_files
+from faultline.bot.store.case_store import CaseStore
+from faultline.connectors.vendors.aws.operations import ACTIONS, CASE_STORE, storage_actions
+from faultline.connectors.vendors.aws.policy_files import policy_files
 from infra.checks import settings_secrets
 
 ROOT = Path(__file__).parents[2]
 CALLERS = [*sorted((ROOT / "connectors").rglob("*.py")), *sorted((ROOT / "bot").rglob("*.py"))]
-LIST = ROOT / "connectors/aws/operations.py"
+LIST = ROOT / "connectors/vendors/aws/operations.py"
 ONLY_WHEN_IT_FAILS = {"AbortMultipartUpload", "DeleteObject", "HeadObject"}
 """Asked of S3 when an upload breaks off, when a bucket cannot delete many at once, when a file was
 moved before."""
@@ -42,7 +42,9 @@ def names_in(file: Path) -> set[str]:
 
 def test_files_are_written_from_the_list() -> None:
     for file, content in policy_files().items():
-        assert file.read_text() == content, f"{file.name}: python -m connectors.aws.policy_files"
+        assert file.read_text() == content, (
+            f"{file.name}: python -m faultline.connectors.vendors.aws.policy_files"
+        )
     assert settings_secrets.FILE.read_text() == settings_secrets.content(), (
         "python -m infra.checks.settings_secrets"
     )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bot.settings import load_settings
+from faultline.bot.settings import load_settings
 from infra.checks.helm import CHART, WHEELS, Helm, Refused, helm
 from infra.checks.kubernetes import documents, insecure, misfits
 from infra.checks.tools import ROOT, NotHere

@@ -1,5 +1,5 @@
 """infra/compose fits the Compose specification, and all that it names is there: files, images,
-ports, settings, tokens. tests/proving_ground/live/test_compose_story.py runs it."""
+ports, settings, tokens. tests/lab/live/test_compose_story.py runs it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
-from bot.settings import load_settings
+from faultline.bot.settings import load_settings
+from faultline.lab.live import open_shop
+from faultline.lab.live.watched_shop import shop_settings
+from faultline.lab.shop.layout import services_of
+from faultline.lab.shop.monitoring import RULES, TARGETS, write_rules, write_targets
+from faultline.lab.shop.pod import ShopPod
+from faultline.lab.shop.running import ShopOptions
 from infra.checks.tools import CHECK_JSONSCHEMA, ROOT, NotHere, tool
 from infra.container.dry_run import instructions
-from proving_ground.live import open_shop
-from proving_ground.live.watched_shop import shop_settings
-from proving_ground.shop.layout import services_of
-from proving_ground.shop.monitoring import RULES, TARGETS, write_rules, write_targets
-from proving_ground.shop.pod import ShopPod
-from proving_ground.shop.running import ShopOptions
 from tests.debian_tools import debian_binary
 
 ROOM = ROOT / "infra/compose"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.aws.operations import ACTIONS
+from faultline.connectors.vendors.aws.operations import ACTIONS
 from infra.checks.tools import HADOLINT, NotHere, tool
 from infra.container.dry_run import instructions
 from infra.container.slim import (
@@ -99,7 +99,7 @@ SITE = Path(sysconfig.get_path("purelib"))
 CALLS = """
 import importlib
 import datadog_api_client
-from connectors.datadog import calls
+from faultline.connectors.vendors.datadog import calls
 assert datadog_api_client.__file__.startswith({site!r}), datadog_api_client.__file__
 for one in vars(calls).values():
     if isinstance(one, calls.Call):

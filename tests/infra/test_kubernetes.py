@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import load_settings
+from faultline.bot.settings import load_settings
 from infra.checks.defects import KUBERNETES, Defect
 from infra.checks.kubernetes import documents, insecure, misfits
 from infra.checks.terraform import change

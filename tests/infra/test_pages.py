@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bot.intake.alert_sources import built_in_sources, labels_by_path
-from bot.web.login import CALLBACK
+from faultline.bot.intake.alert_sources import built_in_sources, labels_by_path
+from faultline.bot.web.login import CALLBACK
 from infra.checks.defects import KUBERNETES, TERRAFORM
 from infra.checks.module_page import PAGE, page
 from infra.checks.settings_secrets import secret_names

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from faultline.loopback.server import serve_in_thread
 from infra.release.vulnerabilities import FOUND, NOT_ASKED, NOT_AUDITED
-from loopback.server import serve_in_thread
 
 ROOT = Path(__file__).parents[2]
 UV = ROOT / ".tools/uv/bin/uv"

@@ -99,7 +99,7 @@ def test_it_holds_every_package_with_its_data_and_no_test(wheel: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
         assert any(name.startswith(f"{package}/") for name in names), package
-    assert any(name.startswith("_faultline_native/traces") for name in names)
+    assert any(name.startswith("faultline/analysis/traces/native/traces.") for name in names)
     assert any(name.endswith(".parquet") for name in names)
     assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]
 
@@ -131,7 +131,7 @@ def test_every_command_that_needs_the_bot_says_so_in_one_line(
 
 def test_help_and_version_load_nothing_large(light: Installed) -> None:
     large = "{'pydantic', 'polars', 'numpy', 'msgspec', 'jinja2'}"
-    program = f"import sys, bot.cli.main; sys.exit(bool({large} & set(sys.modules)))"
+    program = f"import sys, faultline.bot.cli.main; sys.exit(bool({large} & set(sys.modules)))"
     assert light.run("python", "-c", program).returncode == 0
     assert light.run("faultline", "--help").returncode == 0
     assert light.run("faultline", "--version").stdout.startswith("faultline ")

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import httpx
 
-from bot.store.connect import connect
-from bot.store.store import Store
-from loopback.bot_process import BotProcess, incident_event, signed_webhook
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack, SlackedMessage
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
+from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack, SlackedMessage
 from tests.databases import make_tables
 
 SECRET = "webhook-secret"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from analysis.case.folder import write_json
-from analysis.vocabulary import Alert, Scope, Window
+from faultline.analysis.case.folder import write_json
+from faultline.analysis.vocabulary import Alert, Scope, Window
 
 STARTED = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 ALERT = Alert(

@@ -16,11 +16,11 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from bot.intake.accepting import store_accept
-from bot.settings import Settings
-from bot.store.store import Store
-from connectors.alertmanager.settings import AlertmanagerSettings
-from connectors.shared_settings import ServiceSettings
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
 from tests.alertmanagers import running_alertmanager
 from tests.bot.intake.conftest import serving
 from tests.connectors.conftest import free_port

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.case.folder import read_diagnosis
+from faultline.analysis.case.folder import read_diagnosis
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

@@ -11,12 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-from analysis.case.folder import read_diagnosis
+from faultline.analysis.case.folder import read_diagnosis
 from tests.connectors.conftest import ALERT_AT, RunningPrometheus, prometheus
 
 __all__ = ["prometheus"]
 
-PROGRAM = (sys.executable, "-m", "bot.cli.main", "ask")
+PROGRAM = (sys.executable, "-m", "faultline.bot.cli.main", "ask")
 SINCE = ("--since", f"{ALERT_AT.isoformat()}")
 WITHIN_S = 120.0
 

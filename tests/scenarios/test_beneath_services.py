@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.vocabulary import Alert, Diagnosis, Scope, Verdict, Window
-from connectors.base import Request
-from connectors.prometheus.connector import PrometheusConnector
+from faultline.analysis.vocabulary import Alert, Diagnosis, Scope, Verdict, Window
+from faultline.connectors.shared.contract.base import Request
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.collected_cases import diagnosed_request
 from tests.connectors.conftest import (
     ALERT_AT,

@@ -19,9 +19,9 @@ from typing import Any
 import httpx
 import pytest
 
-from loopback.slack import BOT_USER, SlackedMessage
-from loopback.slack_person import SlackPerson, actions_of
-from loopback.slack_views import SlackView
+from faultline.loopback.slack import BOT_USER, SlackedMessage
+from faultline.loopback.slack_person import SlackPerson, actions_of
+from faultline.loopback.slack_views import SlackView
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

@@ -16,7 +16,7 @@ import httpx
 import psycopg
 import pytest
 
-from connectors.registry import CONNECTORS
+from faultline.connectors.registry import CONNECTORS
 from tests.connectors.clickhouse_server import clickhouse_server
 from tests.connectors.conftest import ALERT_AT, free_port
 from tests.connectors.debian_mariadb import start_mariadb

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from loopback.slack import BOT_USER
+from faultline.loopback.slack import BOT_USER
 from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.conftest import chromium
 from tests.connectors.conftest import open_metrics, running_prometheus

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from analysis.case.folder import json_bytes, read_case
-from analysis.diagnosis import diagnose
-from loopback.slack import BOT_USER
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.loopback.slack import BOT_USER
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

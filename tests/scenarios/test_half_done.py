@@ -8,7 +8,7 @@ import json
 import sqlite3
 from pathlib import Path
 
-from loopback.slack import BOT_USER, SlackedMessage
+from faultline.loopback.slack import BOT_USER, SlackedMessage
 from tests.scenarios.bot_story import bot_story
 from tests.scenarios.small_case import write_small_case
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.traces.flight_recorder.standing import MIN_PAUSES, MIN_STANDING_S
-from bot.store.captures import CaptureLog
-from loopback.bot_process import free_port
+from faultline.analysis.traces.flight_recorder.standing import MIN_PAUSES, MIN_STANDING_S
+from faultline.bot.store.captures import CaptureLog
+from faultline.loopback.bot_process import free_port
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story
 from tests.torch_python import torch_python
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopback.server import Moment, Traffic
+from faultline.loopback.server import Moment, Traffic
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

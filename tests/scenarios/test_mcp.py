@@ -22,11 +22,11 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
-from analysis.case.folder import read_case, write_json
-from analysis.diagnosis import diagnose
-from bot.settings import Settings
-from bot.settings.settings import StoreSettings
-from bot.store.opening import open_store
+from faultline.analysis.case.folder import read_case, write_json
+from faultline.analysis.diagnosis import diagnose
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.store.opening import open_store
 from tests.connectors.conftest import (
     ALERT_AT,
     RunningPrometheus,
@@ -40,7 +40,7 @@ from tests.scenarios.test_ask import environment
 
 __all__ = ["prometheus"]
 
-PROGRAM = ("-m", "bot.cli.main", "mcp", "--no-kubernetes")
+PROGRAM = ("-m", "faultline.bot.cli.main", "mcp", "--no-kubernetes")
 QUESTION = {"question": "checkout is slow", "since": ALERT_AT.isoformat()}
 WITHIN_S = 120.0
 

@@ -18,7 +18,7 @@ from tests.scenarios.test_ask import environment
 __all__ = ["prometheus"]
 
 INSPECTOR = TOOLS / "inspector/node_modules/.bin/mcp-inspector"
-SERVER = (sys.executable, "-m", "bot.cli.main", "mcp", "--no-kubernetes")
+SERVER = (sys.executable, "-m", "faultline.bot.cli.main", "mcp", "--no-kubernetes")
 
 
 @pytest.fixture(scope="module")

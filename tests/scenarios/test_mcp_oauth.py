@@ -33,10 +33,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from bot.settings import ServerSettings, Settings
-from bot.settings.login import LoginSettings
-from bot.settings.settings import StoreSettings
-from bot.store.audit_log import AuditFilter, AuditLog
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.store.audit_log import AuditFilter, AuditLog
 from tests.bot.mcp.stored import Stored
 from tests.bot.web.login_provider import CLIENT_ID, LoginProvider
 from tests.bot.web.serving import Server

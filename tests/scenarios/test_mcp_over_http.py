@@ -19,13 +19,13 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import SecretStr
 
-from bot.processes.server import build_app
-from bot.settings import ServerSettings, Settings
-from bot.settings.settings import StoreSettings
-from bot.store.audit_log import AuditFilter, AuditLog
-from bot.store.case_store import CaseStore
-from bot.store.store import Store
-from connectors.prometheus.settings import PrometheusSettings
+from faultline.bot.processes.server import build_app
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.store.audit_log import AuditFilter, AuditLog
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.store import Store
+from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 from tests.bot.mcp.stored import Stored
 from tests.connectors.conftest import free_port
 

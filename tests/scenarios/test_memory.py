@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from analysis.case.earlier import KIND
-from analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
-from analysis.diagnosis import diagnose
+from faultline.analysis.case.earlier import KIND
+from faultline.analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
+from faultline.analysis.diagnosis import diagnose
 from tests.bot.web.serving import form_of
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case

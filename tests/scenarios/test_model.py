@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from loopback.server import serve_in_thread
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.writer.openai_server import (
     Answer,
     calls,

@@ -22,11 +22,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from bot.store.connect import connect
-from bot.store.store import Store
-from loopback.bot_process import BotProcess
-from loopback.preloaded import run_preloaded
-from loopback.server import serve_in_thread
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
+from faultline.loopback.bot_process import BotProcess
+from faultline.loopback.preloaded import run_preloaded
+from faultline.loopback.server import serve_in_thread
 from tests.docs.test_extending import example
 from tests.scenarios.small_case import write_small_case
 

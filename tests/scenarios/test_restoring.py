@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.operating.doctor import whole
-from bot.operating.inspection import inspected
-from bot.operating.restore import begin_again
-from bot.operating.story import story as story_of
-from bot.settings import load_settings
-from loopback.bot_process import BotProcess
-from loopback.preloaded import run_preloaded
+from faultline.bot.operating.doctor import whole
+from faultline.bot.operating.inspection import inspected
+from faultline.bot.operating.restore import begin_again
+from faultline.bot.operating.story import story as story_of
+from faultline.bot.settings import load_settings
+from faultline.loopback.bot_process import BotProcess
+from faultline.loopback.preloaded import run_preloaded
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

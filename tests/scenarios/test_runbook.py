@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
-from analysis.diagnosis import diagnose
-from bot.answer.exports.formats import FORMATS, export
+from faultline.analysis.case.folder import json_bytes, read_case, read_diagnosis, read_report
+from faultline.analysis.diagnosis import diagnose
+from faultline.bot.answer.exports.formats import FORMATS, export
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

@@ -18,13 +18,13 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.store.connect import connect
-from bot.store.store import Store
-from loopback.bot_process import BotProcess, incident_event, signed_webhook
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
-from loopback.slack import BOT_USER, LoopbackSlack, SlackedMessage
-from loopback.slack_person import SlackPerson
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
+from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import BOT_USER, LoopbackSlack, SlackedMessage
+from faultline.loopback.slack_person import SlackPerson
 from tests.databases import make_tables
 from tests.scenarios.small_case import write_small_case
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bot.store.connect import connect
-from bot.store.store import Store
-from loopback.bot_process import BotProcess, incident_event, signed_webhook
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
+from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
 from tests.black_hole import BlackHole
 
 SECRET = "s"

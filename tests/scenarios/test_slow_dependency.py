@@ -22,17 +22,17 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-from analysis.case.folder import Case, read_case
-from analysis.requests.known_calls import known_calls
-from analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope, Verdict, Window
-from bot.investigation.learning_calls import callees_now, learned_evidence, with_callees
-from bot.store.learned_calls import LearnedCall
-from connectors.base import Check, Collected, Connector, Request
-from connectors.limits import Limits
-from connectors.pagerduty.connector import PagerDutyConnector
-from connectors.prometheus.connector import PrometheusConnector
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope, Verdict, Window
+from faultline.bot.investigation.learning_calls import callees_now, learned_evidence, with_callees
+from faultline.bot.store.learned_calls import LearnedCall
+from faultline.connectors.shared.contract.base import Check, Collected, Connector, Request
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.pagerduty.connector import PagerDutyConnector
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
 from tests.connectors.collected_cases import diagnosed_request
 from tests.connectors.conftest import ALERT_AT, OpenMetrics, running_prometheus
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bot.settings import Settings
-from loopback.server import serve_in_thread
+from faultline.bot.settings import Settings
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.fake_chats import CHANNEL, SECRET, FakeChats
 from tests.bot.intake.teams_on_loopback import APP, HOME, KEY, PEOPLE, Teams, published
 from tests.scenarios.bot_story import Story, bot_story

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loopback.preloaded import PreloadedProgram
+from faultline.loopback.preloaded import PreloadedProgram
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 

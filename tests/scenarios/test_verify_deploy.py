@@ -20,14 +20,14 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from rich.console import Console
 
-from bot.cli.verify_command import watch
-from bot.policy.deploy_to_check import DeployToCheck
-from bot.settings.settings import settings_of
-from connectors.registry import build_connectors
+from faultline.bot.cli.verify_command import watch
+from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.bot.settings.settings import settings_of
+from faultline.connectors.registry import build_connectors
 from tests.connectors.conftest import OpenMetrics, RunningPrometheus, running_prometheus
 from tests.scenarios.test_ask import environment
 
-PROGRAM = (sys.executable, "-m", "bot.cli.main", "verify-deploy")
+PROGRAM = (sys.executable, "-m", "faultline.bot.cli.main", "verify-deploy")
 ACTION = Path(__file__).parents[2] / "infra/github/verify-deploy/action.yml"
 DEPLOYED = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 STEP_S = 30

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from bot.cli import main as cli
+from faultline.bot.cli import main as cli
 from tests.analysis.traces.written_traces import document, job, write_trace
 
 
 def trace_process(*arguments: object, columns: int = 100) -> subprocess.CompletedProcess[str]:
     """`faultline trace ...`, piped, in a separate process."""
-    command = [sys.executable, "-m", "bot.cli.main", "trace", *map(str, arguments)]
+    command = [sys.executable, "-m", "faultline.bot.cli.main", "trace", *map(str, arguments)]
     environment = {**os.environ, "COLUMNS": str(columns), "PYTHONWARNINGS": "error"}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=110, check=False, env=environment

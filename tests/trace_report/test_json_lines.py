@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.trace_report.analysis_run import Wanted, run_job
+from faultline.trace_report.json_output import row_lines
+from faultline.trace_report.registry import ANALYSES, MAX_ROWS, all_rows_of
+from faultline.trace_report.sources import opened
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 from tests.trace_report.command import trace, write_job
-from trace_report.analysis_run import Wanted, run_job
-from trace_report.json_output import row_lines
-from trace_report.registry import ANALYSES, MAX_ROWS, all_rows_of
-from trace_report.sources import opened
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:

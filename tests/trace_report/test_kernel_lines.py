@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
+from faultline.analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
+from faultline.trace_report.kernel_lines import kernel_lines, kernel_time
 from tests.analysis.traces.device_traces import GEMM, NCCL, kernel, trace_of
-from trace_report.kernel_lines import kernel_lines, kernel_time
 
 
 def test_communication_stands_among_the_kernels(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.nsight.export import read_export
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.nsight.export import read_export
+from faultline.trace_report import nsight_reports
+from faultline.trace_report.nsight_reports import export_command, exported
+from faultline.trace_report.sources import opened
 from tests.trace_report.command import trace
 from tests.trace_report.nsight_tool import no_nsys, nsys_that, small_export
-from trace_report import nsight_reports
-from trace_report.nsight_reports import export_command, exported
-from trace_report.sources import opened
 
 ROOM = 1 << 30
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import SettingsError
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.trace_report.job_analyses import ACROSS_RANKS
+from faultline.trace_report.registry import ANALYSES, BESIDE, all_rows_of, chosen, rows_of
 from tests.analysis.traces.device_traces import kernel
 from tests.analysis.traces.written_traces import document, event, job, write_trace
-from trace_report.job_analyses import ACROSS_RANKS
-from trace_report.registry import ANALYSES, BESIDE, all_rows_of, chosen, rows_of
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "trace-engine" / "README.md"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.native import library as native
+from faultline.analysis.traces.native import library as native
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 from tests.trace_report.command import STRAGGLER, trace, trace_process, write_job
 
@@ -299,7 +299,7 @@ def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(
         write_trace(tmp_path / f"rank{rank}.json", document(events, rank, 2))
     main, other = pty.openpty()
     soon = (
-        "from bot.cli import main as cli; from trace_report import progress, workers; "
+        "from faultline.bot.cli import main as cli; from trace_report import progress, workers; "
         "progress.AFTER_S = 0.01; workers.SMALL_BYTES = 1_000; "
         "cli.main()"
     )
@@ -319,7 +319,7 @@ def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(
 def test_without_the_compiled_library_one_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "FOLDER", "no_such_package")
+    monkeypatch.setattr(native, "EDITABLE_FOLDER", "no_such_package")
     native.library.cache_clear()
     try:
         done = trace(write_job(tmp_path))

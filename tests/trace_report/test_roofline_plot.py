@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.costs.accelerators import accelerator_named
-from analysis.traces.per_rank.roofline import rows
+from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.per_rank.roofline import rows
+from faultline.trace_report.roofline_plot import roofline_plot, worst_table
 from tests.analysis.traces.device_traces import kernel
 from tests.analysis.traces.per_rank.test_roofline import GEMM, H100, mm, trace_of
 from tests.analysis.traces.written_traces import event
-from trace_report.roofline_plot import roofline_plot, worst_table
 
 DEVICE = accelerator_named("NVIDIA H100 80GB HBM3")
 

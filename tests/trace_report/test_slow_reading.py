@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import faultline.traces as ft
-from analysis.traces.native import library
+from faultline.analysis.traces.native import library
 from tests.trace_report.command import trace, write_job
 
-SLOW = "traces are read in Python, many times slower: no compiled library"
+SLOW = "traces are read in Python, many times slower: there is no compiled library"
 
 
 @pytest.fixture

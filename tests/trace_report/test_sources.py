@@ -15,8 +15,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from trace_report import archives
-from trace_report.sources import opened
+from faultline.trace_report import archives
+from faultline.trace_report.sources import opened
 
 CONTENT = {"a/rank0.json": b"[0]", "a/rank1.json.gz": b"\x1f\x8b", "notes.txt": b"seen"}
 

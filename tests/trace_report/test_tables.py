@@ -12,17 +12,17 @@ from typing import Any
 import polars as pl
 import pytest
 
+from faultline.trace_report import tables
+from faultline.trace_report.analysis_run import RankResult, Wanted, run_job
+from faultline.trace_report.frames import frame_of, schema_of
+from faultline.trace_report.registry import MAX_ROWS
+from faultline.trace_report.sources import opened
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 from tests.trace_report.command import trace, write_job
 from tests.trace_report.test_report_command import answer
-from trace_report import tables
-from trace_report.analysis_run import RankResult, Wanted, run_job
-from trace_report.frames import frame_of, schema_of
-from trace_report.registry import MAX_ROWS
-from trace_report.sources import opened
 
 IN_PROCESSES = (
-    "from bot.cli import main as cli; from trace_report import workers; "
+    "from faultline.bot.cli import main as cli; from trace_report import workers; "
     "workers.SMALL_BYTES = 1_000; cli.main()"
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.registry import CONNECTORS
+from faultline.connectors.registry import CONNECTORS
 from tests.trace_report.command import trace
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from trace_report import workers
-from trace_report.workers import Say, Task, Update, run_tasks
+from faultline.analysis.errors import EvidenceError
+from faultline.trace_report import workers
+from faultline.trace_report.workers import Say, Task, Update, run_tasks
 
 
 def work(what: str, say: Say) -> str:

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.traces.across_ranks.matching import Matched, MatchedGroup
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.disjoint_intervals import (
+from faultline.analysis.traces.across_ranks.matching import Matched, MatchedGroup
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.disjoint_intervals import (
     Spans,
     difference,
     intersection,
@@ -32,11 +32,11 @@ from analysis.traces.columns.disjoint_intervals import (
     nothing_in,
     union_of,
 )
-from analysis.traces.columns.events import Int64
-from analysis.traces.columns.intervals import clip, union
-from analysis.traces.columns.steps import StepColumns
-from analysis.traces.judgement.waiting import CRITICAL_SHARE, PERSISTENT
-from analysis.traces.per_rank.collective_names import POINT_TO_POINT
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.columns.intervals import clip, union
+from faultline.analysis.traces.columns.steps import StepColumns
+from faultline.analysis.traces.judgement.waiting import CRITICAL_SHARE, PERSISTENT
+from faultline.analysis.traces.per_rank.collective_names import POINT_TO_POINT
 
 MIN_STEPS = 3
 """Fewer steps show no persistence."""

@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.traces.across_ranks.matching import Matched, MatchedGroup
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.events import Int64
+from faultline.analysis.traces.across_ranks.matching import Matched, MatchedGroup
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.events import Int64
 
 CLOCK_TOLERANCE_NS = 1_000_000
 """A rank may seem to leave a collective so long before the last one enters (our choice: gloo's

@@ -6,25 +6,34 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from analysis.traces.across_ranks.blame import MIN_STEPS, Blame, RankBlame, blame
-from analysis.traces.across_ranks.clocks import MAX_IMPOSSIBLE, Clocks, aligned
-from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation, extra_part
-from analysis.traces.across_ranks.idle_together import AllIdle, idle_together
-from analysis.traces.across_ranks.kernel_speed import RankSpeed, rank_speeds
-from analysis.traces.across_ranks.matching import Matched, matched_collectives
-from analysis.traces.across_ranks.overlap import AllReduceOverlap, all_reduce_overlap, uses_fsdp
-from analysis.traces.across_ranks.participants import Participants, participants
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.across_ranks.slow_steps import OutlierStep, SlowStep, outlier_steps, slow_steps
-from analysis.traces.across_ranks.step_breakdown import RankSteps, rank_steps
-from analysis.traces.across_ranks.wait_transfer import (
+from faultline.analysis.traces.across_ranks.blame import MIN_STEPS, Blame, RankBlame, blame
+from faultline.analysis.traces.across_ranks.clocks import MAX_IMPOSSIBLE, Clocks, aligned
+from faultline.analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation, extra_part
+from faultline.analysis.traces.across_ranks.idle_together import AllIdle, idle_together
+from faultline.analysis.traces.across_ranks.kernel_speed import RankSpeed, rank_speeds
+from faultline.analysis.traces.across_ranks.matching import Matched, matched_collectives
+from faultline.analysis.traces.across_ranks.overlap import (
+    AllReduceOverlap,
+    all_reduce_overlap,
+    uses_fsdp,
+)
+from faultline.analysis.traces.across_ranks.participants import Participants, participants
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.slow_steps import (
+    OutlierStep,
+    SlowStep,
+    outlier_steps,
+    slow_steps,
+)
+from faultline.analysis.traces.across_ranks.step_breakdown import RankSteps, rank_steps
+from faultline.analysis.traces.across_ranks.wait_transfer import (
     CollectiveTable,
     Exposure,
     collective_table,
     exposures,
     table_of_one,
 )
-from analysis.wording.phrases import counted
+from faultline.analysis.wording.phrases import counted
 
 PRESENT = 0.5
 """With fewer of a job's ranks the last to arrive is most likely one without a trace, and nobody is

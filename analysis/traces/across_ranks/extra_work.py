@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from analysis.traces.across_ranks.step_breakdown import OWN_PARTS, RankSteps
+from faultline.analysis.traces.across_ranks.step_breakdown import OWN_PARTS, RankSteps
 
 NAMED_SHARE = 0.3
 """An operation is named when it explains at least this much of the extra time (our choice: below,

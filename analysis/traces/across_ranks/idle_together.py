@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.disjoint_intervals import Spans, intersection
-from analysis.traces.columns.events import Int64
-from analysis.traces.per_rank.long_idle import LONG_NS
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.disjoint_intervals import Spans, intersection
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.per_rank.long_idle import LONG_NS
 
 MAX_INTERVALS = 64
 """Intervals kept: the longest."""

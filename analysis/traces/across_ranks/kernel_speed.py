@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
 
 SLOWER = 1.1
 """Median duration over the median of the other ranks from which a kernel is slower

@@ -18,10 +18,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.events import Bool, Int64
-from analysis.traces.per_rank.collective_calls import ProcessGroup
-from analysis.traces.per_rank.collective_names import OTHER, POINT_TO_POINT, SYNCHRONISING
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.events import Bool, Int64
+from faultline.analysis.traces.per_rank.collective_calls import ProcessGroup
+from faultline.analysis.traces.per_rank.collective_names import OTHER, POINT_TO_POINT, SYNCHRONISING
 
 UNEVEN = "all_to_all"
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.across_ranks.wait_transfer import united
-from analysis.traces.columns.steps import PHASES
-from analysis.traces.per_rank.collective_calls import CollectiveCalls
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.wait_transfer import united
+from faultline.analysis.traces.columns.steps import PHASES
+from faultline.analysis.traces.per_rank.collective_calls import CollectiveCalls
 
 AFTER_BACKWARD = 0.9
 """Share of the gradients' all_reduce (by bytes, by time where sizes are unknown) that is launched

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
 
 NEVER = 10**9
 """Steps of ranks that were captured at other times get numbers that no other rank has."""

@@ -14,21 +14,26 @@ from typing import Any, Literal, get_origin
 import msgspec
 import numpy as np
 
-from analysis.traces.columns.device import Kind
-from analysis.traces.columns.disjoint_intervals import Spans, coarsened, intersection, length
-from analysis.traces.columns.events import PROFILER, Int64, RankSource, TraceColumns
-from analysis.traces.columns.steps import StepColumns, steps_of, steps_on_device
-from analysis.traces.per_rank.activity import Activity, activity_of
-from analysis.traces.per_rank.collective_calls import (
+from faultline.analysis.traces.columns.device import Kind
+from faultline.analysis.traces.columns.disjoint_intervals import (
+    Spans,
+    coarsened,
+    intersection,
+    length,
+)
+from faultline.analysis.traces.columns.events import PROFILER, Int64, RankSource, TraceColumns
+from faultline.analysis.traces.columns.steps import StepColumns, steps_of, steps_on_device
+from faultline.analysis.traces.per_rank.activity import Activity, activity_of
+from faultline.analysis.traces.per_rank.collective_calls import (
     CollectiveCalls,
     ProcessGroup,
     collective_calls,
 )
-from analysis.traces.per_rank.kernel_speed import KernelSpeeds, kernel_speeds, no_kernels
-from analysis.traces.per_rank.long_idle import LongIdle, long_idle
-from analysis.traces.per_rank.operation_times import OperationTimes, operation_times
-from analysis.traces.per_rank.rank_facts import RankFacts, rank_facts
-from analysis.traces.per_rank.step_times import COMMUNICATION, StepTimes, step_times
+from faultline.analysis.traces.per_rank.kernel_speed import KernelSpeeds, kernel_speeds, no_kernels
+from faultline.analysis.traces.per_rank.long_idle import LongIdle, long_idle
+from faultline.analysis.traces.per_rank.operation_times import OperationTimes, operation_times
+from faultline.analysis.traces.per_rank.rank_facts import RankFacts, rank_facts
+from faultline.analysis.traces.per_rank.step_times import COMMUNICATION, StepTimes, step_times
 
 __all__ = [
     "Accelerator",

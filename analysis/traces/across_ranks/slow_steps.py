@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.across_ranks.blame import MIN_STEPS, Blame, RankBlame
-from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.readable import readable
+from faultline.analysis.traces.across_ranks.blame import MIN_STEPS, Blame, RankBlame
+from faultline.analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.readable import readable
 
 SLOW_STEP_RATIO = 1.5
 """A step of this many medians is an outlier (nsys-ai's iteration spike)."""

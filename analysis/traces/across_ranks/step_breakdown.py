@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.across_ranks.blame import transfers, waits_of
-from analysis.traces.across_ranks.clocks import Clocks
-from analysis.traces.across_ranks.matching import Matched, MatchedGroup
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.disjoint_intervals import (
+from faultline.analysis.traces.across_ranks.blame import transfers, waits_of
+from faultline.analysis.traces.across_ranks.clocks import Clocks
+from faultline.analysis.traces.across_ranks.matching import Matched, MatchedGroup
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.disjoint_intervals import (
     Spans,
     covered,
     difference,
     intersection,
     union_of,
 )
-from analysis.traces.columns.events import Int64
-from analysis.traces.columns.steps import PHASES
-from analysis.traces.per_rank import step_times
-from analysis.traces.per_rank.step_times import COMMUNICATION, DATA, IDLE, OTHER
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.columns.steps import PHASES
+from faultline.analysis.traces.per_rank import step_times
+from faultline.analysis.traces.per_rank.step_times import COMMUNICATION, DATA, IDLE, OTHER
 
 WAIT, TRANSFER = "communication wait", "communication transfer"
 PARTS = (*PHASES, WAIT, TRANSFER, step_times.COPIES, IDLE, OTHER)

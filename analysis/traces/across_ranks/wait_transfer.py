@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.across_ranks.matching import Matched, MatchedGroup
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.disjoint_intervals import difference, length
-from analysis.traces.columns.events import Bool, Int64
-from analysis.traces.columns.intervals import union
-from analysis.traces.costs.accelerators import accelerator_named
-from analysis.traces.per_rank.collective_bandwidth import (
+from faultline.analysis.traces.across_ranks.matching import Matched, MatchedGroup
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.disjoint_intervals import difference, length
+from faultline.analysis.traces.columns.events import Bool, Int64
+from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.per_rank.collective_bandwidth import (
     UNKNOWN_LINK,
     CallTimes,
     CollectiveRow,
@@ -29,7 +29,7 @@ from analysis.traces.per_rank.collective_bandwidth import (
     link_within,
     rows_of_one,
 )
-from analysis.traces.per_rank.collective_names import POINT_TO_POINT
+from faultline.analysis.traces.per_rank.collective_names import POINT_TO_POINT
 
 
 @dataclass(frozen=True)

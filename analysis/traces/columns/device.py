@@ -11,9 +11,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.events import DEVICE_CATEGORIES, Bool, Int32, Int64, TraceColumns
-from analysis.traces.columns.kept import kept
-from analysis.traces.native.device_work import (
+from faultline.analysis.traces.columns.events import (
+    DEVICE_CATEGORIES,
+    Bool,
+    Int32,
+    Int64,
+    TraceColumns,
+)
+from faultline.analysis.traces.columns.kept import kept
+from faultline.analysis.traces.native.device_work import (
     CALL,
     WORK,
     DeviceScan,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.traces.columns.events import Int64
-from analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.columns.intervals import union
 
 Spans = tuple[Int64, Int64]
 """Starts and ends."""

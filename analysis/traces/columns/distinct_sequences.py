@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.traces.columns.events import Int32, Int64
+from faultline.analysis.traces.columns.events import Int32, Int64
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Odd, with well mixed bits: 2**64 over the golden ratio (Knuth, multiplicative hashing)."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.events import Int64
+from faultline.analysis.traces.columns.events import Int64
 
 Float64 = NDArray[np.float64]
 QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.99)

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.arguments import ArgumentColumns
-from analysis.traces.columns.kept import kept
+from faultline.analysis.traces.columns.arguments import ArgumentColumns
+from faultline.analysis.traces.columns.kept import kept
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.events import Int64
+from faultline.analysis.traces.columns.events import Int64
 
 
 def union(starts: Int64, ends: Int64) -> tuple[Int64, Int64]:

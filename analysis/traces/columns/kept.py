@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from analysis.traces.columns.events import TraceColumns
+    from faultline.analysis.traces.columns.events import TraceColumns
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from analysis.traces.columns.device import Kind, kind_of_name
+from faultline.analysis.traces.columns.device import Kind, kind_of_name
 
 KNOWN_NAMES = 8_192
 

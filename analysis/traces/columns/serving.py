@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.events import TraceColumns
 
 Phase = Literal["prefill", "decode", "mixed", "idle"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "mixed", "idle")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.kept import kept
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.kept import kept
 
 PHASES: dict[str, re.Pattern[str]] = {
     "data loading": re.compile(

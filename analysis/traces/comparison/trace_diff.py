@@ -17,13 +17,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.device import device_work
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.columns.steps import StepColumns, is_step, steps_of
-from analysis.traces.per_rank.call_stacks import call_stacks
-from analysis.traces.per_rank.temporal import TemporalBreakdown, breakdowns
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.device import device_work
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.steps import StepColumns, is_step, steps_of
+from faultline.analysis.traces.per_rank.call_stacks import call_stacks
+from faultline.analysis.traces.per_rank.temporal import TemporalBreakdown, breakdowns
 
 Change = Literal["added", "deleted", "increased", "decreased", "unchanged"]
 """As HTA's `ops_diff`; by the number of calls."""

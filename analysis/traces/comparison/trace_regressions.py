@@ -16,8 +16,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.device import is_communication_kernel
-from analysis.traces.comparison.trace_diff import MEASURES, STEP, NameDifference, Side, TraceDiff
+from faultline.analysis.traces.columns.device import is_communication_kernel
+from faultline.analysis.traces.comparison.trace_diff import (
+    MEASURES,
+    STEP,
+    NameDifference,
+    Side,
+    TraceDiff,
+)
 
 FAIL_OVER_PERCENT = 5.0
 """Default limit; TraceML's `compare` takes 3 % for a change of step time and 8 % for a large

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.costs.cost import Cost
+from faultline.analysis.traces.costs.cost import Cost
 
 GB = 1e9
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from analysis.traces.costs.call import PRECISIONS, Argument, Call
+from faultline.analysis.traces.costs.call import PRECISIONS, Argument, Call
 
 Family = Literal[
     "matrix product",

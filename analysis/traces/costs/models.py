@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from analysis.traces.costs import attention, convolutions, matrix_products, memory_bound
-from analysis.traces.costs.call import Call, Unknown, call_of
-from analysis.traces.costs.cost import Cost
+from faultline.analysis.traces.costs import attention, convolutions, matrix_products, memory_bound
+from faultline.analysis.traces.costs.call import Call, Unknown, call_of
+from faultline.analysis.traces.costs.cost import Cost
 
 MODELS: Mapping[str, Callable[[Call], Cost]] = {
     **memory_bound.COSTS,

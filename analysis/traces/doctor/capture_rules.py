@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, ms, percent, plural, said_ranks, subject_of
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import (
+    DoctorRule,
+    ms,
+    percent,
+    plural,
+    said_ranks,
+    subject_of,
+)
 
 OVERHEAD_SHARE = 0.15
 """Share of the steps spent by the profiler itself from which times are contaminated (nsys-ai)."""

@@ -8,13 +8,20 @@ from statistics import fmean, median
 
 import numpy as np
 
-from analysis.traces.across_ranks.overlap import AllReduceOverlap, all_reduce_overlap
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.across_ranks.step_breakdown import TRANSFER, WAIT
-from analysis.traces.across_ranks.wait_transfer import exposures
-from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, short, subject_of
+from faultline.analysis.traces.across_ranks.overlap import AllReduceOverlap, all_reduce_overlap
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.step_breakdown import TRANSFER, WAIT
+from faultline.analysis.traces.across_ranks.wait_transfer import exposures
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import (
+    DoctorRule,
+    ms,
+    percent,
+    said_ranks,
+    short,
+    subject_of,
+)
 
 COMMUNICATION_SHARE = 0.10
 """Share of the step (TensorBoard's plugin)."""

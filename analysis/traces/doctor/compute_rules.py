@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, JobRule, ms, percent, said_ranks, subject_of
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import (
+    DoctorRule,
+    JobRule,
+    ms,
+    percent,
+    said_ranks,
+    subject_of,
+)
 
 RECOMPILE_LIMIT = 8
 """Versions of a frame at which torch._dynamo gives up and runs it uncompiled (its

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.compute_rules import compiles_again
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.host_rules import over_ranks, waits_cost
-from analysis.traces.doctor.input_rules import PERSISTENT
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import (
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.compute_rules import compiles_again
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.host_rules import over_ranks, waits_cost
+from faultline.analysis.traces.doctor.input_rules import PERSISTENT
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
     ms,
     percent,
@@ -20,8 +20,8 @@ from analysis.traces.doctor.rule import (
     short,
     subject_of,
 )
-from analysis.traces.per_rank.tiny_kernels import SMALL_NS
-from analysis.traces.readable import readable
+from faultline.analysis.traces.per_rank.tiny_kernels import SMALL_NS
+from faultline.analysis.traces.readable import readable
 
 LOW_USE, VERY_LOW_USE = 0.50, 0.30
 """Busy share of the accelerator: TensorBoard's plugin advises below 50 %, TraceML calls below 30 %

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob, mean_step_ns
-from analysis.traces.doctor.rule import DoctorRule, ms, percent, said_ranks, short, subject_of
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob, mean_step_ns
+from faultline.analysis.traces.doctor.rule import (
+    DoctorRule,
+    ms,
+    percent,
+    said_ranks,
+    short,
+    subject_of,
+)
 
 SYNC_SHARE = 0.15
 """Share of the step in which the host waits for the accelerator (nsys-ai warns from 15 %, alarms

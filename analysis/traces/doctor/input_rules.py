@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import median
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, ms, percent, plural, said_ranks, subject_of
-from analysis.traces.judgement.waiting import CRITICAL_SHARE, WARN_SHARE
-from analysis.traces.per_rank.step_times import DATA, PARTS
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import (
+    DoctorRule,
+    ms,
+    percent,
+    plural,
+    said_ranks,
+    subject_of,
+)
+from faultline.analysis.traces.judgement.waiting import CRITICAL_SHARE, WARN_SHARE
+from faultline.analysis.traces.per_rank.step_times import DATA, PARTS
 
 PERSISTENT = 0.25
 """Share of the steps that stall (own: workers that read ahead make every second to fourth step of a

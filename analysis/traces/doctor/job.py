@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
-from analysis.traces.across_ranks.comparison import RankComparison, compare
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.across_ranks.step_breakdown import RankSteps
-from analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.across_ranks.comparison import RankComparison, compare
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.step_breakdown import RankSteps
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 
 
 @dataclass(frozen=True)

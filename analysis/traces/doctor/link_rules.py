@@ -3,10 +3,10 @@ taken off, and silent where a straggler explains the time."""
 
 from __future__ import annotations
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, ms, percent, short
-from analysis.traces.per_rank.collective_bandwidth import CollectiveRow
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import DoctorRule, ms, percent, short
+from faultline.analysis.traces.per_rank.collective_bandwidth import CollectiveRow
 
 LARGE_BYTES = 64 * 2**20
 """Smaller messages are bound by latency. From here on published runs of all_reduce_perf reach 68 %

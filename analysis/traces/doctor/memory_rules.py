@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, JobRule, percent, said_ranks, short, subject_of
-from analysis.traces.judgement.memory import PRESSURE_FIX, RESERVED_RATIO, pressure
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import (
+    DoctorRule,
+    JobRule,
+    percent,
+    said_ranks,
+    short,
+    subject_of,
+)
+from faultline.analysis.traces.judgement.memory import PRESSURE_FIX, RESERVED_RATIO, pressure
 
 DRIVER_STEPS = 0.5
 """Share of the steady steps with a call to the driver's allocator from which it is no accident

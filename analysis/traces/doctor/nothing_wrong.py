@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from analysis.traces.doctor.capture_rules import CAPTURE_LIMITED
-from analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
-from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL, LOW_USE
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import ms, percent, plural
-from analysis.traces.readable import readable
+from faultline.analysis.traces.doctor.capture_rules import CAPTURE_LIMITED
+from faultline.analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
+from faultline.analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL, LOW_USE
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import ms, percent, plural
+from faultline.analysis.traces.readable import readable
 
 NO_DOUBT = frozenset(
     {

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.traces.across_ranks.blame import LateArrival, RankBlame
-from analysis.traces.across_ranks.comparison import RankComparison
-from analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
-from analysis.traces.across_ranks.kernel_speed import RankSpeed
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.across_ranks.slow_steps import SlowStep
-from analysis.traces.columns.steps import PHASES
-from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rule import DoctorRule, said_ranks, short, subject_of
-from analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
-from analysis.traces.per_rank.pauses import Pause
-from analysis.traces.per_rank.step_times import DATA, IDLE
-from analysis.traces.readable import readable
+from faultline.analysis.traces.across_ranks.blame import LateArrival, RankBlame
+from faultline.analysis.traces.across_ranks.comparison import RankComparison
+from faultline.analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
+from faultline.analysis.traces.across_ranks.kernel_speed import RankSpeed
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.across_ranks.slow_steps import SlowStep
+from faultline.analysis.traces.columns.steps import PHASES
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rule import DoctorRule, said_ranks, short, subject_of
+from faultline.analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
+from faultline.analysis.traces.per_rank.pauses import Pause
+from faultline.analysis.traces.per_rank.step_times import DATA, IDLE
+from faultline.analysis.traces.readable import readable
 
 CRITICAL_SHARE = 0.30
 """Share of wall time from which a straggler is critical (our choice: all recorded stragglers lie

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.kinds.fault_kinds import FaultKind
-from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis, Severity
+from faultline.analysis.kinds.fault_kinds import FaultKind
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis, Severity
 
 if TYPE_CHECKING:
-    from analysis.traces.doctor.job import TrainingJob
+    from faultline.analysis.traces.doctor.job import TrainingJob
 
 MAX_EVENTS = 3
 
@@ -67,7 +67,7 @@ class JobRule:
     """What it accuses; nothing where all is well."""
     fault: FaultKind | None = None
     """What it accuses a rank or the job of, by the rule's name. None where the rule only informs,
-    or where `analysis.kinds.training_causes` has the fault already."""
+    or where `faultline.analysis.kinds.training_causes` has the fault already."""
 
 
 def short(value: float) -> float:

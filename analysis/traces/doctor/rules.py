@@ -11,32 +11,37 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
 
-from analysis.traces.doctor.capture_rules import (
+from faultline.analysis.traces.doctor.capture_rules import (
     CAPTURE_LIMITED,
     CAPTURE_UNUSABLE,
     PROFILER_OVERHEAD,
     capture_rules,
 )
-from analysis.traces.doctor.communication_rules import (
+from faultline.analysis.traces.doctor.communication_rules import (
     COMMUNICATION,
     COMMUNICATION_BOUND,
     FSDP_EXPOSED,
     NO_OVERLAP,
     communication_rules,
 )
-from analysis.traces.doctor.device_rules import (
+from faultline.analysis.traces.doctor.device_rules import (
     GPU_IDLE,
     LAUNCH_BOUND,
     LAUNCH_QUEUE_FULL,
     TINY_KERNELS,
     device_rules,
 )
-from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from analysis.traces.doctor.host_rules import HOST_SYNCS, LONG_COPIES, PAGEABLE_COPIES, host_rules
-from analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.link_rules import SLOW_LINK, slow_links
-from analysis.traces.doctor.rank_rules import (
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.host_rules import (
+    HOST_SYNCS,
+    LONG_COPIES,
+    PAGEABLE_COPIES,
+    host_rules,
+)
+from faultline.analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.link_rules import SLOW_LINK, slow_links
+from faultline.analysis.traces.doctor.rank_rules import (
     SLOW_KERNELS,
     SLOW_STEP,
     STRAGGLER,
@@ -44,8 +49,8 @@ from analysis.traces.doctor.rank_rules import (
     slow_kernels,
     stragglers,
 )
-from analysis.traces.doctor.rule import DoctorRule, JobRule
-from analysis.traces.doctor.shared_rules import (
+from faultline.analysis.traces.doctor.rule import DoctorRule, JobRule
+from faultline.analysis.traces.doctor.shared_rules import (
     ALL_RANKS_IDLE,
     SLOW_STEP_EVERYWHERE,
     all_idle,
@@ -53,8 +58,8 @@ from analysis.traces.doctor.shared_rules import (
 )
 
 MODULES = (
-    "analysis.traces.doctor.memory_rules",
-    "analysis.traces.doctor.compute_rules",
+    "faultline.analysis.traces.doctor.memory_rules",
+    "faultline.analysis.traces.doctor.compute_rules",
 )
 """Modules with `JOB_RULES`: rules that need nothing of the others. A new one is one line here."""
 

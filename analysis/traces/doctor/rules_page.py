@@ -1,13 +1,13 @@
 """docs/trace-engine/rules.md, written from the rules themselves: `python -m
-analysis.traces.doctor.rules_page`."""
+faultline.analysis.traces.doctor.rules_page`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from analysis.traces.doctor.rule import DoctorRule
-from analysis.traces.doctor.rules import RULES
+from faultline.analysis.traces.doctor.rule import DoctorRule
+from faultline.analysis.traces.doctor.rules import RULES
 
 OTHER_FILES: tuple[DoctorRule, ...] = (
     DoctorRule(
@@ -165,7 +165,7 @@ analysis/traces/job_logs."""
 _HEAD = """# Rules of the trace doctor
 
 What `faultline trace`, and an investigation of a training job, can diagnose, in order of precedence.
-`python -m analysis.traces.doctor.rules_page` writes this page from the code.
+`python -m faultline.analysis.traces.doctor.rules_page` writes this page from the code.
 
 - An unreliable capture, or fewer than 2 steps, turns what later rules find into information.
 - Dead ranks and hangs in dumps and logs come next, then single slow steps, stragglers, and causes that all ranks share.

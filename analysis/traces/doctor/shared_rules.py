@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from analysis.traces.across_ranks.idle_together import IdleTogether
-from analysis.traces.across_ranks.slow_steps import SLOW_STEP_EXTRA, OutlierStep
-from analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob
-from analysis.traces.doctor.rank_rules import PAUSE_FIXES, pause_in
-from analysis.traces.doctor.rule import DoctorRule, short
-from analysis.traces.per_rank.device_use import HUGE_GAP_NS
-from analysis.traces.per_rank.pauses import Pause, pause_kind
-from analysis.traces.readable import readable
+from faultline.analysis.traces.across_ranks.idle_together import IdleTogether
+from faultline.analysis.traces.across_ranks.slow_steps import SLOW_STEP_EXTRA, OutlierStep
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob
+from faultline.analysis.traces.doctor.rank_rules import PAUSE_FIXES, pause_in
+from faultline.analysis.traces.doctor.rule import DoctorRule, short
+from faultline.analysis.traces.per_rank.device_use import HUGE_GAP_NS
+from faultline.analysis.traces.per_rank.pauses import Pause, pause_kind
+from faultline.analysis.traces.readable import readable
 
 MAX_SAID = 3
 

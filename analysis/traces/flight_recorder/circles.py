@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
-from analysis.traces.flight_recorder.job_state import JobState
-from analysis.traces.flight_recorder.wait_for import WaitedOperation
+from faultline.analysis.traces.flight_recorder.collective import Collective, RecordedGroup
+from faultline.analysis.traces.flight_recorder.job_state import JobState
+from faultline.analysis.traces.flight_recorder.wait_for import WaitedOperation
 
 MIN_ROUNDS = 3
 """Rounds that make a habit (our choice)."""

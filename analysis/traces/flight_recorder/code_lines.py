@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
-from analysis.traces.flight_recorder.collective import Collective
-from analysis.traces.flight_recorder.job_state import JobState
-from analysis.traces.job_logs.rank_logs import JobLogs
-from analysis.traces.readable import readable
-from analysis.traces.reading.stack_dumps import StackDump, StackFrame
+from faultline.analysis.traces.flight_recorder.collective import Collective
+from faultline.analysis.traces.flight_recorder.job_state import JobState
+from faultline.analysis.traces.job_logs.rank_logs import JobLogs
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.traces.reading.stack_dumps import StackDump, StackFrame
 
 LineSource = Literal["stack dump", "flight recorder", "log"]
 

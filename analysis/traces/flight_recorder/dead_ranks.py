@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from analysis.traces.flight_recorder.code_lines import RankCodeLines
-from analysis.traces.flight_recorder.collective import UnreadDump
-from analysis.traces.flight_recorder.hang import HangAnalysis
-from analysis.traces.flight_recorder.job_state import JobState
-from analysis.traces.flight_recorder.wait_for import WaitedOperation
-from analysis.traces.flight_recorder.wording import Numbers, bounded, operation_row, subject_of
-from analysis.traces.job_logs.diagnoses import is_symptom
-from analysis.traces.job_logs.rank_logs import JobLogs
-from analysis.traces.readable import readable
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.flight_recorder.code_lines import RankCodeLines
+from faultline.analysis.traces.flight_recorder.collective import UnreadDump
+from faultline.analysis.traces.flight_recorder.hang import HangAnalysis
+from faultline.analysis.traces.flight_recorder.job_state import JobState
+from faultline.analysis.traces.flight_recorder.wait_for import WaitedOperation
+from faultline.analysis.traces.flight_recorder.wording import (
+    Numbers,
+    bounded,
+    operation_row,
+    subject_of,
+)
+from faultline.analysis.traces.job_logs.diagnoses import is_symptom
+from faultline.analysis.traces.job_logs.rank_logs import JobLogs
+from faultline.analysis.traces.readable import readable
 
 CRASHES = (
     "segmentation_fault",

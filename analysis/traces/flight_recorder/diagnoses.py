@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from analysis.traces.flight_recorder.code_lines import code_lines
-from analysis.traces.flight_recorder.collective import Dump, UnreadDump
-from analysis.traces.flight_recorder.dead_ranks import dead_diagnosis, dead_ranks
-from analysis.traces.flight_recorder.hang_wording import hang_diagnosis
-from analysis.traces.flight_recorder.job_state import JobState
-from analysis.traces.flight_recorder.moments import DumpMoment, moment_of_hang
-from analysis.traces.flight_recorder.reading import read_dumps
-from analysis.traces.flight_recorder.stack_outliers import outlier_diagnosis
-from analysis.traces.flight_recorder.standing import PendingAge, standing
-from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
-from analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
-from analysis.traces.job_logs.metrics import read_metrics
-from analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs
-from analysis.traces.job_logs.span_diagnoses import span_diagnoses
-from analysis.traces.job_logs.structured_log import read_structured_logs
-from analysis.traces.readable import readable
-from analysis.traces.reading.capture_note import taken_at
-from analysis.traces.reading.job_files import JobFiles
-from analysis.traces.reading.stack_dumps import read_stack_dumps
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.flight_recorder.code_lines import code_lines
+from faultline.analysis.traces.flight_recorder.collective import Dump, UnreadDump
+from faultline.analysis.traces.flight_recorder.dead_ranks import dead_diagnosis, dead_ranks
+from faultline.analysis.traces.flight_recorder.hang_wording import hang_diagnosis
+from faultline.analysis.traces.flight_recorder.job_state import JobState
+from faultline.analysis.traces.flight_recorder.moments import DumpMoment, moment_of_hang
+from faultline.analysis.traces.flight_recorder.reading import read_dumps
+from faultline.analysis.traces.flight_recorder.stack_outliers import outlier_diagnosis
+from faultline.analysis.traces.flight_recorder.standing import PendingAge, standing
+from faultline.analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
+from faultline.analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
+from faultline.analysis.traces.job_logs.metrics import read_metrics
+from faultline.analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs
+from faultline.analysis.traces.job_logs.span_diagnoses import span_diagnoses
+from faultline.analysis.traces.job_logs.structured_log import read_structured_logs
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.traces.reading.capture_note import taken_at
+from faultline.analysis.traces.reading.job_files import JobFiles
+from faultline.analysis.traces.reading.stack_dumps import read_stack_dumps
 
 MAX_UNREAD = 50
 """Dumps that could not be read, listed in details."""

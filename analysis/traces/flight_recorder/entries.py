@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from analysis.traces.flight_recorder.collective import (
+from faultline.analysis.traces.flight_recorder.collective import (
     CallFrame,
     Collective,
     Dump,

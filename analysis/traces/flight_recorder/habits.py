@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
+from faultline.analysis.traces.flight_recorder.collective import Collective, RecordedGroup
 
 MIN_ROUNDS = 3
 """Times an operation must have been followed by others before its successor is a habit (our

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from analysis.traces.flight_recorder.circles import Circle, circle_of_waiting
-from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
-from analysis.traces.flight_recorder.job_state import JobState
-from analysis.traces.flight_recorder.matching import Mismatch, mismatch_at
-from analysis.traces.flight_recorder.wait_for import WaitedOperation, waited_operations
+from faultline.analysis.traces.flight_recorder.circles import Circle, circle_of_waiting
+from faultline.analysis.traces.flight_recorder.collective import Collective, RecordedGroup
+from faultline.analysis.traces.flight_recorder.job_state import JobState
+from faultline.analysis.traces.flight_recorder.matching import Mismatch, mismatch_at
+from faultline.analysis.traces.flight_recorder.wait_for import WaitedOperation, waited_operations
 
 MAX_STUCK_SHARE = 0.5
 """Of a group: where more ranks than this have not ended what others have, no single device is at

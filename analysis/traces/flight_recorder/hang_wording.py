@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from analysis.traces.flight_recorder.circles import Circle
-from analysis.traces.flight_recorder.code_lines import CodeLine, RankCodeLines, called_at
-from analysis.traces.flight_recorder.collective import Collective
-from analysis.traces.flight_recorder.hang import AwaitedRank, HangAnalysis, StuckRank
-from analysis.traces.flight_recorder.job_state import JobState
-from analysis.traces.flight_recorder.matching import Mismatch
-from analysis.traces.flight_recorder.wording import (
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.flight_recorder.circles import Circle
+from faultline.analysis.traces.flight_recorder.code_lines import CodeLine, RankCodeLines, called_at
+from faultline.analysis.traces.flight_recorder.collective import Collective
+from faultline.analysis.traces.flight_recorder.hang import AwaitedRank, HangAnalysis, StuckRank
+from faultline.analysis.traces.flight_recorder.job_state import JobState
+from faultline.analysis.traces.flight_recorder.matching import Mismatch
+from faultline.analysis.traces.flight_recorder.wording import (
     Numbers,
     bounded,
     group_label,
     operation_row,
     subject_of,
 )
-from analysis.traces.readable import readable
+from faultline.analysis.traces.readable import readable
 
 SOURCE = (
     "flight recorder: wait-for graph of pending collectives (docs/trace-engine/flight-recorder.md)"

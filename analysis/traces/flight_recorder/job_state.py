@@ -12,7 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from analysis.traces.flight_recorder.collective import Collective, Dump, GroupStatus, RecordedGroup
+from faultline.analysis.traces.flight_recorder.collective import (
+    Collective,
+    Dump,
+    GroupStatus,
+    RecordedGroup,
+)
 
 DEFAULT_GROUPS = ("default_pg", "default")
 

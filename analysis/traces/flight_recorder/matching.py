@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from analysis.traces.flight_recorder.collective import Collective, RecordedGroup, Shapes
-from analysis.traces.flight_recorder.habits import breaks_habit
-from analysis.traces.flight_recorder.job_state import JobState
+from faultline.analysis.traces.flight_recorder.collective import Collective, RecordedGroup, Shapes
+from faultline.analysis.traces.flight_recorder.habits import breaks_habit
+from faultline.analysis.traces.flight_recorder.job_state import JobState
 
 Aspect = Literal["operation", "data type", "size"]
 

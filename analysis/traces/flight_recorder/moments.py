@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from analysis.traces.flight_recorder.collective import Dump
-from analysis.traces.flight_recorder.hang import HangAnalysis, hang_analysis
-from analysis.traces.flight_recorder.job_state import JobState, job_state
+from faultline.analysis.traces.flight_recorder.collective import Dump
+from faultline.analysis.traces.flight_recorder.hang import HangAnalysis, hang_analysis
+from faultline.analysis.traces.flight_recorder.job_state import JobState, job_state
 
 MAX_SETS = 50
 MIN_SHARE = 0.5

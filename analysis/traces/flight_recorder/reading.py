@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from analysis.errors import EvidenceError
-from analysis.traces.flight_recorder.collective import Dump, RecordedGroup, UnreadDump
-from analysis.traces.flight_recorder.entries import dump_of
-from analysis.traces.reading.file_kinds import rank_in_name
-from analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
-from analysis.traces.reading.trace_bytes import unpacked_blocks
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.flight_recorder.collective import Dump, RecordedGroup, UnreadDump
+from faultline.analysis.traces.flight_recorder.entries import dump_of
+from faultline.analysis.traces.reading.file_kinds import rank_in_name
+from faultline.analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
+from faultline.analysis.traces.reading.trace_bytes import unpacked_blocks
 
 MAX_PICKLE_BYTES = 64 << 20
 """A ring of 20,000 collectives with stacks (TorchTitan's size) is about 5 MB."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from analysis.traces.flight_recorder.code_lines import CodeLine
-from analysis.traces.flight_recorder.wording import Numbers, subject_of
-from analysis.traces.reading.stack_dumps import StackDump, StackThread
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.flight_recorder.code_lines import CodeLine
+from faultline.analysis.traces.flight_recorder.wording import Numbers, subject_of
+from faultline.analysis.traces.reading.stack_dumps import StackDump, StackThread
 
 MIN_RANKS = 3
 """With two ranks, one of which waits, a healthy job looks the same."""

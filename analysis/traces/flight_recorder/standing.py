@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from analysis.traces.flight_recorder.collective import Collective, Dump
+from faultline.analysis.traces.flight_recorder.collective import Collective, Dump
 
 MIN_STANDING_S = 10.0
 """Younger is never a hang: steps of seconds, garbage collection and checkpoints of shards are usual

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
-from analysis.traces.flight_recorder.job_state import JobState
+from faultline.analysis.traces.flight_recorder.collective import Collective, RecordedGroup
+from faultline.analysis.traces.flight_recorder.job_state import JobState
 
 MAX_OPERATIONS = 64
 """First pending operations looked at per group; a hang has one or two, hostile dumps one per

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from analysis.traces.flight_recorder.collective import Collective, RecordedGroup
-from analysis.traces.flight_recorder.wait_for import WaitedOperation
-from analysis.traces.readable import readable
-from analysis.wording.phrases import listed
+from faultline.analysis.traces.flight_recorder.collective import Collective, RecordedGroup
+from faultline.analysis.traces.flight_recorder.wait_for import WaitedOperation
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.wording.phrases import listed
 
 NAMED_RANKS = 3
 MAX_LISTED = 64

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from analysis.errors import EvidenceError, FaultlineError
-from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.job.trace_readers import traces_in
-from analysis.traces.reading.file_kinds import SEVERAL_RANKS
-from analysis.traces.reading.job_files import JobFile
+from faultline.analysis.errors import EvidenceError, FaultlineError
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary, summarise
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.job.trace_readers import traces_in
+from faultline.analysis.traces.reading.file_kinds import SEVERAL_RANKS
+from faultline.analysis.traces.reading.job_files import JobFile
 
 MAX_PROBLEM = 300
 NO_MEMORY = "needs more memory than there is for one rank"

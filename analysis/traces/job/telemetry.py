@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.flight_recorder.wording import Numbers
-from analysis.traces.readable import readable
-from analysis.traces.reading.file_kinds import TRACES
-from analysis.traces.reading.job_files import JobFiles
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.flight_recorder.wording import Numbers
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.traces.reading.file_kinds import TRACES
+from faultline.analysis.traces.reading.job_files import JobFiles
 
 MAX_LISTED = 50
 OUT_OF_MEMORY = "out_of_memory"
@@ -25,7 +25,7 @@ def diagnoses_of_files(files: JobFiles, until_us: int | None = None) -> list[Job
     if all(file.kind in TRACES for file in files.files):
         return []
     # Late: reading logs takes Polars and the signatures of failures, half a second of CPU.
-    from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+    from faultline.analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 
     told, measured = hang_diagnoses(files, until_us), telemetry_diagnoses(files)
     explained = {rank for d in measured if d.rule == OUT_OF_MEMORY for rank in d.ranks}
@@ -43,8 +43,8 @@ def telemetry_diagnoses(files: JobFiles) -> list[JobDiagnosis]:
     Never raises for what a file holds: files that cannot be read are named in a diagnosis of their
     own ("telemetry_unread", info).
     """
-    from analysis.traces.memory_snapshot.diagnoses import snapshot_diagnoses
-    from analysis.traces.traceml.diagnoses import traceml_diagnoses
+    from faultline.analysis.traces.memory_snapshot.diagnoses import snapshot_diagnoses
+    from faultline.analysis.traces.traceml.diagnoses import traceml_diagnoses
 
     memory, left = snapshot_diagnoses(files.of("memory_snapshot"))
     measured, unread = traceml_diagnoses(files.of("traceml"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.reading.ascend import ascend_trace, is_ascend
-from analysis.traces.reading.file_kinds import FileKind, first_block, kind_of
-from analysis.traces.reading.kineto import read_trace
-from analysis.traces.reading.trace_bytes import Progress
-from analysis.traces.xla.chrome import is_profile, profile_traces
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.reading.ascend import ascend_trace, is_ascend
+from faultline.analysis.traces.reading.file_kinds import FileKind, first_block, kind_of
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.trace_bytes import Progress
+from faultline.analysis.traces.xla.chrome import is_profile, profile_traces
 
 
 def traces_in(
@@ -28,19 +28,19 @@ def traces_in(
             raise EvidenceError(path.name, f"cannot be read ({error.strerror})") from error
     # Readers of formats that most jobs do not have are imported when they are needed.
     if kind == "nsight_sqlite":
-        from analysis.traces.nsight.export import read_export
+        from faultline.analysis.traces.nsight.export import read_export
 
         return read_export(path)
     if kind == "xplane":
-        from analysis.traces.xla.xplane import read_xplane
+        from faultline.analysis.traces.xla.xplane import read_xplane
 
         return read_xplane(path)
     if kind == "perfetto_trace":
-        from analysis.traces.pftrace.trace import read_pftrace
+        from faultline.analysis.traces.pftrace.trace import read_pftrace
 
         return read_pftrace(path)
     if kind == "rocprof_json":
-        from analysis.traces.rocprof.results import read_results
+        from faultline.analysis.traces.rocprof.results import read_results
 
         return read_results(path)
     trace = read_trace(path, order=order, progress=progress)

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from analysis.errors import EvidenceError
-from analysis.traces.across_ranks.rank_summary import from_json
-from analysis.traces.job.rank_reading import RankReading
-from analysis.traces.job.trace_versions import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.across_ranks.rank_summary import from_json
+from faultline.analysis.traces.job.rank_reading import RankReading
+from faultline.analysis.traces.job.trace_versions import (
     SUMMARIES,
     TRACES,
     VERSIONS_FILE,
@@ -21,8 +21,8 @@ from analysis.traces.job.trace_versions import (
     record_of,
     version_of,
 )
-from analysis.traces.reading.file_kinds import rank_in_name
-from analysis.traces.reading.job_files import JobFile
+from faultline.analysis.traces.reading.file_kinds import rank_in_name
+from faultline.analysis.traces.reading.job_files import JobFile
 
 MAX_RECORD_BYTES = 128_000_000
 """A summary takes up to half a megabyte, and an export of Nsight Systems has at most 256."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from analysis.traces.reading.file_kinds import FileKind
+from faultline.analysis.traces.reading.file_kinds import FileKind
 
 TRACES = "traces"
 SUMMARIES = "summaries"

@@ -15,10 +15,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from analysis.case.folder import Case
-from analysis.errors import FaultlineError
-from analysis.kinds.finding_details import TraceDetails
-from analysis.kinds.finding_kinds import (
+from faultline.analysis.case.folder import Case
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.kinds.finding_details import TraceDetails
+from faultline.analysis.kinds.finding_kinds import (
     RULE_KINDS,
     TRACE_UNREADABLE,
     TRACES_INCONCLUSIVE,
@@ -27,21 +27,21 @@ from analysis.kinds.finding_kinds import (
     details_model,
     rule_kind,
 )
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.steps import PHASES
-from analysis.traces.doctor.communication_rules import COMMUNICATION_BOUND
-from analysis.traces.doctor.device_rules import LAUNCH_BOUND
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.nothing_wrong import doubts, health
-from analysis.traces.doctor.rules import JOB_RULES, diagnose
-from analysis.traces.job.rank_reading import RankReading, put_together, read_ranks
-from analysis.traces.job.telemetry import diagnoses_of_files
-from analysis.traces.job.trace_records import TraceRecords
-from analysis.traces.readable import readable
-from analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, traces_of
-from analysis.vocabulary import Finding, JobIdentity
-from analysis.wording.phrases import counted
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.steps import PHASES
+from faultline.analysis.traces.doctor.communication_rules import COMMUNICATION_BOUND
+from faultline.analysis.traces.doctor.device_rules import LAUNCH_BOUND
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob, job_of
+from faultline.analysis.traces.doctor.nothing_wrong import doubts, health
+from faultline.analysis.traces.doctor.rules import JOB_RULES, diagnose
+from faultline.analysis.traces.job.rank_reading import RankReading, put_together, read_ranks
+from faultline.analysis.traces.job.telemetry import diagnoses_of_files
+from faultline.analysis.traces.job.trace_records import TraceRecords
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.traces.reading.job_files import JobFile, JobFiles, sort_job_files, traces_of
+from faultline.analysis.vocabulary import Finding, JobIdentity
+from faultline.analysis.wording.phrases import counted
 
 MAX_NAMED_FILES = 3
 MAX_DIAGNOSES = 20

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
-from analysis.traces.job_logs.metrics import RankMetrics
-from analysis.traces.job_logs.rank_logs import JobLogs, LoggedException, LoggedFailure
-from analysis.traces.job_logs.signatures import XID, XIDS, Signature, match
-from analysis.traces.job_logs.training_health import (
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
+from faultline.analysis.traces.job_logs.metrics import RankMetrics
+from faultline.analysis.traces.job_logs.rank_logs import JobLogs, LoggedException, LoggedFailure
+from faultline.analysis.traces.job_logs.signatures import XID, XIDS, Signature, match
+from faultline.analysis.traces.job_logs.training_health import (
     LossSpike,
     first_not_a_number,
     full_memory,
@@ -21,9 +21,9 @@ from analysis.traces.job_logs.training_health import (
     loss_spikes,
     slowdown,
 )
-from analysis.traces.judgement.memory import PRESSURE_FIX, pressure
-from analysis.traces.judgement.waiting import INPUT_FIX, WARN_SHARE
-from analysis.traces.readable import readable
+from faultline.analysis.traces.judgement.memory import PRESSURE_FIX, pressure
+from faultline.analysis.traces.judgement.waiting import INPUT_FIX, WARN_SHARE
+from faultline.analysis.traces.readable import readable
 
 SYMPTOMS = ("timeout", "network")
 """Kinds of failures that follow from another rank's: they accuse nobody."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from analysis.traces.reading.file_kinds import first_block
+from faultline.analysis.traces.reading.file_kinds import first_block
 
 MAX_HEAD_BYTES = 32 << 20
 MAX_TAIL_BYTES = 32 << 20

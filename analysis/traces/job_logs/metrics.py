@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from analysis.traces.job_logs.lines import bounded_lines
-from analysis.traces.job_logs.structured_log import MARK, scalar_row
-from analysis.traces.reading.job_files import JobFile
-from analysis.traces.reading.wandb_run import history_rows, one_run
+from faultline.analysis.traces.job_logs.lines import bounded_lines
+from faultline.analysis.traces.job_logs.structured_log import MARK, scalar_row
+from faultline.analysis.traces.reading.job_files import JobFile
+from faultline.analysis.traces.reading.wandb_run import history_rows, one_run
 
 Measure = Literal[
     "loss",

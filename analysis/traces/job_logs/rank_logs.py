@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from analysis.traces.job_logs.lines import bounded_lines
-from analysis.traces.job_logs.signatures import Signature, match_all, specific_signature
-from analysis.traces.job_logs.structured_log import MARK, raised_in
-from analysis.traces.reading.job_files import JobFile
-from analysis.traces.reading.stack_dumps import StackFrame
+from faultline.analysis.traces.job_logs.lines import bounded_lines
+from faultline.analysis.traces.job_logs.signatures import Signature, match_all, specific_signature
+from faultline.analysis.traces.job_logs.structured_log import MARK, raised_in
+from faultline.analysis.traces.reading.job_files import JobFile
+from faultline.analysis.traces.reading.stack_dumps import StackFrame
 
 MAX_EXCEPTIONS = 50
 MAX_FAILURES = 500

@@ -1,11 +1,11 @@
 """Lines of a training job's logs that name a failure: the table of
-`analysis.logs.failure_signatures` and the Xid codes."""
+`faultline.analysis.logs.failure_signatures` and the Xid codes."""
 
 from __future__ import annotations
 
-from analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Signature
-from analysis.logs.signature_matching import match, match_all
-from analysis.logs.xid_codes import XID, XIDS, Xid, specific_signature
+from faultline.analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Signature
+from faultline.analysis.logs.signature_matching import match, match_all
+from faultline.analysis.logs.xid_codes import XID, XIDS, Xid, specific_signature
 
 __all__ = [
     "LINE_LIMIT",

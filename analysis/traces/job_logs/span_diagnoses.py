@@ -8,18 +8,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from analysis.traces.doctor.rule import percent, short
-from analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
-from analysis.traces.job_logs.structured_log import STEP, OpenSpan, RankSpans, usual_step_ms
-from analysis.traces.judgement.waiting import (
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.rule import percent, short
+from faultline.analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
+from faultline.analysis.traces.job_logs.structured_log import (
+    STEP,
+    OpenSpan,
+    RankSpans,
+    usual_step_ms,
+)
+from faultline.analysis.traces.judgement.waiting import (
     INPUT_FIX,
     LATE_INPUT_FIX,
     PERSISTENT,
     WARN_SHARE,
     severity_of,
 )
-from analysis.traces.readable import readable
+from faultline.analysis.traces.readable import readable
 
 LEAST_STEPS = 3
 """Of which shares are taken (own)."""

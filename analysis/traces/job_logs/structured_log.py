@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from analysis.traces.job_logs.lines import MAX_HEAD_BYTES, bounded_lines
-from analysis.traces.reading.file_kinds import first_block
-from analysis.traces.reading.job_files import JobFile
+from faultline.analysis.traces.job_logs.lines import MAX_HEAD_BYTES, bounded_lines
+from faultline.analysis.traces.reading.file_kinds import first_block
+from faultline.analysis.traces.reading.job_files import JobFile
 
 MARK = '"log_type_name"'
 STEP = "step"

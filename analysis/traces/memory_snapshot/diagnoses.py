@@ -8,20 +8,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import EvidenceError
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.memory_rules import FRAGMENTATION, MEMORY_GROWTH
-from analysis.traces.flight_recorder.wording import Numbers, subject_of
-from analysis.traces.memory_snapshot.history import LineHolder, holders_at
-from analysis.traces.memory_snapshot.judgement import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.memory_rules import FRAGMENTATION, MEMORY_GROWTH
+from faultline.analysis.traces.flight_recorder.wording import Numbers, subject_of
+from faultline.analysis.traces.memory_snapshot.history import LineHolder, holders_at
+from faultline.analysis.traces.memory_snapshot.judgement import (
     AllocationFailure,
     Growth,
     JudgedSnapshot,
     judge,
 )
-from analysis.traces.memory_snapshot.reading import read_snapshot
-from analysis.traces.readable import readable
-from analysis.traces.reading.job_files import JobFile
+from faultline.analysis.traces.memory_snapshot.reading import read_snapshot
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.traces.reading.job_files import JobFile
 
 MAX_SNAPSHOTS = 64
 """The latest of each rank, of at most this many ranks."""

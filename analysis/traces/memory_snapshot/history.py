@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.memory_snapshot.reading import (
+from faultline.analysis.traces.memory_snapshot.reading import (
     ALLOC,
     FREE,
     FREED,

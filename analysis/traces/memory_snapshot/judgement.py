@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.judgement.memory import MIN_STEPS, RESERVED_RATIO, MemoryRise, rise_of
-from analysis.traces.memory_snapshot.history import (
+from faultline.analysis.traces.judgement.memory import (
+    MIN_STEPS,
+    RESERVED_RATIO,
+    MemoryRise,
+    rise_of,
+)
+from faultline.analysis.traces.memory_snapshot.history import (
     Ints,
     Levels,
     LineHolder,
@@ -17,7 +22,7 @@ from analysis.traces.memory_snapshot.history import (
     newly_held,
     step_lows,
 )
-from analysis.traces.memory_snapshot.reading import ALLOC, FREE, FREED, OOM, Snapshot
+from faultline.analysis.traces.memory_snapshot.reading import ALLOC, FREE, FREED, OOM, Snapshot
 
 LARGE_SHARE = 0.25
 """Share of what the process had or could get, from which one allocation is itself the cause

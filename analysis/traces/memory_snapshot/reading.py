@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.errors import EvidenceError
-from analysis.traces.readable import readable
-from analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
-from analysis.traces.reading.trace_bytes import unpacked_blocks
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
+from faultline.analysis.traces.reading.trace_bytes import unpacked_blocks
 
 MAX_BYTES = 128 << 20
 MAX_EVENTS = 2_000_000

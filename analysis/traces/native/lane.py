@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.arguments import NUMBERS, TEXTS
-from analysis.traces.native.library import library
-from analysis.traces.reading.scanned import (
+from faultline.analysis.traces.columns.arguments import NUMBERS, TEXTS
+from faultline.analysis.traces.native.library import library
+from faultline.analysis.traces.reading.scanned import (
     LINKS,
     MEMORY_KEYS,
     Outcome,

@@ -8,8 +8,10 @@ import platform
 from functools import cache
 from pathlib import Path
 
-FOLDER = "_faultline_native"
-"""The folder beside the installed package that hatch_build.py puts the library into."""
+EDITABLE_FOLDER = "_faultline_native"
+"""The folder in site-packages that hatch_build.py puts the library of an editable install into. A
+wheel has it beside this file."""
+SUFFIXES = (".so", ".dylib", ".dll")
 VERSION = 3
 """Of what the functions take and give; the library's own must be the same."""
 
@@ -61,15 +63,22 @@ def why_slow() -> str:
 
 def load() -> ctypes.CDLL:
     """The compiled library. Raises NoLibraryError."""
-    spec = importlib.util.find_spec(FOLDER)
-    folders = [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
-    files = [file for folder in folders for file in sorted(folder.glob("traces.*"))]
+    folders = [Path(__file__).parent]
+    spec = importlib.util.find_spec(EDITABLE_FOLDER)
+    if spec:
+        folders += [Path(place) for place in spec.submodule_search_locations or ()]
+    files = [
+        file
+        for folder in folders
+        for file in sorted(folder.glob("traces.*"))
+        if file.suffix in SUFFIXES
+    ]
     if not files:
         machine = platform.machine()
         what_to_do = f"none is built for {machine}"
         if machine.lower() in BUILT_FOR:
             what_to_do = "install the package again (uv sync)"
-        raise NoLibraryError(f"no compiled library in {FOLDER}/: {what_to_do}")
+        raise NoLibraryError(f"there is no compiled library: {what_to_do}")
     try:
         loaded = ctypes.CDLL(str(files[0]))
         for name in COUNTS:

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.native.library import library, pointer
+from faultline.analysis.traces.native.library import library, pointer
 
 Int64 = NDArray[np.int64]
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.native.library import library, pointer
+from faultline.analysis.traces.native.library import library, pointer
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]

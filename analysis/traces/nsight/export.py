@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers, SparseTexts
-from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns, nothing
-from analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, ExportPart, Strings
-from analysis.traces.reading.file_kinds import rank_in_name
-from analysis.traces.reading.hostile_sqlite import Database
-from analysis.traces.reading.trace_bytes import unpacked_blocks
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers, SparseTexts
+from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns, nothing
+from faultline.analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, ExportPart, Strings
+from faultline.analysis.traces.reading.file_kinds import rank_in_name
+from faultline.analysis.traces.reading.hostile_sqlite import Database
+from faultline.analysis.traces.reading.trace_bytes import unpacked_blocks
 
 FORMAT = "Nsight Systems export"
 MAX_PROCESSES = 256

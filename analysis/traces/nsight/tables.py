@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.events import Int32, Int64
-from analysis.traces.reading.hostile_sqlite import Database
+from faultline.analysis.traces.columns.events import Int32, Int64
+from faultline.analysis.traces.reading.hostile_sqlite import Database
 
 COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD",
     9: "HtoH", 10: "PtoP",

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import Kind, kinds, launched_by
-from analysis.traces.columns.disjoint_intervals import Spans, difference, nothing_in, union_of
-from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from analysis.traces.columns.intervals import union
-from analysis.traces.columns.kept import kept
-from analysis.traces.columns.steps import PHASES, StepColumns, phase_spans
-from analysis.traces.per_rank.collective_names import is_collective_on_host
+from faultline.analysis.traces.columns.device import Kind, kinds, launched_by
+from faultline.analysis.traces.columns.disjoint_intervals import (
+    Spans,
+    difference,
+    nothing_in,
+    union_of,
+)
+from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.kept import kept
+from faultline.analysis.traces.columns.steps import PHASES, StepColumns, phase_spans
+from faultline.analysis.traces.per_rank.collective_names import is_collective_on_host
 
 DATA = "data loading"
 FORWARD, BACKWARD = "forward pass", "backward pass"

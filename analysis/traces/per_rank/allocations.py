@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import on_runtime
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.judgement.memory import MemoryRise, rise_of
-from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from faultline.analysis.traces.columns.device import on_runtime
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.judgement.memory import MemoryRise, rise_of
+from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 DRIVER_CALL = re.compile(
     r"^(?:cuda|hip)(?:Malloc|Free)(?:Async|Managed)?$|^cuMem(?:Create|Release|Map|Unmap|Alloc|Free)"

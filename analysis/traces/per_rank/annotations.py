@@ -17,11 +17,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.device import device_launches, device_rows
-from analysis.traces.columns.distribution import Distribution, distribution, distributions
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.intervals import innermost_at
-from analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.device import device_launches, device_rows
+from faultline.analysis.traces.columns.distribution import Distribution, distribution, distributions
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import innermost_at
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
 
 Side = Literal["device", "host"]
 CATEGORY: dict[Side, tuple[str, ...]] = {

@@ -16,10 +16,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.device import Kind, device_work
-from analysis.traces.columns.distribution import Distribution, distributions
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.device import Kind, device_work
+from faultline.analysis.traces.columns.distribution import Distribution, distributions
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
 
 BANDWIDTH, BYTES = "memory bandwidth (GB/s)", "bytes"
 MOST_GBPS = 1e6

@@ -16,13 +16,13 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.traces.columns.device import launched_by
-from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from analysis.traces.columns.kept import kept
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.native.lane_order import lane_order
-from analysis.traces.native.nesting import nesting_parents
-from analysis.traces.per_rank.forest import (
+from faultline.analysis.traces.columns.device import launched_by
+from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from faultline.analysis.traces.columns.kept import kept
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.native.lane_order import lane_order
+from faultline.analysis.traces.native.nesting import nesting_parents
+from faultline.analysis.traces.per_rank.forest import (
     children_index,
     containing,
     depths,

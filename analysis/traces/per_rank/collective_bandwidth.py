@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.costs.accelerators import Accelerator, accelerator_of
-from analysis.traces.per_rank.activity import activity_of
-from analysis.traces.per_rank.collective_calls import (
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.costs.accelerators import Accelerator, accelerator_of
+from faultline.analysis.traces.per_rank.activity import activity_of
+from faultline.analysis.traces.per_rank.collective_calls import (
     CollectiveCalls,
     ProcessGroup,
     collective_calls,
 )
-from analysis.traces.per_rank.collective_names import OTHER
+from faultline.analysis.traces.per_rank.collective_names import OTHER
 
 """Rows of a table kept: those with the most time."""
 NOT_KNOWN = "not known"

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.device import Kind
-from analysis.traces.columns.disjoint_intervals import Spans, covered, nothing_in
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.steps import PHASES, StepColumns
-from analysis.traces.per_rank.activity import Activity, collective_rows, lies_in
-from analysis.traces.per_rank.collective_launches import launch_times
-from analysis.traces.per_rank.collective_names import (
+from faultline.analysis.traces.columns.device import Kind
+from faultline.analysis.traces.columns.disjoint_intervals import Spans, covered, nothing_in
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.steps import PHASES, StepColumns
+from faultline.analysis.traces.per_rank.activity import Activity, collective_rows, lies_in
+from faultline.analysis.traces.per_rank.collective_launches import launch_times
+from faultline.analysis.traces.per_rank.collective_names import (
     MAX_ELEMENTS,
     MAX_RANKS,
     OTHER,

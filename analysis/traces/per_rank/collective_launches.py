@@ -6,8 +6,8 @@ from collections import deque
 
 import numpy as np
 
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.per_rank.collective_names import is_call
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.per_rank.collective_names import is_call
 
 
 def launch_times(trace: TraceColumns, rows: Int64, launch: Int64) -> Int64:

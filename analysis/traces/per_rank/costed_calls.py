@@ -12,13 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.kept import kept
-from analysis.traces.costs.cost import Cost
-from analysis.traces.costs.models import MODELS, ON_MATRIX_UNITS, cost_of
-from analysis.traces.per_rank.call_stacks import CallStacks
-from analysis.traces.per_rank.forest import nearest, outermost
-from analysis.traces.per_rank.tensor_cores import TENSOR_CORE_KERNEL
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.kept import kept
+from faultline.analysis.traces.costs.cost import Cost
+from faultline.analysis.traces.costs.models import MODELS, ON_MATRIX_UNITS, cost_of
+from faultline.analysis.traces.per_rank.call_stacks import CallStacks
+from faultline.analysis.traces.per_rank.forest import nearest, outermost
+from faultline.analysis.traces.per_rank.tensor_cores import TENSOR_CORE_KERNEL
 
 OVER_THE_BUS = re.compile(r"Memcpy (HtoD|DtoH|HtoH|PtoP)|CopyHostToDevice|CopyDeviceToHost", re.I)
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.arguments import COUNTER_CATEGORY
-from analysis.traces.columns.device import on_runtime
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from analysis.traces.per_rank.forest import nearest, outermost
-from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
+from faultline.analysis.traces.columns.arguments import COUNTER_CATEGORY
+from faultline.analysis.traces.columns.device import on_runtime
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from faultline.analysis.traces.per_rank.forest import nearest, outermost
+from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 
 MAX_STACK = 64
 """Most kernels given as JSON, and most operators named of each."""

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import launched_by
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.native.longest_path import longest_path
-from analysis.traces.per_rank.critical_path_device import (
+from faultline.analysis.traces.columns.device import launched_by
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.native.longest_path import longest_path
+from faultline.analysis.traces.per_rank.critical_path_device import (
     Kernels,
     kernels_of,
     stream_edges,
     stream_keys,
 )
-from analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, Edges
-from analysis.traces.per_rank.critical_path_events import (
+from faultline.analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, Edges
+from faultline.analysis.traces.per_rank.critical_path_events import (
     DEFAULT_RULES,
     Events,
     PathWindow,
@@ -32,8 +32,8 @@ from analysis.traces.per_rank.critical_path_events import (
     events_of,
     whole_trace,
 )
-from analysis.traces.per_rank.critical_path_host import host_edges
-from analysis.traces.per_rank.critical_path_syncs import sync_edges, syncs_of
+from faultline.analysis.traces.per_rank.critical_path_host import host_edges
+from faultline.analysis.traces.per_rank.critical_path_syncs import sync_edges, syncs_of
 
 
 @dataclass(frozen=True)

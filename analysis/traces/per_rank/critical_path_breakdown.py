@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import Kind, kinds
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.intervals import clip, total, union
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
-from analysis.traces.per_rank.critical_path_device import ended_last
-from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before
-from analysis.traces.per_rank.critical_path_events import (
+from faultline.analysis.traces.columns.device import Kind, kinds
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import clip, total, union
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.critical_path import CriticalPath, critical_path
+from faultline.analysis.traces.per_rank.critical_path_device import ended_last
+from faultline.analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before
+from faultline.analysis.traces.per_rank.critical_path_events import (
     DEFAULT_RULES,
     Rules,
     last_complete_step,
     loading,
 )
-from analysis.traces.per_rank.critical_path_host import UNKNOWN
+from faultline.analysis.traces.per_rank.critical_path_host import UNKNOWN
 
 BOUNDS = (
     "",

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.traces.columns.events import Int64
-from analysis.traces.per_rank.critical_path_events import Events
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.per_rank.critical_path_events import Events
 
 Int8 = np.ndarray[tuple[int], np.dtype[np.int8]]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import launched_by, on_runtime
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.steps import PHASES, steps_of
+from faultline.analysis.traces.columns.device import launched_by, on_runtime
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.steps import PHASES, steps_of
 
 OPERATOR_CATEGORIES = ("cpu_op", "operator")
 SORTABLE_NS = 1 << 58

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.traces.columns.disjoint_intervals import covered
-from analysis.traces.columns.events import Bool, Int64
-from analysis.traces.columns.intervals import union
-from analysis.traces.per_rank.critical_path_events import Events
+from faultline.analysis.traces.columns.disjoint_intervals import covered
+from faultline.analysis.traces.columns.events import Bool, Int64
+from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.per_rank.critical_path_events import Events
 
 BUSY_SHARE = 0.9
 """Share of a gap in which the device works, from which the host is not what the path waits for (our

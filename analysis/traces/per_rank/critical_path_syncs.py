@@ -12,18 +12,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import on_runtime
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.per_rank.critical_path_device import NEVER, Kernels, inferred_waits
-from analysis.traces.per_rank.critical_path_edges import (
+from faultline.analysis.traces.columns.device import on_runtime
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.per_rank.critical_path_device import NEVER, Kernels, inferred_waits
+from faultline.analysis.traces.per_rank.critical_path_edges import (
     EdgeKind,
     EdgeList,
     count_up_to,
     entry_after,
     entry_before,
 )
-from analysis.traces.per_rank.critical_path_events import Events, Rules
-from analysis.traces.per_rank.critical_path_host import BLOCKING, NOT_BLOCKING, UNKNOWN, named
+from faultline.analysis.traces.per_rank.critical_path_events import Events, Rules
+from faultline.analysis.traces.per_rank.critical_path_host import (
+    BLOCKING,
+    NOT_BLOCKING,
+    UNKNOWN,
+    named,
+)
 
 STREAM_SYNC, CONTEXT_SYNC, EVENT_SYNC, STREAM_WAIT = (
     "Stream Sync",

@@ -12,14 +12,14 @@ from statistics import median
 
 import numpy as np
 
-from analysis.traces.columns.disjoint_intervals import covered, difference, length
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.intervals import union
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.columns.steps import PHASES
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.judgement.waiting import WARN_SHARE
-from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from faultline.analysis.traces.columns.disjoint_intervals import covered, difference, length
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.steps import PHASES
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.judgement.waiting import WARN_SHARE
+from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 IN_PROCESS = "_SingleProcessDataLoaderIter"
 

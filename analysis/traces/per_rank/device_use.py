@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.intervals import total
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.per_rank.launch_queue import FULL_QUEUE, queue_length
-from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.intervals import total
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.per_rank.launch_queue import FULL_QUEUE, queue_length
+from faultline.analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 
 LONG_GAP_NS = 1_000_000
 """1 ms (nsys-ai)."""

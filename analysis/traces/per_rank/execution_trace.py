@@ -16,11 +16,11 @@ from typing import Any, Literal, get_args
 import msgspec
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
-from analysis.traces.reading.trace_bytes import unpacked_blocks
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
+from faultline.analysis.traces.reading.trace_bytes import unpacked_blocks
 
 MAX_BYTES = 1 << 28
 """Most unpacked bytes read: an execution trace of one step has 20-100 MB."""

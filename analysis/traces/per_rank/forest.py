@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.events import Bool, Int32, Int64
+from faultline.analysis.traces.columns.events import Bool, Int32, Int64
 
 
 def depths(parent: Int32) -> Int32:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import on_runtime
-from analysis.traces.columns.disjoint_intervals import difference, length
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.intervals import union
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.per_rank.data_loading import loader_rows
-from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from faultline.analysis.traces.columns.device import on_runtime
+from faultline.analysis.traces.columns.disjoint_intervals import difference, length
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.per_rank.data_loading import loader_rows
+from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 SYNC_CALL = re.compile(
     r"^(?:cuda|hip|cu|mtia)(?:Stream|Device|Event|Ctx|Context|Thread)Synchronize(?:_ptsz)?$|^"

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import (
+from faultline.analysis.traces.columns.device import (
     DeviceStream,
     by_stream,
     device_launches,
     device_rows,
     device_streams,
 )
-from analysis.traces.columns.distribution import Distribution, distributions
-from analysis.traces.columns.events import Int32, Int64, TraceColumns
-from analysis.traces.columns.intervals import running_end
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.native.device_work import gaps_of_streams
+from faultline.analysis.traces.columns.distribution import Distribution, distributions
+from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import running_end
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.native.device_work import gaps_of_streams
 
 CONSECUTIVE_KERNEL_DELAY_NS = 30_000
 """Gaps below this between kernels that were launched in time are the device's own delay: HTA's 30,

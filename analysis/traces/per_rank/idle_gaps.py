@@ -10,11 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import device_work, launches_of
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.intervals import clip, self_times, total, union
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.idle import CATEGORIES, CONSECUTIVE_KERNEL_DELAY_NS, gap_category
+from faultline.analysis.traces.columns.device import device_work, launches_of
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import clip, self_times, total, union
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.idle import (
+    CATEGORIES,
+    CONSECUTIVE_KERNEL_DELAY_NS,
+    gap_category,
+)
 
 NOT_ON_HOST = ("gpu_user_annotation", "cuda_sync", "cuda_event", "trace")
 GAPS, CALLS = 10, 5

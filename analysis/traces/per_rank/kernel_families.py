@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from analysis.traces.columns.device import device_work
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.kernel_families import KernelFamily, family_of
-from analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.device import device_work
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.kernel_families import KernelFamily, family_of
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
 
 MAX_NAME = 256
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import Kind
-from analysis.traces.columns.events import Int32, Int64, TraceColumns
-from analysis.traces.readable import told_apart
+from faultline.analysis.traces.columns.device import Kind
+from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
+from faultline.analysis.traces.readable import told_apart
 
 MAX_KERNELS = 128
 """Kernels kept: those with the most time."""

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.device import DeviceWork, Kind, device_work
-from analysis.traces.columns.distribution import Distribution, distribution, distributions
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.intervals import union
-from analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.device import DeviceWork, Kind, device_work
+from faultline.analysis.traces.columns.distribution import Distribution, distribution, distributions
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
 
 KINDS = {
     Kind.COMPUTATION: "computation",

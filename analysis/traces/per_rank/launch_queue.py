@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import (
+from faultline.analysis.traces.columns.device import (
     DeviceStream,
     device_launches,
     device_rows,
     device_streams,
 )
-from analysis.traces.columns.distribution import KEY_SPACE, Distribution, distributions
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.launches import launches_without_work
+from faultline.analysis.traces.columns.distribution import KEY_SPACE, Distribution, distributions
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.launches import launches_without_work
 
 FULL_QUEUE = 1024
 """Entries of CUDA's launch queue, as HTA's max_queue_length."""

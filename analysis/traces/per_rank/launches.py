@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.traces.columns.device import device_launches, device_rows, on_runtime
-from analysis.traces.columns.distribution import Distribution, distribution, distributions
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.device import device_launches, device_rows, on_runtime
+from faultline.analysis.traces.columns.distribution import Distribution, distribution, distributions
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
 
 LONG_CALL_NS = 50_000
 """HTA's runtime_cutoff: a launching call that takes longer is an outlier."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.disjoint_intervals import Spans, difference
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.intervals import clip
-from analysis.traces.columns.steps import StepColumns, is_step
-from analysis.traces.per_rank.activity import Activity
+from faultline.analysis.traces.columns.disjoint_intervals import Spans, difference
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import clip
+from faultline.analysis.traces.columns.steps import StepColumns, is_step
+from faultline.analysis.traces.per_rank.activity import Activity
 
 LONG_NS = 1_000_000
 """Gaps of 1 ms are long (nsys-ai's rule for GPU gaps)."""

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.events import Int64, MemoryEvents, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.columns.steps import StepColumns, steps_of
-from analysis.traces.native.nesting import nesting_parents
-from analysis.traces.per_rank.forest import containing
-from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
+from faultline.analysis.traces.columns.events import Int64, MemoryEvents, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.steps import StepColumns, steps_of
+from faultline.analysis.traces.native.nesting import nesting_parents
+from faultline.analysis.traces.per_rank.forest import containing
+from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 
 DEVICE_TYPES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}
 """As PyTorch numbers them (c10::DeviceType: 1 CUDA, 6 HIP); others by number."""

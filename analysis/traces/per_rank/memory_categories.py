@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Int64
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.reading.trace_bytes import unpacked_blocks
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.reading.trace_bytes import unpacked_blocks
 
 CATEGORIES = (
     "Parameter",

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import Kind
-from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from analysis.traces.columns.steps import PHASES, StepColumns, is_step
-from analysis.traces.native.lane_order import lane_order
-from analysis.traces.native.nesting import nesting_parents
-from analysis.traces.per_rank.collective_names import is_call, is_collective_on_host, is_launch
-from analysis.traces.readable import told_apart
+from faultline.analysis.traces.columns.device import Kind
+from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from faultline.analysis.traces.columns.steps import PHASES, StepColumns, is_step
+from faultline.analysis.traces.native.lane_order import lane_order
+from faultline.analysis.traces.native.nesting import nesting_parents
+from faultline.analysis.traces.per_rank.collective_names import (
+    is_call,
+    is_collective_on_host,
+    is_launch,
+)
+from faultline.analysis.traces.readable import told_apart
 
 MAX_NAMES = 96
 MAX_NUMBERS = 16_384

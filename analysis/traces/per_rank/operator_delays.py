@@ -6,9 +6,9 @@ One row per operator and sequence of kernels, as HTA's `get_aten_op_kernels_and_
 
 from __future__ import annotations
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.operators import operator_delays
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.operators import operator_delays
 
 MAX_KERNELS = 50
 """Kernels named of one sequence; a graph launches thousands."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import RUNTIME_CATEGORIES, Kind, kinds
-from analysis.traces.columns.distinct_sequences import distinct_sequences
-from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from analysis.traces.per_rank.forest import nearest
+from faultline.analysis.traces.columns.device import RUNTIME_CATEGORIES, Kind, kinds
+from faultline.analysis.traces.columns.distinct_sequences import distinct_sequences
+from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from faultline.analysis.traces.per_rank.forest import nearest
 
 """Most rows given as JSON."""
 OPERATOR_CATEGORIES = ("cpu_op", "operator")

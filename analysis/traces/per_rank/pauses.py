@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 
 PauseKind = Literal["checkpoint save", "garbage collection", "evaluation"]
 KINDS: dict[PauseKind, re.Pattern[str]] = {

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.intervals import clip, union
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.intervals import clip, union
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 
 @dataclass(frozen=True)

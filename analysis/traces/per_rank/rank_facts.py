@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.allocations import Allocations, allocations
-from analysis.traces.per_rank.copies import CopyTimes, copies
-from analysis.traces.per_rank.data_loading import DataLoading, data_loading
-from analysis.traces.per_rank.device_use import DeviceUse, device_use
-from analysis.traces.per_rank.host_syncs import HostSyncs, host_syncs
-from analysis.traces.per_rank.launch_pace import LaunchPace, launch_pace
-from analysis.traces.per_rank.pauses import Pause, pauses
-from analysis.traces.per_rank.profiler_overhead import (
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.allocations import Allocations, allocations
+from faultline.analysis.traces.per_rank.copies import CopyTimes, copies
+from faultline.analysis.traces.per_rank.data_loading import DataLoading, data_loading
+from faultline.analysis.traces.per_rank.device_use import DeviceUse, device_use
+from faultline.analysis.traces.per_rank.host_syncs import HostSyncs, host_syncs
+from faultline.analysis.traces.per_rank.launch_pace import LaunchPace, launch_pace
+from faultline.analysis.traces.per_rank.pauses import Pause, pauses
+from faultline.analysis.traces.per_rank.profiler_overhead import (
     CaptureContents,
     ProfilerOverhead,
     capture,
     profiler_overhead,
 )
-from analysis.traces.per_rank.recompiles import Recompiles, recompiles
-from analysis.traces.per_rank.step_window import window_of
-from analysis.traces.per_rank.tensor_cores import TensorCores, tensor_cores
-from analysis.traces.per_rank.tiny_kernels import TinyKernels, tiny_kernels
+from faultline.analysis.traces.per_rank.recompiles import Recompiles, recompiles
+from faultline.analysis.traces.per_rank.step_window import window_of
+from faultline.analysis.traces.per_rank.tensor_cores import TensorCores, tensor_cores
+from faultline.analysis.traces.per_rank.tiny_kernels import TinyKernels, tiny_kernels
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
 MAX_FRAMES = 64
 _REGION = re.compile(

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import Kind, kinds
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.costs.accelerators import accelerator_of
-from analysis.traces.costs.cost import Cost
-from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from analysis.traces.per_rank.costed_calls import costed_calls
-from analysis.traces.per_rank.step_window import window_of
+from faultline.analysis.traces.columns.device import Kind, kinds
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.costs.accelerators import accelerator_of
+from faultline.analysis.traces.costs.cost import Cost
+from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from faultline.analysis.traces.per_rank.costed_calls import costed_calls
+from faultline.analysis.traces.per_rank.step_window import window_of
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.distinct_sequences import distinct_sequences
-from analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from analysis.traces.per_rank.forest import outermost
-from analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
+from faultline.analysis.traces.columns.distinct_sequences import distinct_sequences
+from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from faultline.analysis.traces.per_rank.forest import outermost
+from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 
 MIN_KERNELS = 3
 """Fewest kernels that make a sequence; HTA's default."""

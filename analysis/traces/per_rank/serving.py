@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.device import Kind, device_launches, device_work
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.intervals import innermost_at, total
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.columns.serving import PHASES, ForwardPass, pass_of
+from faultline.analysis.traces.columns.device import Kind, device_launches, device_work
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import innermost_at, total
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.serving import PHASES, ForwardPass, pass_of
 
 MAX_NAME = 256
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.traces.columns.disjoint_intervals import (
+from faultline.analysis.traces.columns.disjoint_intervals import (
     Spans,
     covered,
     difference,
     nothing_in,
     union_of,
 )
-from analysis.traces.columns.events import Int64
-from analysis.traces.columns.steps import PHASES, StepColumns
-from analysis.traces.per_rank.activity import COMPUTING, DATA, Activity
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.columns.steps import PHASES, StepColumns
+from faultline.analysis.traces.per_rank.activity import COMPUTING, DATA, Activity
 
 __all__ = [
     "COMMUNICATION",

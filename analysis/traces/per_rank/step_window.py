@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.intervals import clip, total, union
-from analysis.traces.columns.steps import StepColumns, steps_of
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.readable import readable
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import clip, total, union
+from faultline.analysis.traces.columns.steps import StepColumns, steps_of
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.readable import readable
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import DeviceWork, Kind, device_streams, device_work
-from analysis.traces.columns.disjoint_intervals import covered
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.intervals import union
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.columns.device import DeviceWork, Kind, device_streams, device_work
+from faultline.analysis.traces.columns.disjoint_intervals import covered
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.steps import steps_of
 
 
 @dataclass(frozen=True)

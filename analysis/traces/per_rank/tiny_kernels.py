@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import Kind, kinds
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.doctor.diagnosis import EventReference
-from analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
+from faultline.analysis.traces.columns.device import Kind, kinds
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 
 SMALL_NS = 10_000
 """A kernel shorter than 10 us is small (nsys-ai)."""

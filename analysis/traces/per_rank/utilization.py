@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.columns.device import Kind, kinds
-from analysis.traces.columns.events import Int64, TraceColumns
-from analysis.traces.columns.row_table import Rows, RowTable
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.costs.accelerators import Accelerator, accelerator_of
-from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from analysis.traces.per_rank.costed_calls import CostedCalls, costed_calls
-from analysis.traces.per_rank.step_window import window_of
-from analysis.traces.per_rank.tensor_cores import matrix_kernels
+from faultline.analysis.traces.columns.device import Kind, kinds
+from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.costs.accelerators import Accelerator, accelerator_of
+from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
+from faultline.analysis.traces.per_rank.costed_calls import CostedCalls, costed_calls
+from faultline.analysis.traces.per_rank.step_window import window_of
+from faultline.analysis.traces.per_rank.tensor_cores import matrix_kernels
 
 LEFT_OUT = 0.05
 """Share of the computation in matrix products without a known operator, above which no MFU is

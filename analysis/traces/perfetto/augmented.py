@@ -21,12 +21,12 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.per_rank.critical_path import CriticalPath
-from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
-from analysis.traces.perfetto.augmented_counters import CounterTrack, counter_tracks
-from analysis.traces.reading.raw_events import EventBlock, RawEvents
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.per_rank.critical_path import CriticalPath
+from faultline.analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
+from faultline.analysis.traces.perfetto.augmented_counters import CounterTrack, counter_tracks
+from faultline.analysis.traces.reading.raw_events import EventBlock, RawEvents
 
 SEPARATOR = b",\n  "
 KEPT_CATEGORIES = ("user_annotation", "python_function")

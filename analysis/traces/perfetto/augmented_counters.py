@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.device import launched_by
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.device import launched_by
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import union
 
 Float64 = NDArray[np.float64]
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP")

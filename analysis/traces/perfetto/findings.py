@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.across_ranks.comparison import RankComparison
-from analysis.traces.across_ranks.rank_summary import RankSummary
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.perfetto.augmented import Lane, Notes, microseconds, time_base
+from faultline.analysis.traces.across_ranks.comparison import RankComparison
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.perfetto.augmented import Lane, Notes, microseconds, time_base
 
 FINDINGS, LATE = 2_000_000_001, 2_000_000_002
 """Process ids of the added tracks: above the largest that Linux gives."""

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.perfetto.augmented import SEPARATOR, time_base
-from analysis.traces.reading.kineto import nanoseconds
-from analysis.traces.reading.raw_events import RawEvents
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.perfetto.augmented import SEPARATOR, time_base
+from faultline.analysis.traces.reading.kineto import nanoseconds
+from faultline.analysis.traces.reading.raw_events import RawEvents
 
 MAX_DOCUMENT_BYTES = 20_000_000
 """Perfetto opens it within seconds; a page of the same size can be sent."""

@@ -10,7 +10,7 @@ import sys
 import zlib
 from typing import Protocol
 
-from analysis.traces.protobuf.wire import BYTES, MAX_BYTES, Buffer, Fields
+from faultline.analysis.traces.protobuf.wire import BYTES, MAX_BYTES, Buffer, Fields
 
 if sys.version_info >= (3, 14):
     from compression import zstd

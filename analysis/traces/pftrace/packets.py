@@ -13,10 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Int64
-from analysis.traces.pftrace.compressed import unpacked
-from analysis.traces.protobuf.wire import BYTES, Buffer, Fields, fields, inner, walk
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.pftrace.compressed import unpacked
+from faultline.analysis.traces.protobuf.wire import BYTES, Buffer, Fields, fields, inner, walk
 
 MAX_TEXT = 4_096
 MAX_INTERNED = 2_000_000

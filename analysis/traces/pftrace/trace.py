@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.arguments import NUMBERS
-from analysis.traces.columns.events import DEVICE_CATEGORIES, Int64, TraceColumns
-from analysis.traces.pftrace import packets as packed
-from analysis.traces.pftrace.packets import Packets, packets_of, texts_at
-from analysis.traces.pftrace.tracks import Tracks
-from analysis.traces.protobuf.wire import BYTES, FIXED64, Fields, inner, read_file
-from analysis.traces.reading.assembled import EventPart, Names, assembled
-from analysis.traces.reading.file_kinds import rank_in_name
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.arguments import NUMBERS
+from faultline.analysis.traces.columns.events import DEVICE_CATEGORIES, Int64, TraceColumns
+from faultline.analysis.traces.pftrace import packets as packed
+from faultline.analysis.traces.pftrace.packets import Packets, packets_of, texts_at
+from faultline.analysis.traces.pftrace.tracks import Tracks
+from faultline.analysis.traces.protobuf.wire import BYTES, FIXED64, Fields, inner, read_file
+from faultline.analysis.traces.reading.assembled import EventPart, Names, assembled
+from faultline.analysis.traces.reading.file_kinds import rank_in_name
 
 FORMAT = "Perfetto trace"
 ROCPROF = "rocprofv3's Perfetto trace"

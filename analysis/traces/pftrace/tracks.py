@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from analysis.traces.pftrace.packets import MAX_TEXT, Packets
-from analysis.traces.protobuf.wire import BYTES, walk
+from faultline.analysis.traces.pftrace.packets import MAX_TEXT, Packets
+from faultline.analysis.traces.protobuf.wire import BYTES, walk
 
 MAX_TRACKS = 200_000
 MAX_PARENTS = 8

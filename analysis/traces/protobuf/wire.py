@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.errors import EvidenceError
-from analysis.traces.reading.trace_bytes import unpacked_blocks
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.reading.trace_bytes import unpacked_blocks
 
 Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.events import TraceColumns
 
 FORMAT = "Ascend trace (trace_view.json)"
 HARDWARE, CANN, FRAMEWORKS = "Ascend Hardware", "CANN", ("Python", "MindSpore")

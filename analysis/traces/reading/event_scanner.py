@@ -14,14 +14,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis.traces.reading.json_values import (
+from faultline.analysis.traces.reading.json_values import (
     MAX_DEPTH,
     STRICT,
     depth,
     looks_cut,
     without_bare_words,
 )
-from analysis.traces.reading.scanned import ScanLane
+from faultline.analysis.traces.reading.scanned import ScanLane
 
 MAX_HEADER_BYTES = 16 << 20
 """How far to look for the list of events, and how much of what stands behind it is kept."""

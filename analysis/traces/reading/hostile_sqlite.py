@@ -17,8 +17,8 @@ from types import TracebackType
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Int64
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import Int64
 
 MAX_ROWS = 30_000_000
 """Most rows read of one table."""

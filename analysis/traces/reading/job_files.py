@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.traces.reading.file_kinds import TRACES, FileKind, first_block, kind_of, rank_in_name
+from faultline.analysis.traces.reading.file_kinds import (
+    TRACES,
+    FileKind,
+    first_block,
+    kind_of,
+    rank_in_name,
+)
 
 MAX_FILES = 20_000
 """Files looked at: a job of thousands of ranks leaves a handful per rank."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.traces.reading.json_values import without_bare_words
+from faultline.analysis.traces.reading.json_values import without_bare_words
 
 MAX_NUMBER_TEXT = 64
 """Longest text of a number that is read as one."""

@@ -15,16 +15,21 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.native.lane import NativeLane
-from analysis.traces.native.library import library
-from analysis.traces.reading.event_scanner import EventScanner
-from analysis.traces.reading.json_tokens import nanoseconds
-from analysis.traces.reading.scanned import ScanLane, ScanLimits
-from analysis.traces.reading.trace_bytes import MAX_TRACE_BYTES, Progress, file_blocks, unpacked
-from analysis.traces.reading.trace_columns import columns_of
-from analysis.traces.reading.trace_ranks import rank_of, told_apart
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.native.lane import NativeLane
+from faultline.analysis.traces.native.library import library
+from faultline.analysis.traces.reading.event_scanner import EventScanner
+from faultline.analysis.traces.reading.json_tokens import nanoseconds
+from faultline.analysis.traces.reading.scanned import ScanLane, ScanLimits
+from faultline.analysis.traces.reading.trace_bytes import (
+    MAX_TRACE_BYTES,
+    Progress,
+    file_blocks,
+    unpacked,
+)
+from faultline.analysis.traces.reading.trace_columns import columns_of
+from faultline.analysis.traces.reading.trace_ranks import rank_of, told_apart
 
 __all__ = ["LIMITS", "nanoseconds", "read_trace", "read_trace_stream", "read_traces"]
 
@@ -134,7 +139,7 @@ def read_traces(
 
 
 def _slow_lane() -> ScanLane:
-    from analysis.traces.reading.python_lane import (
+    from faultline.analysis.traces.reading.python_lane import (
         PythonLane,
     )  # with msgspec, which costs a cold start 30 ms
 

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.arguments import COUNTER_CATEGORY
-from analysis.traces.reading.json_tokens import (
+from faultline.analysis.traces.columns.arguments import COUNTER_CATEGORY
+from faultline.analysis.traces.reading.json_tokens import (
     HANDLES,
     is_text,
     nanoseconds,
@@ -26,8 +26,14 @@ from analysis.traces.reading.json_tokens import (
     stream_number,
     whole_number,
 )
-from analysis.traces.reading.json_values import MAX_DEPTH, STRICT, STRING, depth, looks_cut
-from analysis.traces.reading.scanned import (
+from faultline.analysis.traces.reading.json_values import (
+    MAX_DEPTH,
+    STRICT,
+    STRING,
+    depth,
+    looks_cut,
+)
+from faultline.analysis.traces.reading.scanned import (
     LINKS,
     MEMORY_KEYS,
     MEMORY_UNKNOWN,

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from analysis.errors import EvidenceError
-from analysis.traces.reading.trace_bytes import MAX_TRACE_BYTES, unpacked_blocks
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.reading.trace_bytes import MAX_TRACE_BYTES, unpacked_blocks
 
 MAX_HEADER_BYTES = 16 << 20
 MAX_EVENT_BYTES = 16 << 20

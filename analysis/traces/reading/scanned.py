@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.arguments import ALIASES, NUMBERS, TEXTS
+from faultline.analysis.traces.columns.arguments import ALIASES, NUMBERS, TEXTS
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.traces.reading.file_kinds import rank_in_name
+from faultline.analysis.traces.reading.file_kinds import rank_in_name
 
 MAX_BYTES = 8 << 20
 MAX_THREADS = 2_000

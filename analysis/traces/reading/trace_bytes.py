@@ -8,7 +8,7 @@ from pathlib import Path
 
 from isal import isal_zlib
 
-from analysis.errors import EvidenceError
+from faultline.analysis.errors import EvidenceError
 
 BLOCK_BYTES = 1 << 18
 PACKED_BYTES = 1 << 15

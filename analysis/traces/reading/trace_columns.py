@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.traces.columns.arguments import (
+from faultline.analysis.traces.columns.arguments import (
     ALIASES,
     NUMBERS,
     TEXTS,
@@ -17,7 +17,7 @@ from analysis.traces.columns.arguments import (
     SparseNumbers,
     SparseTexts,
 )
-from analysis.traces.columns.events import (
+from faultline.analysis.traces.columns.events import (
     DEVICE_CATEGORIES,
     Bool,
     Int32,
@@ -27,7 +27,7 @@ from analysis.traces.columns.events import (
     TraceColumns,
     nothing,
 )
-from analysis.traces.reading.json_tokens import (
+from faultline.analysis.traces.reading.json_tokens import (
     HANDLES,
     INT64,
     compact,
@@ -36,7 +36,7 @@ from analysis.traces.reading.json_tokens import (
     stream_number,
     text_of,
 )
-from analysis.traces.reading.scanned import LINK_KEYS, LINKS, LaneLabel, Scanned
+from faultline.analysis.traces.reading.scanned import LINK_KEYS, LINKS, LaneLabel, Scanned
 
 LONE_ZERO_NS = 60_000_000_000
 """An event at time 0 that lies further than this before all others has lost its time (kineto #109,

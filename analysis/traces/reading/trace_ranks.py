@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from analysis.traces.columns.events import RankSource, TraceColumns
+from faultline.analysis.traces.columns.events import RankSource, TraceColumns
 
 MAX_RANK = 10_000_000
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from analysis.traces.reading.job_files import JobFile
+from faultline.analysis.traces.reading.job_files import JobFile
 
 MAGIC = b":W&B\xe1\xbe"
 HEADER_BYTES = 7

@@ -10,12 +10,12 @@ from typing import Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.protobuf.wire import read_file
-from analysis.traces.reading.assembled import EventPart, Names, assembled, words_of
-from analysis.traces.reading.file_kinds import rank_in_name
-from analysis.traces.rocprof.records import Call, Copy, Dispatch, Extent, Process, Results
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.protobuf.wire import read_file
+from faultline.analysis.traces.reading.assembled import EventPart, Names, assembled, words_of
+from faultline.analysis.traces.reading.file_kinds import rank_in_name
+from faultline.analysis.traces.rocprof.records import Call, Copy, Dispatch, Extent, Process, Results
 
 FORMAT = "rocprofv3's JSON"
 GPU = 2

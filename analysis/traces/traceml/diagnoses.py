@@ -6,24 +6,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from analysis.errors import EvidenceError
-from analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from analysis.traces.doctor.rule import percent, short
-from analysis.traces.flight_recorder.wording import Numbers, subject_of
-from analysis.traces.judgement.memory import PRESSURE_FIX, pressure
-from analysis.traces.judgement.waiting import INPUT_FIX, LATE_INPUT_FIX, WARN_SHARE, severity_of
-from analysis.traces.readable import readable
-from analysis.traces.reading.job_files import JobFile
-from analysis.traces.traceml.judgement import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.rule import percent, short
+from faultline.analysis.traces.flight_recorder.wording import Numbers, subject_of
+from faultline.analysis.traces.judgement.memory import PRESSURE_FIX, pressure
+from faultline.analysis.traces.judgement.waiting import (
+    INPUT_FIX,
+    LATE_INPUT_FIX,
+    WARN_SHARE,
+    severity_of,
+)
+from faultline.analysis.traces.readable import readable
+from faultline.analysis.traces.reading.job_files import JobFile
+from faultline.analysis.traces.traceml.judgement import (
     Straggler,
     creep,
     reserved_share,
     shares,
     straggler,
 )
-from analysis.traces.traceml.session import RankMemory, TraceMLSession, TraceMLVerdict
-from analysis.traces.traceml.summary import read_summary
-from analysis.traces.traceml.telemetry import read_telemetry
+from faultline.analysis.traces.traceml.session import RankMemory, TraceMLSession, TraceMLVerdict
+from faultline.analysis.traces.traceml.summary import read_summary
+from faultline.analysis.traces.traceml.telemetry import read_telemetry
 
 MAX_SESSIONS = 64
 SOURCE = "TraceML's measurements and thresholds (10 % warns, 20 % is critical from 20 steps on)"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.traces.judgement.memory import CREEP_BYTES, CREEP_STEPS
-from analysis.traces.judgement.waiting import PERSISTENT, WARN_SHARE
-from analysis.traces.traceml.session import RankMemory, TraceMLSession
+from faultline.analysis.traces.judgement.memory import CREEP_BYTES, CREEP_STEPS
+from faultline.analysis.traces.judgement.waiting import PERSISTENT, WARN_SHARE
+from faultline.analysis.traces.traceml.session import RankMemory, TraceMLSession
 
 WARN_STEPS = 2
 """Least steps (TraceML)."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.traceml.session import TRACED, Floats, TraceMLSession, TraceMLVerdict
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.traceml.session import TRACED, Floats, TraceMLSession, TraceMLVerdict
 
 MAX_BYTES = 32 << 20
 MAX_RANKS = 20_000

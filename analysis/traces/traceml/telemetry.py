@@ -9,9 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.reading.hostile_sqlite import Database
-from analysis.traces.traceml.session import PHASES, TRACED, Floats, RankMemory, TraceMLSession
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.reading.hostile_sqlite import Database
+from faultline.analysis.traces.traceml.session import (
+    PHASES,
+    TRACED,
+    Floats,
+    RankMemory,
+    TraceMLSession,
+)
 
 MAX_SAMPLES = 200_000
 """Rows of one table: 200 ranks of 1,000 steps; TraceML keeps a window of the last steps."""

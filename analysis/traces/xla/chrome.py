@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
-from analysis.traces.xla.names import (
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.xla.names import (
     MARKERS,
     annotated_step,
     collective_in,
@@ -22,7 +22,12 @@ from analysis.traces.xla.names import (
     host_category,
     python_name,
 )
-from analysis.traces.xla.rows_of_devices import ABOUT_WORK, device_of, enclosing, work_stream
+from faultline.analysis.traces.xla.rows_of_devices import (
+    ABOUT_WORK,
+    device_of,
+    enclosing,
+    work_stream,
+)
 
 FORMAT = "Chrome JSON of JAX (XLA)"
 CATEGORIES = (

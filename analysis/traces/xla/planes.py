@@ -11,10 +11,18 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Int32, Int64
-from analysis.traces.protobuf.wire import BYTES, FIXED64, Buffer, Fields, fields, inner, whole
-from analysis.traces.reading.assembled import Words
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import Int32, Int64
+from faultline.analysis.traces.protobuf.wire import (
+    BYTES,
+    FIXED64,
+    Buffer,
+    Fields,
+    fields,
+    inner,
+    whole,
+)
+from faultline.analysis.traces.reading.assembled import Words
 
 MAX_PLANES = 4_096
 MAX_LINES = 20_000

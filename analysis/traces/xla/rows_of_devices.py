@@ -10,8 +10,8 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.events import Int64
-from analysis.traces.native.nesting import nesting_parents
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.native.nesting import nesting_parents
 
 DEVICE = re.compile(r"^/device:(TPU|GPU|CUSTOM):(?:.*?)(\d{1,6})\b")
 STREAM = re.compile(r"^Stream #(\d{1,18})")

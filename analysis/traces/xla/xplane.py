@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import Int32, Int64, TraceColumns
-from analysis.traces.protobuf.wire import Buffer, read_file
-from analysis.traces.reading.assembled import EventPart, Names, Words, assembled, renamed
-from analysis.traces.reading.file_kinds import rank_in_name
-from analysis.traces.xla.names import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
+from faultline.analysis.traces.protobuf.wire import Buffer, read_file
+from faultline.analysis.traces.reading.assembled import EventPart, Names, Words, assembled, renamed
+from faultline.analysis.traces.reading.file_kinds import rank_in_name
+from faultline.analysis.traces.xla.names import (
     MARKERS,
     annotated_step,
     collective_in,
@@ -29,8 +29,13 @@ from analysis.traces.xla.names import (
     host_category,
     python_name,
 )
-from analysis.traces.xla.planes import Line, Plane, Space, space_of
-from analysis.traces.xla.rows_of_devices import ABOUT_WORK, device_of, enclosing, work_stream
+from faultline.analysis.traces.xla.planes import Line, Plane, Space, space_of
+from faultline.analysis.traces.xla.rows_of_devices import (
+    ABOUT_WORK,
+    device_of,
+    enclosing,
+    work_stream,
+)
 
 FORMAT = "XPlane profile (JAX, XLA)"
 MAX_DEVICES = 256

@@ -11,16 +11,16 @@ from functools import cached_property
 
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import metric_windows
-from analysis.kinds.finding_details import change_named
-from analysis.kinds.signals import SignalClass, classify
-from analysis.phrasing.statement import Tense
-from analysis.requests.topology import Topology, read_topology, topology_of
-from analysis.vocabulary import Alert, Assertion, Cause, Diagnosis, Finding, Gap, Verdict
-from analysis.wording.names import change_name, subject_name
-from bot.answer.writer.earlier import is_memory
-from bot.answer.writer.plain_text import neutral
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.finding_details import change_named
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.phrasing.statement import Tense
+from faultline.analysis.requests.topology import Topology, read_topology, topology_of
+from faultline.analysis.vocabulary import Alert, Assertion, Cause, Diagnosis, Finding, Gap, Verdict
+from faultline.analysis.wording.names import change_name, subject_name
+from faultline.bot.answer.writer.earlier import is_memory
+from faultline.bot.answer.writer.plain_text import neutral
 
 FELT = ({SignalClass.LATENCY}, {SignalClass.ERRORS, SignalClass.AVAILABILITY})
 """What callers of a service feel: that it is slow, and that it fails."""

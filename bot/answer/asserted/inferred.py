@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from analysis.phrasing.phrase import name, say
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Claim, SecondOpinion, Section, Verdict
-from bot.answer.asserted.ground import Ground, Refused
-from bot.answer.writer.plain_text import clipped, neutral, rendered_part
+from faultline.analysis.phrasing.phrase import name, say
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Claim, SecondOpinion, Section, Verdict
+from faultline.bot.answer.asserted.ground import Ground, Refused
+from faultline.bot.answer.writer.plain_text import clipped, neutral, rendered_part
 
 CLAIM_LIMIT = 700
 INFERENCE_LIMIT = 300

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from analysis.case.observations import KIND as OBSERVATION
-from analysis.kinds.finding_details import LineDetails, SignatureDetails
-from analysis.kinds.finding_kinds import ALERT_IN_RANGE, LOG_NEW, LOG_SURGE, LOG_VANISHED
-from analysis.phrasing.clauses import statement
-from analysis.phrasing.log_message import message_of
-from analysis.phrasing.phrase import Phrase, listed, name, quote, say
-from analysis.phrasing.statement import Tense
-from analysis.vocabulary import Assertion, Finding, Verdict
-from bot.answer.asserted.ground import Ground, Refused
-from bot.answer.writer.claims import continued
-from bot.answer.writer.plain_text import neutral
+from faultline.analysis.case.observations import KIND as OBSERVATION
+from faultline.analysis.kinds.finding_details import LineDetails, SignatureDetails
+from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, LOG_NEW, LOG_SURGE, LOG_VANISHED
+from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.phrasing.log_message import message_of
+from faultline.analysis.phrasing.phrase import Phrase, listed, name, quote, say
+from faultline.analysis.phrasing.statement import Tense
+from faultline.analysis.vocabulary import Assertion, Finding, Verdict
+from faultline.bot.answer.asserted.ground import Ground, Refused
+from faultline.bot.answer.writer.claims import continued
+from faultline.bot.answer.writer.plain_text import neutral
 
 UP, DOWN, STEADY = "up", "down", "unaffected"
 _DIRECTIONS = {UP: UP, DOWN: DOWN, STEADY: STEADY, "rose": UP, "fell": DOWN}

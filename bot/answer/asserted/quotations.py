@@ -7,16 +7,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from analysis.kinds.finding_details import ChangeDetails, LineDetails, change_named
-from analysis.kinds.finding_kinds import CHANGE_RULED_OUT, LOG_VANISHED
-from analysis.phrasing.phrase import Part, Phrase, name, say
-from analysis.vocabulary import Assertion, Finding
-from analysis.wording.names import change_name
-from bot.answer.asserted.ground import ALERT, Ground, Refused
-from bot.answer.asserted.measurements import own_finding
-from bot.answer.writer.plain_text import clipped, neutral
-from bot.answer.writer.quotable import quotable
-from bot.answer.writer.story import change_called
+from faultline.analysis.kinds.finding_details import ChangeDetails, LineDetails, change_named
+from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT, LOG_VANISHED
+from faultline.analysis.phrasing.phrase import Part, Phrase, name, say
+from faultline.analysis.vocabulary import Assertion, Finding
+from faultline.analysis.wording.names import change_name
+from faultline.bot.answer.asserted.ground import ALERT, Ground, Refused
+from faultline.bot.answer.asserted.measurements import own_finding
+from faultline.bot.answer.writer.plain_text import clipped, neutral
+from faultline.bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.story import change_called
 
 SOURCES = ("quote", "example", "template", "title", "line", "operation")
 """Details of findings that hold other people's words, the fullest first."""

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.phrasing.phrase import Part, Phrase, joined
-from analysis.vocabulary import Assertion, Claim, Section
-from bot.answer.asserted import causes, measurements, times
-from bot.answer.asserted.causes import is_symptom
-from bot.answer.asserted.ground import Ground, Refused, cited
-from bot.answer.asserted.inferred import harmless
-from bot.answer.asserted.quotations import no_data_about, quotes
-from bot.answer.writer.claims import claim_of
-from bot.answer.writer.plain_text import neutral
+from faultline.analysis.phrasing.phrase import Part, Phrase, joined
+from faultline.analysis.vocabulary import Assertion, Claim, Section
+from faultline.bot.answer.asserted import causes, measurements, times
+from faultline.bot.answer.asserted.causes import is_symptom
+from faultline.bot.answer.asserted.ground import Ground, Refused, cited
+from faultline.bot.answer.asserted.inferred import harmless
+from faultline.bot.answer.asserted.quotations import no_data_about, quotes
+from faultline.bot.answer.writer.claims import claim_of
+from faultline.bot.answer.writer.plain_text import neutral
 
 JOINTS = ("and", "while", "but")
 SPOKEN = {"but": "while"}

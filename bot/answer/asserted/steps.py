@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.vocabulary import Alert, Claim, Diagnosis, Verdict
-from analysis.wording.names import subject_name
-from bot.answer.writer.built_in import word
-from bot.answer.writer.claims import CITED, closed, continued
-from bot.answer.writer.quotable import quotable
+from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Verdict
+from faultline.analysis.wording.names import subject_name
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.claims import CITED, closed, continued
+from faultline.bot.answer.writer.quotable import quotable
 
 MOST = 5
 MOST_OFFERED = 6

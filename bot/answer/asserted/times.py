@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from analysis.kinds.finding_details import ChangeDetails
-from analysis.phrasing.clauses import statement
-from analysis.phrasing.phrase import Phrase, dated, in_brackets, say
-from analysis.vocabulary import Assertion, Finding
-from analysis.wording.amounts import SECONDS, amount
-from bot.answer.asserted.ground import ALERT, Ground, Refused
-from bot.answer.asserted.measurements import own_finding
-from bot.answer.writer.story import change_called
+from faultline.analysis.kinds.finding_details import ChangeDetails
+from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.phrasing.phrase import Phrase, dated, in_brackets, say
+from faultline.analysis.vocabulary import Assertion, Finding
+from faultline.analysis.wording.amounts import SECONDS, amount
+from faultline.bot.answer.asserted.ground import ALERT, Ground, Refused
+from faultline.bot.answer.asserted.measurements import own_finding
+from faultline.bot.answer.writer.story import change_called
 
 SECOND = timedelta(seconds=1)
 """Less is the order in which a request's spans begin, and no order of faults."""

@@ -8,13 +8,13 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from analysis.case.folder import Case, read_case, read_diagnosis, read_report
-from analysis.errors import EvidenceError
-from analysis.kinds.finding_details import change_named
-from analysis.vocabulary import Diagnosis, Frozen, Report, UtcTime
-from bot.answer.replay import replay
-from bot.answer.view import AnswerView, answer_view
-from bot.store.store import StoredInvestigation
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis, read_report
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.kinds.finding_details import change_named
+from faultline.analysis.vocabulary import Diagnosis, Frozen, Report, UtcTime
+from faultline.bot.answer.replay import replay
+from faultline.bot.answer.view import AnswerView, answer_view
+from faultline.bot.store.store import StoredInvestigation
 
 ANSWERED_FILE = "answered.json"
 MOST_ONSETS, MOST_CHANGES = 20, 15

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bot.answer.exports.answered import ExportedAnswer, timeline_of
-from bot.answer.replay import json_of
+from faultline.bot.answer.exports.answered import ExportedAnswer, timeline_of
+from faultline.bot.answer.replay import json_of
 
 
 def document(answered: ExportedAnswer) -> str:

@@ -12,14 +12,14 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from analysis.kinds.finding_details import LogLineDetails
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Cause, Finding
-from bot.answer.exports.answered import ExportedAnswer
-from bot.answer.foreign_text import safe_url
-from bot.answer.guidance import said_by
-from bot.answer.lines import percent
-from bot.answer.writer.quotable import quotable
+from faultline.analysis.kinds.finding_details import LogLineDetails
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Cause, Finding
+from faultline.bot.answer.exports.answered import ExportedAnswer
+from faultline.bot.answer.foreign_text import safe_url
+from faultline.bot.answer.guidance import said_by
+from faultline.bot.answer.lines import percent
+from faultline.bot.answer.writer.quotable import quotable
 
 MOST_DIFF_LINES, LONGEST_DIFF, LONGEST_DATA_LINE = 400, 30_000, 2_000
 MOST_PLACES, MOST_EVIDENCE = 10, 12

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.answer.exports.answered import ExportedAnswer, read_answered
-from bot.answer.exports.as_json import document
-from bot.answer.exports.coding_agent import hand_off
-from bot.answer.exports.postmortem import postmortem
-from bot.answer.exports.status_update import as_markdown
+from faultline.bot.answer.exports.answered import ExportedAnswer, read_answered
+from faultline.bot.answer.exports.as_json import document
+from faultline.bot.answer.exports.coding_agent import hand_off
+from faultline.bot.answer.exports.postmortem import postmortem
+from faultline.bot.answer.exports.status_update import as_markdown
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from analysis.kinds.finding_kinds import SIGNAL_RECOVERED
-from analysis.phrasing.clauses import statement
-from analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
-from analysis.wording.names import subject_name
-from bot.answer.exports.answered import ExportedAnswer, TimelineEntry, timeline_of
-from bot.answer.guidance import said_by
-from bot.answer.lines import SHOWN_BY, percent, span_of
-from bot.answer.writer.markdown_text import opened, shown
+from faultline.analysis.kinds.finding_kinds import SIGNAL_RECOVERED
+from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
+from faultline.analysis.wording.names import subject_name
+from faultline.bot.answer.exports.answered import ExportedAnswer, TimelineEntry, timeline_of
+from faultline.bot.answer.guidance import said_by
+from faultline.bot.answer.lines import SHOWN_BY, percent, span_of
+from faultline.bot.answer.writer.markdown_text import opened, shown
 
 BLANK = "**To fill in:**"
 MOST_MOMENTS = 14

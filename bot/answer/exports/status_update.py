@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from analysis.vocabulary import Section, Verdict
-from analysis.wording.names import subject_name
-from analysis.wording.phrases import capitalised, plain
-from bot.answer.exports.answered import ExportedAnswer
-from bot.answer.view import AnswerView
-from bot.answer.writer.markdown_text import shown
+from faultline.analysis.vocabulary import Section, Verdict
+from faultline.analysis.wording.names import subject_name
+from faultline.analysis.wording.phrases import capitalised, plain
+from faultline.bot.answer.exports.answered import ExportedAnswer
+from faultline.bot.answer.view import AnswerView
+from faultline.bot.answer.writer.markdown_text import shown
 
 MOST_STEPS = 2
 MOST_UNSURE = 3

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.wording.amounts import MILLISECONDS, amount
-from bot.answer.pictures.chart_axes import nice_step
-from bot.answer.pictures.step_bars import OTHER, WAITING, RankBar, StepBars, StepPart, more_ranks
-from bot.answer.pictures.svg import element, fitted, picture, text, words_width
+from faultline.analysis.wording.amounts import MILLISECONDS, amount
+from faultline.bot.answer.pictures.chart_axes import nice_step
+from faultline.bot.answer.pictures.step_bars import (
+    OTHER,
+    WAITING,
+    RankBar,
+    StepBars,
+    StepPart,
+    more_ranks,
+)
+from faultline.bot.answer.pictures.svg import element, fitted, picture, text, words_width
 
 SIZE = 12.0
 ROW, BAR = 36.0, 24.0

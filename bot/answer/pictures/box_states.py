@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from analysis.analyzers import fault_of
-from analysis.kinds.finding_details import MetricShiftDetails
-from analysis.kinds.signals import SignalClass, classify
-from analysis.vocabulary import Finding, Verdict
-from analysis.wording.amounts import LARGE_RATIO, amount, times, unit_of
-from bot.answer.view import AnswerView
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.finding_details import MetricShiftDetails
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.vocabulary import Finding, Verdict
+from faultline.analysis.wording.amounts import LARGE_RATIO, amount, times, unit_of
+from faultline.bot.answer.view import AnswerView
 
 Role = Literal["culprit", "candidate", "affected", "other"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from analysis.wording.amounts import amount
-from bot.answer.pictures.chart_data import ChartPanel
+from faultline.analysis.wording.amounts import amount
+from faultline.bot.answer.pictures.chart_data import ChartPanel
 
 TIME_STEPS = (
     *(1, 2, 5, 10, 15, 30),

@@ -12,14 +12,14 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from analysis.analyzers import fault_of
-from analysis.case.folder import Case
-from analysis.kinds.finding_details import ChangeDetails
-from analysis.vocabulary import Diagnosis, Finding, Verdict
-from analysis.wording.amounts import Unit
-from analysis.wording.names import change_name, subject_name
-from analysis.wording.phrases import plain
-from bot.answer.pictures.decisive_signal import (
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import ChangeDetails
+from faultline.analysis.vocabulary import Diagnosis, Finding, Verdict
+from faultline.analysis.wording.amounts import Unit
+from faultline.analysis.wording.names import change_name, subject_name
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.pictures.decisive_signal import (
     FindingSeries,
     decisive_finding,
     decisive_part,
@@ -27,7 +27,7 @@ from bot.answer.pictures.decisive_signal import (
     series_of,
     step_time_finding,
 )
-from bot.answer.writer.story import Story, began, story_of
+from faultline.bot.answer.writer.story import Story, began, story_of
 
 PanelRole = Literal["culprit", "candidate", "affected", "other"]
 EventKind = Literal["change", "onset", "alert"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Literal
 
-from bot.answer.pictures.svg import words_width
+from faultline.bot.answer.pictures.svg import words_width
 
 Side = Literal["left", "right"]
 

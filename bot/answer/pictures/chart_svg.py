@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bot.answer.pictures.chart_axes import ValueAxis, time_ticks, value_axis
-from bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
-from bot.answer.pictures.chart_labels import (
+from faultline.bot.answer.pictures.chart_axes import ValueAxis, time_ticks, value_axis
+from faultline.bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
+from faultline.bot.answer.pictures.chart_labels import (
     EventToLabel,
     PlacedLabel,
     Side,
     placed_labels,
 )
-from bot.answer.pictures.svg import element, fitted, picture, shortened, text, words_width
+from faultline.bot.answer.pictures.svg import element, fitted, picture, shortened, text, words_width
 
 WIDE = 500
 SIZE = 12.0

@@ -9,17 +9,17 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import Windows, log_windows, metric_windows, span_windows
-from analysis.kinds.finding_details import LineDetails
-from analysis.logs.lines import log_texts
-from analysis.logs.masks import template_pattern
-from analysis.requests.known_calls import call_edges
-from analysis.requests.span_shifts import OWN_TIME
-from analysis.vocabulary import Cause, Diagnosis, Finding
-from analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, unit_of
-from analysis.wording.names import operation_name, signal_name, step_name, subject_name
-from analysis.wording.phrases import plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import Windows, log_windows, metric_windows, span_windows
+from faultline.analysis.kinds.finding_details import LineDetails
+from faultline.analysis.logs.lines import log_texts
+from faultline.analysis.logs.masks import template_pattern
+from faultline.analysis.requests.known_calls import call_edges
+from faultline.analysis.requests.span_shifts import OWN_TIME
+from faultline.analysis.vocabulary import Cause, Diagnosis, Finding
+from faultline.analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, unit_of
+from faultline.analysis.wording.names import operation_name, signal_name, step_name, subject_name
+from faultline.analysis.wording.phrases import plain
 
 MIN_POINTS = 3
 LEAST, MOST = 1e-100, 1e100

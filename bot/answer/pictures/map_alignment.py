@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from bot.answer.pictures.map_order import Place
+from faultline.bot.answer.pictures.map_order import Place
 
 BESIDE = 12.0
 """Between two places of one rank."""

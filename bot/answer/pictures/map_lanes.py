@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.answer.pictures.map_alignment import Span
+from faultline.bot.answer.pictures.map_alignment import Span
 
 Point = tuple[float, float]
 

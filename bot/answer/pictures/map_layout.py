@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.answer.pictures.map_alignment import BESIDE, Span, aligned, kept_within
-from bot.answer.pictures.map_lanes import BoxRow, Point, ways_past
-from bot.answer.pictures.map_lines import PlacedBox, PlacedBoxes, PlacedLine, Ways, placed_lines
-from bot.answer.pictures.map_order import MapOrder, Place, ordered
-from bot.answer.pictures.service_map import IncidentMap, MapBox
-from bot.answer.pictures.svg import wrapped
+from faultline.bot.answer.pictures.map_alignment import BESIDE, Span, aligned, kept_within
+from faultline.bot.answer.pictures.map_lanes import BoxRow, Point, ways_past
+from faultline.bot.answer.pictures.map_lines import (
+    PlacedBox,
+    PlacedBoxes,
+    PlacedLine,
+    Ways,
+    placed_lines,
+)
+from faultline.bot.answer.pictures.map_order import MapOrder, Place, ordered
+from faultline.bot.answer.pictures.service_map import IncidentMap, MapBox
+from faultline.bot.answer.pictures.svg import wrapped
 
 WIDE = 500
 """From here on a picture has room for a chain of calls from left to right."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.answer.pictures.map_lanes import Point
-from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
+from faultline.bot.answer.pictures.map_lanes import Point
+from faultline.bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
 
 PORT = 9.0
 """Between the ends of two lines at one side of a box."""

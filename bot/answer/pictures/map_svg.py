@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from bot.answer.pictures.map_lanes import Point
-from bot.answer.pictures.map_layout import (
+from faultline.bot.answer.pictures.map_lanes import Point
+from faultline.bot.answer.pictures.map_layout import (
     INSIDE,
     LINE,
     STATE,
     laid_out,
 )
-from bot.answer.pictures.map_lines import PlacedBox, PlacedLine
-from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapCall
-from bot.answer.pictures.svg import element, escaped, fitted, picture, text, words_width
+from faultline.bot.answer.pictures.map_lines import PlacedBox, PlacedLine
+from faultline.bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapCall
+from faultline.bot.answer.pictures.svg import element, escaped, fitted, picture, text, words_width
 
 HEAD = 11.0
 """Length of an arrow's head."""

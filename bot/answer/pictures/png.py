@@ -14,17 +14,21 @@ from pathlib import Path
 
 import resvg_py
 
-from analysis.case.calls import KnownCall
-from analysis.case.folder import Case
-from analysis.vocabulary import Diagnosis
-from bot.answer.pictures.bars_svg import bars_svg
-from bot.answer.pictures.chart_data import DecisiveChart, decisive_chart_of, finding_chart_of
-from bot.answer.pictures.chart_svg import chart_svg
-from bot.answer.pictures.map_svg import map_svg
-from bot.answer.pictures.service_map import incident_map
-from bot.answer.pictures.step_bars import step_bars_of
-from bot.answer.pictures.svg import element
-from bot.answer.view import answer_view
+from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.folder import Case
+from faultline.analysis.vocabulary import Diagnosis
+from faultline.bot.answer.pictures.bars_svg import bars_svg
+from faultline.bot.answer.pictures.chart_data import (
+    DecisiveChart,
+    decisive_chart_of,
+    finding_chart_of,
+)
+from faultline.bot.answer.pictures.chart_svg import chart_svg
+from faultline.bot.answer.pictures.map_svg import map_svg
+from faultline.bot.answer.pictures.service_map import incident_map
+from faultline.bot.answer.pictures.step_bars import step_bars_of
+from faultline.bot.answer.pictures.svg import element
+from faultline.bot.answer.view import answer_view
 
 WIDTH = 366
 """Slack on a phone shows it at about 360 px: type of 12 px is then still 11 px tall."""

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from analysis.analyzers import fault_of
-from analysis.case.calls import KnownCall
-from analysis.kinds.finding_details import ChangeDetails, JobDetails, PartDetails
-from analysis.requests.topology import Topology, topology_of
-from analysis.vocabulary import Finding, Verdict
-from analysis.wording.names import change_name, subject_name
-from analysis.wording.phrases import counted, plain
-from bot.answer.pictures.box_states import NO_DATA, BoxStates, Role
-from bot.answer.view import AnswerView
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.kinds.finding_details import ChangeDetails, JobDetails, PartDetails
+from faultline.analysis.requests.topology import Topology, topology_of
+from faultline.analysis.vocabulary import Finding, Verdict
+from faultline.analysis.wording.names import change_name, subject_name
+from faultline.analysis.wording.phrases import counted, plain
+from faultline.bot.answer.pictures.box_states import NO_DATA, BoxStates, Role
+from faultline.bot.answer.view import AnswerView
 
 MOST_BOXES = 9
 """Services that a reader takes in at a glance; the mock of the answer says 7 to 9."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.kinds.finding_details import StragglerDetails
-from analysis.vocabulary import Diagnosis, Finding
-from analysis.wording.amounts import MILLISECONDS, amount
-from analysis.wording.names import change_name
-from analysis.wording.phrases import counted
+from faultline.analysis.kinds.finding_details import StragglerDetails
+from faultline.analysis.vocabulary import Diagnosis, Finding
+from faultline.analysis.wording.amounts import MILLISECONDS, amount
+from faultline.analysis.wording.names import change_name
+from faultline.analysis.wording.phrases import counted
 
 MOST_RANKS = 8
 """Ranks with a bar; of a larger job the slow one and those most and least like it."""

@@ -10,7 +10,7 @@ import html
 import re
 import unicodedata
 
-from analysis.wording.phrases import plain
+from faultline.analysis.wording.phrases import plain
 
 _WIDTHS = (
     (0.35, " ,.'ijlIJ/:;\\|f"),

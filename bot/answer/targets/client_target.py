@@ -6,14 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from bot.answer.targets.target_type import ReplyTargetType
-from bot.settings import Settings
-from bot.store.store import Store
-from connectors.plugins import load_object
-from connectors.settings_types import Section
+from faultline.bot.answer.targets.target_type import ReplyTargetType
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.contract.plugins import load_object
+from faultline.connectors.shared.settings.settings_types import Section
 
 if TYPE_CHECKING:
-    from bot.answer.targets.vendor_message import VendorMessage
+    from faultline.bot.answer.targets.vendor_message import VendorMessage
 
 S = TypeVar("S", bound=Section)
 

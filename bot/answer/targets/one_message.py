@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 
 import httpx
 
-from analysis.errors import ConnectorError
-from bot.answer.outcome import Outcome
-from bot.answer.targets.plain_message import answer_text, digest_text, first_text
-from bot.answer.targets.posting import LEASE, NOT_DONE, post_once
-from bot.policy.reply_targets import ReplyTargetDeclaration
-from bot.policy.service_catalogue import catalogue_name
-from bot.settings import Settings
-from bot.store.message_updates import DueDigest
-from bot.store.store import NO_POST, Store, StoredInvestigation
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.targets.plain_message import answer_text, digest_text, first_text
+from faultline.bot.answer.targets.posting import LEASE, NOT_DONE, post_once
+from faultline.bot.policy.reply_targets import ReplyTargetDeclaration
+from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.settings import Settings
+from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.store import NO_POST, Store, StoredInvestigation
 
 T = TypeVar("T")
 

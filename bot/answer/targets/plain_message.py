@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from analysis.vocabulary import Verdict
-from bot.answer.foreign_text import one_line, safe_url, sentence
-from bot.answer.lines import (
+from faultline.analysis.vocabulary import Verdict
+from faultline.bot.answer.foreign_text import one_line, safe_url, sentence
+from faultline.bot.answer.lines import (
     INFERRED,
     SECOND_OPINION,
     AnswerLines,
@@ -20,10 +20,10 @@ from bot.answer.lines import (
     at,
     percent,
 )
-from bot.answer.outcome import Outcome
-from bot.answer.view import VERDICT_LABELS, AnswerView
-from bot.answer.writer.model_use import model_use_line
-from bot.store.store import StoredInvestigation
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.view import VERDICT_LABELS, AnswerView
+from faultline.bot.answer.writer.model_use import model_use_line
+from faultline.bot.store.store import StoredInvestigation
 
 MAX_TEXT = 20_000
 """Characters of a message; what answers say takes a tenth of it."""

@@ -24,9 +24,9 @@ from typing import Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import ConnectorError
-from bot.runtime.threads import in_store
-from bot.store.store import PostClaim
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.store import PostClaim
 
 REQUEST_TIMEOUT_S = 8
 """Time limit of one request of the vendors' clients; whole seconds, as slack_sdk types it."""

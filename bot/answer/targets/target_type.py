@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from analysis.errors import SettingsError
-from bot.answer.outcome import ReplyTarget
-from bot.policy.reply_targets import (
+from faultline.analysis.errors import SettingsError
+from faultline.bot.answer.outcome import ReplyTarget
+from faultline.bot.policy.reply_targets import (
     ReplyTargetDeclaration,
     TargetProblem,
     configured_targets,
 )
-from bot.settings import Settings
-from bot.store.store import Store
-from connectors.settings_types import Section
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.settings.settings_types import Section
 
 __all__ = ["ReplyTargetType", "ReplyTargets", "TargetProblem", "configured_types"]
 

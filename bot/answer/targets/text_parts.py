@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bot.answer.writer.markdown_text import shown
+from faultline.bot.answer.writer.markdown_text import shown
 
 LONGEST_TITLE = 240
 CUT = "…"

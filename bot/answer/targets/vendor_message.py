@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 
-from analysis.errors import FaultlineError
-from bot.answer.targets.one_message import OneMessage
-from bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from connectors.settings_types import Section
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.one_message import OneMessage
+from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
+from faultline.connectors.shared.settings.settings_types import Section
 
 
 class VendorMessage(OneMessage):

@@ -1,21 +1,22 @@
 """The built-in writer: words a diagnosis without a model, deterministically.
 
-Its sentences are made of statements (`analysis.phrasing`): each knows the findings that it is of.
+Its sentences are made of statements (`faultline.analysis.phrasing`): each knows the findings that
+it is of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.kinds.finding_kinds import SIGNAL_STOPPED
-from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
-from bot.answer.writer import doubts, sections
-from bot.answer.writer import headline as first_sentence
-from bot.answer.writer.called import with_called_names
-from bot.answer.writer.earlier import is_memory, memory_claims
-from bot.answer.writer.next_steps import next_steps
-from bot.answer.writer.one_place import without_the_only_place
-from bot.answer.writer.story import Story, story_of
+from faultline.analysis.kinds.finding_kinds import SIGNAL_STOPPED
+from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
+from faultline.bot.answer.writer import doubts, sections
+from faultline.bot.answer.writer import headline as first_sentence
+from faultline.bot.answer.writer.called import with_called_names
+from faultline.bot.answer.writer.earlier import is_memory, memory_claims
+from faultline.bot.answer.writer.next_steps import next_steps
+from faultline.bot.answer.writer.one_place import without_the_only_place
+from faultline.bot.answer.writer.story import Story, story_of
 
 HEADLINE_LIMIT = first_sentence.HEADLINE_LIMIT
 MAX_CLAIMS = 12

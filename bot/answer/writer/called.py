@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 
-from analysis.analyzers import fault_of
-from analysis.kinds.fault_kinds import CALLERS_FAIL
-from analysis.kinds.finding_details import CallsIntoDetails, SignatureDetails
-from analysis.phrasing.log_forms import OF_CALLED
-from analysis.vocabulary import Diagnosis, Finding
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL
+from faultline.analysis.kinds.finding_details import CallsIntoDetails, SignatureDetails
+from faultline.analysis.phrasing.log_forms import OF_CALLED
+from faultline.analysis.vocabulary import Diagnosis, Finding
 
 
 def with_called_names(diagnosis: Diagnosis) -> Diagnosis:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.phrasing.phrase import Phrase
-from analysis.vocabulary import Claim, Section
-from bot.answer.writer.quotable import quotable
+from faultline.analysis.phrasing.phrase import Phrase
+from faultline.analysis.vocabulary import Claim, Section
+from faultline.bot.answer.writer.quotable import quotable
 
 CITED = 6
 """Findings cited by one sentence at most: more links than that nobody follows at night."""

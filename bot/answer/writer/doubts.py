@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from analysis.analyzers import fault_of
-from analysis.kinds.fault_kinds import CALLERS_FAIL, FAN_OUT, TRAFFIC
-from analysis.kinds.finding_details import (
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL, FAN_OUT, TRAFFIC
+from faultline.analysis.kinds.finding_details import (
     CallsIntoDetails,
     ChangeDetails,
     LogLineDetails,
@@ -14,22 +14,28 @@ from analysis.kinds.finding_details import (
     SignatureDetails,
     StateFactDetails,
 )
-from analysis.kinds.finding_kinds import (
+from faultline.analysis.kinds.finding_kinds import (
     CHANGE_RULED_OUT,
     METRIC_SHIFT,
     SIGNAL_STOPPED,
     UPSTREAM_INCIDENT,
 )
-from analysis.kinds.state_faults import OF_NODES
-from analysis.phrasing.clauses import statement
-from analysis.phrasing.metric_forms import DOUBLED, counts_few
-from analysis.phrasing.phrase import Phrase, Slot, listed, name, say
-from analysis.vocabulary import Cause, Claim, Diagnosis, Finding, Section, Verdict
-from analysis.wording.amounts import SECONDS, amount
-from analysis.wording.names import subject_name
-from bot.answer.writer.claims import CITED, claim_of
-from bot.answer.writer.headline import SURE
-from bot.answer.writer.story import Story, change_called, change_told, is_small_rise, title_of
+from faultline.analysis.kinds.state_faults import OF_NODES
+from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.phrasing.metric_forms import DOUBLED, counts_few
+from faultline.analysis.phrasing.phrase import Phrase, Slot, listed, name, say
+from faultline.analysis.vocabulary import Cause, Claim, Diagnosis, Finding, Section, Verdict
+from faultline.analysis.wording.amounts import SECONDS, amount
+from faultline.analysis.wording.names import subject_name
+from faultline.bot.answer.writer.claims import CITED, claim_of
+from faultline.bot.answer.writer.headline import SURE
+from faultline.bot.answer.writer.story import (
+    Story,
+    change_called,
+    change_told,
+    is_small_rise,
+    title_of,
+)
 
 MOST_AGAINST = 1
 NAMED = 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.analyzers import finding_kind
-from analysis.case.earlier import FLEET, KIND, RECORD
-from analysis.kinds.finding_details import EarlierDetails
-from analysis.vocabulary import Claim, Diagnosis, Finding, Section
-from bot.answer.writer.quotable import quotable
+from faultline.analysis.analyzers import finding_kind
+from faultline.analysis.case.earlier import FLEET, KIND, RECORD
+from faultline.analysis.kinds.finding_details import EarlierDetails
+from faultline.analysis.vocabulary import Claim, Diagnosis, Finding, Section
+from faultline.bot.answer.writer.quotable import quotable
 
 
 def is_memory(finding: Finding) -> bool:

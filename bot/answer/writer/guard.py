@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Section, Verdict
-from bot.answer.asserted.ground import Ground, Refused
-from bot.answer.asserted.inferred import CLAIM_LIMIT, harmless, kept_inference
-from bot.answer.asserted.relations import worded
-from bot.answer.asserted.steps import offered_steps
-from bot.answer.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, word
-from bot.answer.writer.earlier import memory_claims
-from bot.answer.writer.plain_text import clipped, neutral
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Section, Verdict
+from faultline.bot.answer.asserted.ground import Ground, Refused
+from faultline.bot.answer.asserted.inferred import CLAIM_LIMIT, harmless, kept_inference
+from faultline.bot.answer.asserted.relations import worded
+from faultline.bot.answer.asserted.steps import offered_steps
+from faultline.bot.answer.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, word
+from faultline.bot.answer.writer.earlier import memory_claims
+from faultline.bot.answer.writer.plain_text import clipped, neutral
 
 MODEL_CLAIMS = 10
 MAX_NEXT_STEPS = 5

@@ -5,20 +5,20 @@ How sure it sounds follows the confidence: a cause that may be another one is "p
 
 from __future__ import annotations
 
-from analysis.analyzers import finding_kind
-from analysis.kinds.finding_details import MetricShiftDetails
-from analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED, SIGNAL_STOPPED
-from analysis.phrasing.clauses import brief, statement
-from analysis.phrasing.log_forms import LOGS
-from analysis.phrasing.metric_forms import both_levels, is_shift, signal_said
-from analysis.phrasing.phrase import Phrase, clock, joined, name, say
-from analysis.phrasing.state_forms import is_down
-from analysis.phrasing.statement import Statement, Tense, possessive
-from analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
-from analysis.wording.names import subject_name
-from bot.answer.writer.plain_text import clipped
-from bot.answer.writer.quotable import quotable
-from bot.answer.writer.story import Story, change_called, change_told, is_mere_symptom
+from faultline.analysis.analyzers import finding_kind
+from faultline.analysis.kinds.finding_details import MetricShiftDetails
+from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED, SIGNAL_STOPPED
+from faultline.analysis.phrasing.clauses import brief, statement
+from faultline.analysis.phrasing.log_forms import LOGS
+from faultline.analysis.phrasing.metric_forms import both_levels, is_shift, signal_said
+from faultline.analysis.phrasing.phrase import Phrase, clock, joined, name, say
+from faultline.analysis.phrasing.state_forms import is_down
+from faultline.analysis.phrasing.statement import Statement, Tense, possessive
+from faultline.analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
+from faultline.analysis.wording.names import subject_name
+from faultline.bot.answer.writer.plain_text import clipped
+from faultline.bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.story import Story, change_called, change_told, is_mere_symptom
 
 HEADLINE_LIMIT = 200
 ONE_LOOK = 140

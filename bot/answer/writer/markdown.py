@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analysis.vocabulary import Claim, Evidence, Finding, Gap, Guidance, Section
-from bot.answer.guidance import said_by
-from bot.answer.lines import INFERRED, SECOND_OPINION
-from bot.answer.view import AnswerView
-from bot.answer.writer.markdown_text import opened, shown
-from bot.answer.writer.model_use import model_use_line
+from faultline.analysis.vocabulary import Claim, Evidence, Finding, Gap, Guidance, Section
+from faultline.bot.answer.guidance import said_by
+from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
+from faultline.bot.answer.view import AnswerView
+from faultline.bot.answer.writer.markdown_text import opened, shown
+from faultline.bot.answer.writer.model_use import model_use_line
 
 
 def to_markdown(view: AnswerView) -> str:

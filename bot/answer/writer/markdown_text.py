@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.quotable import quotable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 _URL_SAFE = ":/?#@!$&'*+,;=%-._~"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.vocabulary import ModelUse
-from bot.answer.writer.plain_text import neutral
+from faultline.analysis.vocabulary import ModelUse
+from faultline.bot.answer.writer.plain_text import neutral
 
 USED_UP = "is used up"
 """In `ModelUse.ended` where the model was not asked because its budget of the day is used up."""

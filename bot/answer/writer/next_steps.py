@@ -3,43 +3,43 @@ second, or what would mend the alert or its signal."""
 
 from __future__ import annotations
 
-from analysis.analyzers import cause_kinds, fault_of, finding_kind
-from analysis.changes.nearby import NEAR
-from analysis.kinds.fault_kinds import (
+from faultline.analysis.analyzers import cause_kinds, fault_of, finding_kind
+from faultline.analysis.changes.nearby import NEAR
+from faultline.analysis.kinds.fault_kinds import (
     RESTARTS,
     FaultKind,
 )
-from analysis.kinds.finding_details import (
+from faultline.analysis.kinds.finding_details import (
     change_named,
 )
-from analysis.kinds.finding_kinds import (
+from faultline.analysis.kinds.finding_kinds import (
     ALERT_IN_RANGE,
     SIGNAL_STOPPED,
 )
-from analysis.kinds.signals import classify, is_bad, is_headroom
-from analysis.phrasing.clauses import statement
-from analysis.phrasing.metric_forms import (
+from faultline.analysis.kinds.signals import classify, is_bad, is_headroom
+from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.phrasing.metric_forms import (
     failing_share,
     level_before,
     signal_said,
     unit_seen,
 )
-from analysis.phrasing.state_forms import is_down
-from analysis.phrasing.statement import FAIL, Tense, possessive
-from analysis.phrasing.steps import step_about
-from analysis.vocabulary import (
+from faultline.analysis.phrasing.state_forms import is_down
+from faultline.analysis.phrasing.statement import FAIL, Tense, possessive
+from faultline.analysis.phrasing.steps import step_about
+from faultline.analysis.vocabulary import (
     Cause,
     Claim,
     Diagnosis,
     Finding,
     Verdict,
 )
-from analysis.wording.amounts import amount
-from analysis.wording.names import change_name, is_plural, subject_name
-from bot.answer.writer.claims import CITED, closed, continued
-from bot.answer.writer.doubts import other_candidate
-from bot.answer.writer.quotable import quotable
-from bot.answer.writer.story import (
+from faultline.analysis.wording.amounts import amount
+from faultline.analysis.wording.names import change_name, is_plural, subject_name
+from faultline.bot.answer.writer.claims import CITED, closed, continued
+from faultline.bot.answer.writer.doubts import other_candidate
+from faultline.bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.story import (
     Story,
     change_told,
 )

@@ -3,8 +3,8 @@ something only where an answer also speaks of another one."""
 
 from __future__ import annotations
 
-from analysis.phrasing.clauses import place_said
-from analysis.vocabulary import Diagnosis, Finding
+from faultline.analysis.phrasing.clauses import place_said
+from faultline.analysis.vocabulary import Diagnosis, Finding
 
 _LABELS = "labels"
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from analysis.case.runbooks import AppliedRunbook
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap
-from bot.answer.asserted.steps import offered_steps
-from bot.answer.writer.earlier import is_memory
-from bot.answer.writer.plain_text import neutral
-from bot.answer.writer.redaction import Redactor
+from faultline.analysis.case.runbooks import AppliedRunbook
+from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap
+from faultline.bot.answer.asserted.steps import offered_steps
+from faultline.bot.answer.writer.earlier import is_memory
+from faultline.bot.answer.writer.plain_text import neutral
+from faultline.bot.answer.writer.redaction import Redactor
 
 MAX_FINDINGS = 40
 FEW_FINDINGS = 10

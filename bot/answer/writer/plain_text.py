@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from analysis.wording.phrases import INVISIBLE, plain
+from faultline.analysis.wording.phrases import INVISIBLE, plain
 
 LINK = re.compile(r"[a-z][a-z0-9+.\-]{0,20}://[^\s<>\"'|]*|\bwww\.[^\s<>\"'|]+", re.IGNORECASE)
 """A web address, as chat clients recognise one."""

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from analysis.secrets.redaction import masked
-from bot.answer.writer.plain_text import neutral
+from faultline.analysis.secrets.redaction import masked
+from faultline.bot.answer.writer.plain_text import neutral
 
 _DASH = re.compile(r"[\u2010-\u2015\u2212]")
 _INVISIBLE = re.compile(

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from analysis.secrets.personal_data import PERSONAL, Personal
-from analysis.secrets.redaction import kind_under, replaced
+from faultline.analysis.secrets.personal_data import PERSONAL, Personal
+from faultline.analysis.secrets.redaction import kind_under, replaced
 
 _PLACEHOLDER = re.compile(r"\[([A-Z][A-Z_]{1,30})_(\d{1,6})\]")
 _FORGED = re.compile(r"\[[A-Z][A-Z_]{1,30}_\d{1,6}\]")

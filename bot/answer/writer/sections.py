@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 
-from analysis.analyzers import cause_kinds, fault_of, finding_kind, is_training
-from analysis.changes.nearby import NEAR
-from analysis.kinds.fault_kinds import (
+from faultline.analysis.analyzers import cause_kinds, fault_of, finding_kind, is_training
+from faultline.analysis.changes.nearby import NEAR
+from faultline.analysis.kinds.fault_kinds import (
     CONNECTIONS,
     DEMAND,
     NETWORK,
@@ -22,7 +22,7 @@ from analysis.kinds.fault_kinds import (
     RESOURCE,
     RESTARTS,
 )
-from analysis.kinds.finding_details import (
+from faultline.analysis.kinds.finding_details import (
     CallsIntoDetails,
     ChangeDetails,
     JobDetails,
@@ -30,28 +30,38 @@ from analysis.kinds.finding_details import (
     PlaceDetails,
     SignatureDetails,
 )
-from analysis.kinds.finding_kinds import (
+from faultline.analysis.kinds.finding_kinds import (
     CHANGE_RULED_OUT,
     METRIC_SHIFT,
     PART_CONTRAST,
     PLACE_CONTRAST,
 )
-from analysis.kinds.signals import SignalClass
-from analysis.phrasing.clauses import statement
-from analysis.phrasing.gpu_forms import cost
-from analysis.phrasing.log_forms import witness
-from analysis.phrasing.log_message import message_of
-from analysis.phrasing.metric_forms import (
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.phrasing.gpu_forms import cost
+from faultline.analysis.phrasing.log_forms import witness
+from faultline.analysis.phrasing.log_message import message_of
+from faultline.analysis.phrasing.metric_forms import (
     counted_restarts,
     failing_share,
     in_brackets,
     moved,
     signal_said,
 )
-from analysis.phrasing.phrase import NOTHING, Phrase, Slot, clock, dated, listed, name, quote, say
-from analysis.phrasing.state_forms import is_down, state_of
-from analysis.phrasing.statement import Tense, Voice
-from analysis.vocabulary import (
+from faultline.analysis.phrasing.phrase import (
+    NOTHING,
+    Phrase,
+    Slot,
+    clock,
+    dated,
+    listed,
+    name,
+    quote,
+    say,
+)
+from faultline.analysis.phrasing.state_forms import is_down, state_of
+from faultline.analysis.phrasing.statement import Tense, Voice
+from faultline.analysis.vocabulary import (
     Alert,
     Claim,
     Diagnosis,
@@ -59,13 +69,13 @@ from analysis.vocabulary import (
     Section,
     Verdict,
 )
-from analysis.wording.amounts import PERCENT, SECONDS, amount
-from analysis.wording.names import subject_name
-from analysis.wording.phrases import capitalised, counted
-from bot.answer.writer.claims import CITED, claim_of, closed
-from bot.answer.writer.doubts import more_calls_to
-from bot.answer.writer.headline import explaining
-from bot.answer.writer.story import (
+from faultline.analysis.wording.amounts import PERCENT, SECONDS, amount
+from faultline.analysis.wording.names import subject_name
+from faultline.analysis.wording.phrases import capitalised, counted
+from faultline.bot.answer.writer.claims import CITED, claim_of, closed
+from faultline.bot.answer.writer.doubts import more_calls_to
+from faultline.bot.answer.writer.headline import explaining
+from faultline.bot.answer.writer.story import (
     Story,
     alerting,
     began,

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from analysis.analyzers import fault_of, finding_kind
-from analysis.changes.nearby import NEAR
-from analysis.kinds.fault_kinds import (
+from faultline.analysis.analyzers import fault_of, finding_kind
+from faultline.analysis.changes.nearby import NEAR
+from faultline.analysis.kinds.fault_kinds import (
     AVAILABILITY,
     CALLERS_FAIL,
     CONNECTIONS,
@@ -23,20 +23,26 @@ from analysis.kinds.fault_kinds import (
     SPAN_ERRORS,
     TRAFFIC,
 )
-from analysis.kinds.finding_details import (
+from faultline.analysis.kinds.finding_details import (
     ChangeDetails,
     LogLineDetails,
     MetricShiftDetails,
     SignatureDetails,
     change_named,
 )
-from analysis.kinds.finding_kinds import CHANGE_RULED_OUT
-from analysis.phrasing.log_forms import WHY_CALLS_FAIL
-from analysis.phrasing.metric_forms import AGAIN, failing_share, grew_much, is_shift, used_up
-from analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, quote, say
-from analysis.phrasing.state_forms import is_down
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Verdict
-from analysis.wording.names import change_name, subject_name
+from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT
+from faultline.analysis.phrasing.log_forms import WHY_CALLS_FAIL
+from faultline.analysis.phrasing.metric_forms import (
+    AGAIN,
+    failing_share,
+    grew_much,
+    is_shift,
+    used_up,
+)
+from faultline.analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, quote, say
+from faultline.analysis.phrasing.state_forms import is_down
+from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Verdict
+from faultline.analysis.wording.names import change_name, subject_name
 
 _KINDS = {
     "config": "config change",

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from bot.answer.foreign_text import one_line
-from bot.answer.targets.slack.errors import said_by_slack
-from bot.conversation.slack.click_context import FAILURES, ClickContext
-from bot.intake.payload_fields import Line, Payload, Table
-from bot.intake.slack_people import Claimed
-from bot.policy.roles import may
-from bot.store.store import StoredInvestigation
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.targets.slack.errors import said_by_slack
+from faultline.bot.conversation.slack.click_context import FAILURES, ClickContext
+from faultline.bot.intake.payload_fields import Line, Payload, Table
+from faultline.bot.intake.slack_people import Claimed
+from faultline.bot.policy.roles import may
+from faultline.bot.store.store import StoredInvestigation
 
 MAX_PROMPTS = 4
 TITLE = "I answer from what was measured. Ask, or begin with:"

@@ -20,30 +20,30 @@ import aiohttp
 from slack_sdk.errors import SlackClientError
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import ConnectorError, FaultlineError
-from analysis.vocabulary import Scope
-from bot.answer.targets.slack.blocks import Block
-from bot.answer.targets.slack.errors import error_code, said_by_slack
-from bot.answer.targets.slack.posts import slack_client
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.conversation.slack.payloads import Interaction
-from bot.intake.accepting import NotAccepted
-from bot.intake.slack_channels import SlackChannels
-from bot.intake.slack_people import Claimed, SlackPeople
-from bot.policy.roles import Act, Role, SlackPerson, may, refusal
-from bot.runtime.threads import in_store, in_thread
-from bot.settings import Settings
-from bot.store.conversations import Conversations
-from bot.store.follow_ups import FollowUps
-from bot.store.labels import Labels
-from bot.store.mutes import Mutes
-from bot.store.person_acts import PersonActs
-from bot.store.store import Store, StoredInvestigation
-from bot.store.visibility import ALL, NOTHING, Visibility
-from connectors.named_ids import named_id
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.vocabulary import Scope
+from faultline.bot.answer.targets.slack.blocks import Block
+from faultline.bot.answer.targets.slack.errors import error_code, said_by_slack
+from faultline.bot.answer.targets.slack.posts import slack_client
+from faultline.bot.answer.targets.slack.replies import SlackReplies
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.intake.accepting import NotAccepted
+from faultline.bot.intake.slack_channels import SlackChannels
+from faultline.bot.intake.slack_people import Claimed, SlackPeople
+from faultline.bot.policy.roles import Act, Role, SlackPerson, may, refusal
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.visibility import ALL, NOTHING, Visibility
+from faultline.connectors.shared.rows.named_ids import named_id
 
 if TYPE_CHECKING:
-    from bot.answer.outcome import Answer, Outcome
+    from faultline.bot.answer.outcome import Answer, Outcome
 
 CasePath = Callable[[str], Awaitable[Path | None]]
 P = ParamSpec("P")
@@ -228,7 +228,7 @@ class ClickContext:
 
     async def scope(self, investigation: StoredInvestigation) -> Scope:
         """What the investigation looked at. Raises FaultlineError."""
-        from analysis.case.folder import read_case
+        from faultline.analysis.case.folder import read_case
 
         try:
             folder = await self._case_path(investigation.id)
@@ -242,7 +242,7 @@ class ClickContext:
 
     async def outcome(self, investigation: StoredInvestigation) -> Outcome:
         """How it ended. Raises FaultlineError."""
-        from bot.answer.outcome import (
+        from faultline.bot.answer.outcome import (
             Outcome,
         )  # late: the web process starts without what a worker needs
 
@@ -292,8 +292,8 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _read(folder: Path) -> Answer:
-    from analysis.case.folder import read_case, read_diagnosis, read_report
-    from bot.answer.outcome import Answer
+    from faultline.analysis.case.folder import read_case, read_diagnosis, read_report
+    from faultline.bot.answer.outcome import Answer
 
     case = read_case(folder)
     return Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, None)

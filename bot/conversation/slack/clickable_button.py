@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from analysis.errors import FaultlineError
-from bot.answer.targets.slack.button_type import SlackButton
-from bot.answer.targets.slack.buttons import MORE, PREFIX, all_buttons
-from bot.conversation.slack.click_context import ClickContext
-from bot.conversation.slack.payloads import Interaction
-from bot.policy.roles import Act
-from bot.store.store import StoredInvestigation
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.slack.button_type import SlackButton
+from faultline.bot.answer.targets.slack.buttons import MORE, PREFIX, all_buttons
+from faultline.bot.conversation.slack.click_context import ClickContext
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.policy.roles import Act
+from faultline.bot.store.store import StoredInvestigation
 
 
 class TooMuch(FaultlineError):

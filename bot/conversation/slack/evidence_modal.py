@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Gap
-from bot.answer.foreign_text import one_line, safe_url
-from bot.answer.lines import percent
-from bot.answer.targets.slack.blocks import (
+from faultline.analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Gap
+from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.lines import percent
+from faultline.bot.answer.targets.slack.blocks import (
     Block,
     actions,
     bold,
@@ -27,8 +27,8 @@ from bot.answer.targets.slack.blocks import (
     spoken,
     text,
 )
-from bot.answer.view import VERDICT_LABELS
-from bot.store.store import StoredInvestigation
+from faultline.bot.answer.view import VERDICT_LABELS
+from faultline.bot.store.store import StoredInvestigation
 
 CALLBACK = "faultline_evidence_view"
 PAGE_ACTIONS = ("faultline_page_back", "faultline_page_on")

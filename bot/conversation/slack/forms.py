@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from analysis.kinds.finding_details import change_named
-from analysis.vocabulary import Diagnosis
-from bot.answer.foreign_text import one_line
-from bot.answer.targets.slack.blocks import (
+from faultline.analysis.kinds.finding_details import change_named
+from faultline.analysis.vocabulary import Diagnosis
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.targets.slack.blocks import (
     MAX_INPUT,
     MAX_METADATA,
     MAX_OPTIONS,
@@ -26,9 +26,9 @@ from bot.answer.targets.slack.blocks import (
     paragraph,
     plain,
 )
-from bot.conversation.slack.payloads import ClickedView, Interaction
-from bot.store.mutes import LONGEST
-from bot.store.store import StoredInvestigation
+from faultline.bot.conversation.slack.payloads import ClickedView, Interaction
+from faultline.bot.store.mutes import LONGEST
+from faultline.bot.store.store import StoredInvestigation
 
 WRONG_FORM, MUTE_FORM = "faultline_wrong_form", "faultline_mute_form"
 SUSPECT, CAUSE = "suspect", "cause"

@@ -13,18 +13,18 @@ from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.errors import FaultlineError
-from bot.answer.targets.slack.blocks import Block
-from bot.answer.targets.slack.errors import said_by_slack
-from bot.conversation.slack.click_context import FAILURES, ClickContext
-from bot.conversation.slack.home_view import RECENT, Home, home_view, not_for_you
-from bot.intake.slack_people import Claimed
-from bot.policy.roles import SlackPerson, may, refusal
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.mutes import Mute
-from bot.store.visibility import Visibility
-from connectors.base import Check
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.slack.blocks import Block
+from faultline.bot.answer.targets.slack.errors import said_by_slack
+from faultline.bot.conversation.slack.click_context import FAILURES, ClickContext
+from faultline.bot.conversation.slack.home_view import RECENT, Home, home_view, not_for_you
+from faultline.bot.intake.slack_people import Claimed
+from faultline.bot.policy.roles import SlackPerson, may, refusal
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.mutes import Mute
+from faultline.bot.store.visibility import Visibility
+from faultline.connectors.shared.contract.base import Check
 
 EVERY_S = 5.0
 """One person's tab is published at most this often; what comes in between is one publication

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from analysis.case.earlier import RecordLevel, is_telling
-from analysis.vocabulary import Verdict
-from bot.answer.foreign_text import one_line, safe_url
-from bot.answer.lines import percent, span_of
-from bot.answer.targets.slack.blocks import (
+from faultline.analysis.case.earlier import RecordLevel, is_telling
+from faultline.analysis.vocabulary import Verdict
+from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.lines import percent, span_of
+from faultline.bot.answer.targets.slack.blocks import (
     Block,
     actions,
     bold,
@@ -26,14 +26,14 @@ from bot.answer.targets.slack.blocks import (
     section,
     text,
 )
-from bot.answer.targets.slack.buttons import until_words
-from bot.answer.targets.slack.message import DOTS
-from bot.answer.view import VERDICT_LABELS
-from bot.policy.people import person
-from bot.store.labels import AnswerLabel
-from bot.store.mutes import Mute
-from bot.store.store import StoredInvestigation
-from connectors.base import Check
+from faultline.bot.answer.targets.slack.buttons import until_words
+from faultline.bot.answer.targets.slack.message import DOTS
+from faultline.bot.answer.view import VERDICT_LABELS
+from faultline.bot.policy.people import person
+from faultline.bot.store.labels import AnswerLabel
+from faultline.bot.store.mutes import Mute
+from faultline.bot.store.store import StoredInvestigation
+from faultline.connectors.shared.contract.base import Check
 
 UNMUTE, REFRESH = "faultline_home_unmute", "faultline_home_refresh"
 RECENT, MUTED, PARTS = 12, 15, 25

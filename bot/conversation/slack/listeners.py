@@ -12,25 +12,25 @@ from typing import Any
 
 from slack_bolt.async_app import AsyncAck, AsyncApp
 
-from bot.conversation.slack.assistant import AssistantBody, offer_prompts
-from bot.conversation.slack.buttons.evidence import turn_page
-from bot.conversation.slack.click_context import CasePath, ClickContext, claimed_by
-from bot.conversation.slack.clickable_button import (
+from faultline.bot.conversation.slack.assistant import AssistantBody, offer_prompts
+from faultline.bot.conversation.slack.buttons.evidence import turn_page
+from faultline.bot.conversation.slack.click_context import CasePath, ClickContext, claimed_by
+from faultline.bot.conversation.slack.clickable_button import (
     ClickableButton,
     TooMuch,
     button_of_form,
     clicked_button,
 )
-from bot.conversation.slack.evidence_modal import PAGE_ACTIONS
-from bot.conversation.slack.forms import FormFor
-from bot.conversation.slack.home import AllChecks, HomeTab
-from bot.conversation.slack.home_view import REFRESH, UNMUTE
-from bot.conversation.slack.payloads import Interaction
-from bot.intake.slack_payload import Envelope
-from bot.intake.slack_people import Claimed
-from bot.policy.roles import may, refusal
-from bot.settings import Settings
-from bot.store.store import Store
+from faultline.bot.conversation.slack.evidence_modal import PAGE_ACTIONS
+from faultline.bot.conversation.slack.forms import FormFor
+from faultline.bot.conversation.slack.home import AllChecks, HomeTab
+from faultline.bot.conversation.slack.home_view import REFRESH, UNMUTE
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.intake.slack_payload import Envelope
+from faultline.bot.intake.slack_people import Claimed
+from faultline.bot.policy.roles import may, refusal
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
 
 log = logging.getLogger("faultline.slack")
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from bot.intake.payload_fields import Line, Payload, Rows, Table, Text, one_line, plain
+from faultline.bot.intake.payload_fields import Line, Payload, Rows, Table, Text, one_line, plain
 
 MAX_GIVEN = 3_000
 MAX_NAME = 80

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.intake.questions.slack_question import Kind
-from bot.intake.questions.words import nearest, words
+from faultline.bot.intake.questions.slack_question import Kind
+from faultline.bot.intake.questions.words import nearest, words
 
 NAMES: Mapping[str, Kind] = {
     "investigate": "investigate",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from bot.intake.questions.commands import command_in
-from bot.intake.questions.request_kind import RequestKind, understand
-from bot.intake.questions.words import words
-from bot.intake.service_names import mentioned
-from bot.settings import Settings
+from faultline.bot.intake.questions.commands import command_in
+from faultline.bot.intake.questions.request_kind import RequestKind, understand
+from faultline.bot.intake.questions.words import words
+from faultline.bot.intake.service_names import mentioned
+from faultline.bot.settings import Settings
 
 _SYMPTOM = re.compile(
     r"\b(?:slow\w*|latency|laggy|errors?|erroring|fail(?:s|ed|ing|ures?)?|[45](?:xx|\d\d)s?|down"

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from analysis.vocabulary import Window
-from bot.intake.questions.words import listed, words
+from faultline.analysis.vocabulary import Window
+from faultline.bot.intake.questions.words import listed, words
 
 SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=7)
 """A further investigation's window; a longer one asks more than the vendors give within their

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from bot.intake.questions.follow_up_scope import speaks_of_a_span
-from bot.intake.questions.request_kind import RequestKind, understand
-from bot.intake.questions.subjects import asks_about, names_metric
-from bot.intake.questions.words import listed, words
+from faultline.bot.intake.questions.follow_up_scope import speaks_of_a_span
+from faultline.bot.intake.questions.request_kind import RequestKind, understand
+from faultline.bot.intake.questions.subjects import asks_about, names_metric
+from faultline.bot.intake.questions.words import listed, words
 
 MAX_CHARACTERS = 300
 MAX_WORDS = 30

@@ -14,20 +14,20 @@ from typing import TypeVar
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import NotAccepted
-from bot.intake.questions.commands import command_in, is_courtesy
-from bot.intake.questions.first_contact import tells_of_trouble
-from bot.intake.questions.is_question import is_question
-from bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, Taken
-from bot.intake.questions.teams_thread import target_in
-from bot.policy.person_limits import HOUR
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.conversations import Conversations, NewQuestion
-from bot.store.person_acts import PersonActs
-from bot.store.store import Store
-from connectors.named_ids import bare_id
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import NotAccepted
+from faultline.bot.intake.questions.commands import command_in, is_courtesy
+from faultline.bot.intake.questions.first_contact import tells_of_trouble
+from faultline.bot.intake.questions.is_question import is_question
+from faultline.bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, Taken
+from faultline.bot.intake.questions.teams_thread import target_in
+from faultline.bot.policy.person_limits import HOUR
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Conversations, NewQuestion
+from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.rows.named_ids import bare_id
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from bot.intake.questions.words import MAX_TEXT
+from faultline.bot.intake.questions.words import MAX_TEXT
 
 # German, Spanish, French, Portuguese, Japanese and Chinese, written without accents. The first row
 # that fits holds, so that "since when" is read before "why".

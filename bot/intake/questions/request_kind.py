@@ -14,9 +14,9 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from pathlib import Path
 
-from bot.intake.questions.commands import findings_in
-from bot.intake.questions.subjects import METRIC_WORDS
-from bot.intake.questions.words import listed, nearest, words
+from faultline.bot.intake.questions.commands import findings_in
+from faultline.bot.intake.questions.subjects import METRIC_WORDS
+from faultline.bot.intake.questions.words import listed, nearest, words
 
 TABLE = Path(__file__).with_name("request_kinds.toml")
 GUESSED = 5

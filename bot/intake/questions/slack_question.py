@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Frozen
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Frozen
 
 Surface = Literal["thread", "mention", "dm", "pane"]
 """Where it was asked: in a thread without a mention, with a mention, in a direct message, in the
@@ -106,5 +106,5 @@ class AnswerText(Frozen):
     picture: tuple[str, str] | None = None
     """Service and signal of a series that is drawn."""
     export: str | None = None
-    """The name of an export that is attached: `bot.answer.exports.formats`."""
+    """The name of an export that is attached: `faultline.bot.answer.exports.formats`."""
     written_by: str = "built-in"

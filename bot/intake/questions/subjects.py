@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from analysis.kinds.signals import SignalClass
-from bot.intake.questions.words import listed, nearest, words
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.bot.intake.questions.words import listed, nearest, words
 
 MAX_NAMES = 2_000
 MAX_SUBJECT = 60

@@ -6,9 +6,9 @@ Slack holds no slash.
 
 from __future__ import annotations
 
-from bot.intake.questions.slack_question import SlackQuestion
-from bot.settings.chats import THREAD
-from bot.store.conversations import MAX_ID
+from faultline.bot.intake.questions.slack_question import SlackQuestion
+from faultline.bot.settings.chats import THREAD
+from faultline.bot.store.conversations import MAX_ID
 
 _SLASH = "/"
 _OPEN, _CLOSE = " (", ")"

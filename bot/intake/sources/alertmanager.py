@@ -17,10 +17,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored
-from bot.intake.alert_source import WebhookSource, token_in_header
-from bot.intake.payload_fields import (
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.alert_source import WebhookSource, token_in_header
+from faultline.bot.intake.payload_fields import (
     Address,
     Annotations,
     Labels,
@@ -33,11 +33,11 @@ from bot.intake.payload_fields import (
     json_object,
     one_line,
 )
-from bot.intake.request_body import Refused
-from bot.intake.service_names import catalogued
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from connectors.alertmanager.settings import AlertmanagerSettings
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
 
 SOURCE = "alertmanager"
 MAX_BODY_BYTES = 16 * 1024 * 1024

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from analysis.kinds.watched_signals import AlertQuery, Comparison
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored, too_old
-from bot.intake.alert_source import (
+from faultline.analysis.kinds.watched_signals import AlertQuery, Comparison
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored, too_old
+from faultline.bot.intake.alert_source import (
     Found,
     Receive,
     Sender,
@@ -29,7 +29,7 @@ from bot.intake.alert_source import (
     WebhookSource,
     token_in_address,
 )
-from bot.intake.payload_fields import (
+from faultline.bot.intake.payload_fields import (
     Address,
     Labels,
     Line,
@@ -44,16 +44,16 @@ from bot.intake.payload_fields import (
     number_in,
     one_line,
 )
-from bot.intake.request_body import Refused
-from bot.intake.service_names import catalogued
-from bot.intake.signatures import BadSignature
-from bot.policy.priority import HIGH, LOW, URGENT, USUAL
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from connectors.azure.settings import AzureMonitorSettings
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
 
 if TYPE_CHECKING:
-    from bot.intake.sources.entra_tokens import EntraTokens
+    from faultline.bot.intake.sources.entra_tokens import EntraTokens
 
 SOURCE = "azure_monitor"
 SCHEMA = "azureMonitorCommonAlertSchema"
@@ -294,7 +294,7 @@ def _entra_or_token(source: WebhookSource, settings: Settings) -> Receive:
         own = source.own_section(sender.settings)
         if isinstance(own, AzureMonitorSettings) and own.webhook_audience:
             # What verifies signatures is loaded only where it is used.
-            from bot.intake.sources.entra_tokens import EntraTokens
+            from faultline.bot.intake.sources.entra_tokens import EntraTokens
 
             by_entra.append((sender, EntraTokens(own)))
 

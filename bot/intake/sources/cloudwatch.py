@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from bot.intake.accepting import Ignored
-from bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource
-from bot.intake.request_body import Refused
-from bot.intake.sources.cloudwatch_alarms import SNS, SOURCE, read_alarm
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from connectors.aws.settings import AwsSettings
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.sources.cloudwatch_alarms import SNS, SOURCE, read_alarm
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.aws.settings import AwsSettings
 
 if TYPE_CHECKING:
-    from bot.intake.sources.sns_certificates import Fetch
-    from bot.intake.sources.sns_signature import SnsMessage, SnsVerifier
+    from faultline.bot.intake.sources.sns_certificates import Fetch
+    from faultline.bot.intake.sources.sns_signature import SnsMessage, SnsVerifier
 
 RAW = "x-amz-sns-rawdelivery"
 """The header of a subscription with raw message delivery, whose messages carry no signature."""
@@ -43,8 +43,8 @@ class SnsWebhook:
     @cached_property
     def _verifier(self) -> SnsVerifier:
         # With the first message: it loads certificates and a client, which no other source needs.
-        from bot.intake.sources.sns_certificates import fetch_https
-        from bot.intake.sources.sns_signature import SnsVerifier
+        from faultline.bot.intake.sources.sns_certificates import fetch_https
+        from faultline.bot.intake.sources.sns_signature import SnsVerifier
 
         return SnsVerifier(self._settings.aws.sns_topics, self._fetch or fetch_https)
 

@@ -16,10 +16,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from analysis.kinds.watched_signals import AlertQuery, Comparison
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored
-from bot.intake.payload_fields import (
+from faultline.analysis.kinds.watched_signals import AlertQuery, Comparison
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.payload_fields import (
     Line,
     Payload,
     Rows,
@@ -31,11 +31,11 @@ from bot.intake.payload_fields import (
     number_in,
     one_line,
 )
-from bot.intake.service_names import catalogued, mentioned
-from bot.settings import Settings
-from connectors.aws.console import alarm_link
-from connectors.aws.metric_templates import signal_of
-from connectors.aws.resource_kinds import (
+from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.aws.console import alarm_link
+from faultline.connectors.vendors.aws.metric_templates import signal_of
+from faultline.connectors.vendors.aws.resource_kinds import (
     BY_KIND,
     KNOWN_BY_ID,
     catalogued_names,

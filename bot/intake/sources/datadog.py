@@ -15,11 +15,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored, too_old
-from bot.intake.alert_source import WebhookSource, token_in_header
-from bot.intake.payload_fields import (
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored, too_old
+from faultline.bot.intake.alert_source import WebhookSource, token_in_header
+from faultline.bot.intake.payload_fields import (
     Address,
     Payload,
     Table,
@@ -32,10 +32,10 @@ from bot.intake.payload_fields import (
     one_line,
     plain,
 )
-from bot.intake.service_names import catalogued
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from connectors.datadog.settings import DatadogSettings
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.datadog.settings import DatadogSettings
 
 SOURCE = "datadog"
 TEMPLATE = {

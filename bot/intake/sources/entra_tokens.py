@@ -8,12 +8,12 @@ learn.microsoft.com, "Access token claims reference": an application's tokens ar
 
 from __future__ import annotations
 
-from bot.intake.sender_tokens import SenderClaims, sender_claims
-from bot.intake.signatures import BadSignature
-from bot.runtime.published_keys import KeySet, PublishedKeys
-from connectors.azure.settings import AzureMonitorSettings
-from connectors.http import ReadOnlyHttp
-from connectors.limits import Limits
+from faultline.bot.intake.sender_tokens import SenderClaims, sender_claims
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
+from faultline.connectors.shared.http.http import ReadOnlyHttp
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
 
 SOURCE = "azure_monitor"
 ACTION_GROUPS = "461e8683-5575-4561-ac7f-899cc907d62a"

@@ -18,10 +18,10 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import Field, SecretStr
 
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored
-from bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource, proven
-from bot.intake.payload_fields import (
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource, proven
+from faultline.bot.intake.payload_fields import (
     Address,
     Line,
     Payload,
@@ -32,11 +32,11 @@ from bot.intake.payload_fields import (
     filled,
     json_object,
 )
-from bot.intake.service_names import catalogued, mentioned
-from bot.intake.signatures import BadSignature, any_equal, usable
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from bot.settings.incident_webhooks import IncidentIoSettings
+from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.signatures import BadSignature, any_equal, usable
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.incident_webhooks import IncidentIoSettings
 
 SOURCE = "incident_io"
 WINDOW_S = 300

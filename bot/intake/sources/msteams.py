@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from bot.intake.accepting import Ignored
-from bot.intake.alert_source import AlertSource, Intake
-from bot.intake.request_body import read_body
-from bot.intake.responses import Handler, ignored_response
-from bot.intake.signatures import BadSignature
-from bot.runtime.threads import in_thread
-from bot.settings import Settings
-from bot.settings.chats import MsTeamsSettings
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.alert_source import AlertSource, Intake
+from faultline.bot.intake.request_body import read_body
+from faultline.bot.intake.responses import Handler, ignored_response
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.settings.chats import MsTeamsSettings
 
 if TYPE_CHECKING:
-    from bot.intake.teams_door import ProvenDoor, TeamsDoor
+    from faultline.bot.intake.teams_door import ProvenDoor, TeamsDoor
 
 PATH = "/webhooks/msteams"
 
@@ -59,7 +59,7 @@ class MsTeamsSource(AlertSource):
 
 
 def _doors(source: MsTeamsSource, settings: Settings, intake: Intake) -> list[TeamsDoor]:
-    from bot.intake.teams_door import TeamsDoor
+    from faultline.bot.intake.teams_door import TeamsDoor
 
     found = []
     for one in settings.each(source.section):

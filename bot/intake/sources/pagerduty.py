@@ -14,10 +14,10 @@ from datetime import datetime
 
 from pydantic import Field, SecretStr
 
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored, too_old
-from bot.intake.alert_source import WebhookSource, signed_body
-from bot.intake.payload_fields import (
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored, too_old
+from faultline.bot.intake.alert_source import WebhookSource, signed_body
+from faultline.bot.intake.payload_fields import (
     Address,
     Line,
     Payload,
@@ -27,13 +27,13 @@ from bot.intake.payload_fields import (
     filled,
     json_object,
 )
-from bot.intake.service_names import catalogued
-from bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from connectors.named_ids import named_id
-from connectors.pagerduty import ACCOUNT_LABEL
-from connectors.pagerduty.settings import PagerDutySettings
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.rows.named_ids import named_id
+from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL
+from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
 
 SOURCE = "pagerduty"
 STARTS = frozenset({"incident.triggered", "incident.reopened"})

@@ -15,10 +15,10 @@ from typing import Any
 
 from pydantic import Field, SecretStr, model_validator
 
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored, too_old
-from bot.intake.alert_source import WebhookSource, signed_body
-from bot.intake.payload_fields import (
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored, too_old
+from faultline.bot.intake.alert_source import WebhookSource, signed_body
+from faultline.bot.intake.payload_fields import (
     Address,
     Labels,
     Line,
@@ -31,11 +31,11 @@ from bot.intake.payload_fields import (
     filled,
     json_object,
 )
-from bot.intake.service_names import catalogued, mentioned
-from bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from bot.settings.incident_webhooks import RootlySettings
+from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.incident_webhooks import RootlySettings
 
 SOURCE = "rootly"
 STARTS = frozenset({"incident.created", "alert.created"})

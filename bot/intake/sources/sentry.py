@@ -17,11 +17,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SecretStr
 
-from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored, forgotten, too_old
-from bot.intake.alert_source import WebhookSource, signed_body
-from bot.intake.payload_fields import (
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored, forgotten, too_old
+from faultline.bot.intake.alert_source import WebhookSource, signed_body
+from faultline.bot.intake.payload_fields import (
     Address,
     Line,
     Payload,
@@ -32,12 +32,12 @@ from bot.intake.payload_fields import (
     json_object,
     one_line,
 )
-from bot.intake.service_names import catalogued
-from bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.settings import Settings
-from connectors.sentry import ERROR_RATE
-from connectors.sentry.settings import SentrySettings
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.settings import Settings
+from faultline.connectors.vendors.sentry import ERROR_RATE
+from faultline.connectors.vendors.sentry.settings import SentrySettings
 
 SOURCE = "sentry"
 ANSWER_WITHIN_S = 0.7

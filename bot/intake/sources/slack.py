@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.intake.accepting import FirstTime, Ignored
-from bot.intake.alert_source import AlertSource, Intake
-from bot.intake.payload_fields import form_payload, json_object
-from bot.intake.request_body import read_body
-from bot.intake.responses import Handler, ignored_response, not_configured
-from bot.intake.signatures import verify_slack
-from bot.policy.values import Delivery
-from bot.runtime.threads import in_thread
-from bot.settings import Settings, secret_variable
-from connectors.named_ids import named_id
-from connectors.slack.settings import SlackSettings
+from faultline.bot.intake.accepting import FirstTime, Ignored
+from faultline.bot.intake.alert_source import AlertSource, Intake
+from faultline.bot.intake.payload_fields import form_payload, json_object
+from faultline.bot.intake.request_body import read_body
+from faultline.bot.intake.responses import Handler, ignored_response, not_configured
+from faultline.bot.intake.signatures import verify_slack
+from faultline.bot.policy.values import Delivery
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Settings, secret_variable
+from faultline.connectors.shared.rows.named_ids import named_id
+from faultline.connectors.vendors.slack.settings import SlackSettings
 
 if TYPE_CHECKING:
-    from bot.intake.slack_events import SlackEvents
+    from faultline.bot.intake.slack_events import SlackEvents
 
 EVENTS_PATH = "/slack/events"
 CLICKS_PATH = "/slack/interactivity"
@@ -41,7 +41,8 @@ log = logging.getLogger("faultline.intake")
 
 @dataclass(frozen=True, kw_only=True)
 class SlackSource(AlertSource):
-    """Events, clicks and forms over HTTP; `bot.intake.slack_socket` takes them without."""
+    """Events, clicks and forms over HTTP; `faultline.bot.intake.slack_socket` takes them
+    without."""
 
     @property
     def paths(self) -> Mapping[str, str]:
@@ -144,7 +145,7 @@ class LateEvents:
         return self._events
 
     def _load(self) -> SlackEvents:
-        from bot.intake.slack_events import SlackEvents
+        from faultline.bot.intake.slack_events import SlackEvents
 
         intake = self._intake
         return SlackEvents(
@@ -184,7 +185,7 @@ async def _dispatched(
         to_starlette_response,
     )
 
-    from bot.intake.slack_events import MISSHAPEN
+    from faultline.bot.intake.slack_events import MISSHAPEN
 
     if payload.get("type") == "app_rate_limited":
         log.warning(

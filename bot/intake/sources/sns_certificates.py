@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 from cryptography import x509
 
-from bot.intake.accepting import NotAccepted
-from bot.intake.signatures import BadSignature
-from bot.intake.sources.cloudwatch_alarms import SNS
+from faultline.bot.intake.accepting import NotAccepted
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.sources.cloudwatch_alarms import SNS
 
 Fetch = Callable[[str], Awaitable[bytes]]
 """Gets a page of at most MOST_BYTES over HTTPS. Raises OSError or httpx.HTTPError."""

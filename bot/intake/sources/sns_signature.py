@@ -23,10 +23,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from bot.intake.payload_fields import as_time, as_url, json_object
-from bot.intake.signatures import BadSignature
-from bot.intake.sources.cloudwatch_alarms import SNS
-from bot.intake.sources.sns_certificates import Fetch, SnsCertificates, fetched
+from faultline.bot.intake.payload_fields import as_time, as_url, json_object
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.sources.cloudwatch_alarms import SNS
+from faultline.bot.intake.sources.sns_certificates import Fetch, SnsCertificates, fetched
 
 OLDEST = timedelta(hours=1)
 """SNS repeats a delivery for an hour at the longest (developer guide, "Message delivery retries",

@@ -11,9 +11,9 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from analysis.vocabulary import Alert, Link
-from bot.intake.accepting import Ignored
-from bot.intake.alert_source import (
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.alert_source import (
     LARGE_BODY_BYTES,
     Found,
     Receive,
@@ -21,7 +21,7 @@ from bot.intake.alert_source import (
     WebhookRequest,
     WebhookSource,
 )
-from bot.intake.payload_fields import (
+from faultline.bot.intake.payload_fields import (
     LONG,
     as_labels,
     as_url,
@@ -29,20 +29,20 @@ from bot.intake.payload_fields import (
     filled,
     plain,
 )
-from bot.intake.service_names import catalogued
-from bot.intake.signatures import (
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.signatures import (
     BadSignature,
     any_equal,
     hmac_sha256,
     usable,
     verify_token,
 )
-from bot.intake.sources.webhook_body import MappedItem, mapped_items, refused, unfilled
-from bot.intake.sources.webhook_changes import read_changes
-from bot.policy.values import Arrival, Delivery, ReplyTo
-from bot.runtime.threads import in_thread
-from bot.settings import Settings
-from bot.settings.webhook import WebhookSettings
+from faultline.bot.intake.sources.webhook_body import MappedItem, mapped_items, refused, unfilled
+from faultline.bot.intake.sources.webhook_changes import read_changes
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.settings.webhook import WebhookSettings
 
 SOURCE = "webhook"
 RETRY_SLOT_S = 300

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bot.intake.payload_fields import as_time, in_utc, one_line
-from bot.intake.request_body import Refused
-from bot.settings.webhook import WebhookSettings
-from connectors.json_mapping import searched, shallow_json, since_1970
+from faultline.bot.intake.payload_fields import as_time, in_utc, one_line
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.settings.webhook import WebhookSettings
+from faultline.connectors.shared.rows.json_mapping import searched, shallow_json, since_1970
 
 MOST_ITEMS = 1_000
 MOST_NAMES = 20

@@ -9,16 +9,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import get_args
 
-from bot.intake.accepting import Ignored
-from bot.intake.alert_source import FoundChanges
-from bot.intake.payload_fields import as_url, digest_of, one_line, plain
-from bot.intake.reported_changes import AHEAD, ChangeKind
-from bot.intake.request_body import Refused
-from bot.intake.service_names import catalogued
-from bot.intake.sources.webhook_body import MappedItem, mapped_items, refused
-from bot.settings import Settings
-from bot.settings.webhook import WebhookSettings
-from bot.store.reported_changes import LONGEST_FILES, LONGEST_ID, LONGEST_TEXT, ReportedChange
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.alert_source import FoundChanges
+from faultline.bot.intake.payload_fields import as_url, digest_of, one_line, plain
+from faultline.bot.intake.reported_changes import AHEAD, ChangeKind
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.sources.webhook_body import MappedItem, mapped_items, refused
+from faultline.bot.settings import Settings
+from faultline.bot.settings.webhook import WebhookSettings
+from faultline.bot.store.reported_changes import (
+    LONGEST_FILES,
+    LONGEST_ID,
+    LONGEST_TEXT,
+    ReportedChange,
+)
 
 KINDS = get_args(ChangeKind)
 MOST_CHANGES = 100

@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from analysis.traces.reading.capture_note import NAME
-from bot.store.captures import CaptureStatus
+from faultline.analysis.traces.reading.capture_note import NAME
+from faultline.bot.store.captures import CaptureStatus
 
 FileKind = Literal["trace", "stacks", "flight_recorder"]
 MAX_TEXT = 2000

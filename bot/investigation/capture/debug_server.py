@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from analysis.errors import ConnectorError
-from bot.runtime.threads import in_thread
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.runtime.threads import in_thread
 
 MAX_PAGE_BYTES = 16 << 20
 MAX_TRACE_BYTES = 512 << 20

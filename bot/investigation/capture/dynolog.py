@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from analysis.errors import ConnectorError
+from faultline.analysis.errors import ConnectorError
 
 PORT = 1778
 MAX_REPLY_BYTES = 1 << 20

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from analysis.errors import ConnectorError
-from bot.investigation.capture.captured import CapturedFile, CaptureGap
-from bot.runtime.threads import in_thread
-from connectors.traces.places import s3_client
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.investigation.capture.captured import CapturedFile, CaptureGap
+from faultline.bot.runtime.threads import in_thread
+from faultline.connectors.vendors.traces.places import s3_client
 
 POLL_SECONDS = 1.0
 CHUNK = 1 << 20

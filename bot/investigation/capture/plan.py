@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
 
-from analysis.errors import SettingsError
-from bot.investigation.capture.dynolog import DaemonAddress
-from bot.settings import Settings
-from bot.settings.jobs import JobSettings
-from bot.store.captures import CaptureBudget
+from faultline.analysis.errors import SettingsError
+from faultline.bot.investigation.capture.dynolog import DaemonAddress
+from faultline.bot.settings import Settings
+from faultline.bot.settings.jobs import JobSettings
+from faultline.bot.store.captures import CaptureBudget
 
 DEFAULT_SECONDS = 0.5
 """libkineto's own default, a few steps of most jobs."""

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.errors import SettingsError
-from bot.investigation.capture.captured import (
+from faultline.analysis.errors import SettingsError
+from faultline.bot.investigation.capture.captured import (
     CaptureGap,
     CaptureResult,
     MethodResult,
     one_line,
     status_of,
 )
-from bot.investigation.capture.plan import CapturePlan
-from bot.investigation.capture.through_debug_server import capture_through_debug_servers
-from bot.investigation.capture.through_dynolog import capture_through_dynolog
-from bot.runtime.threads import in_store, in_thread
-from bot.store.captures import CaptureLog
+from faultline.bot.investigation.capture.plan import CapturePlan
+from faultline.bot.investigation.capture.through_debug_server import capture_through_debug_servers
+from faultline.bot.investigation.capture.through_dynolog import capture_through_dynolog
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.captures import CaptureLog
 
 
 def _silent(_: str) -> None:

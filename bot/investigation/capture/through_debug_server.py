@@ -10,12 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from analysis.errors import ConnectorError
-from bot.investigation.capture.captured import CapturedFile, CaptureGap, FileKind, MethodResult
-from bot.investigation.capture.debug_server import MAX_TRACE_BYTES, DebugServerClient
-from bot.investigation.capture.outputs import KEEP_FREE_BYTES
-from bot.investigation.capture.plan import CapturePlan
-from bot.runtime.threads import in_thread
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.investigation.capture.captured import (
+    CapturedFile,
+    CaptureGap,
+    FileKind,
+    MethodResult,
+)
+from faultline.bot.investigation.capture.debug_server import MAX_TRACE_BYTES, DebugServerClient
+from faultline.bot.investigation.capture.outputs import KEEP_FREE_BYTES
+from faultline.bot.investigation.capture.plan import CapturePlan
+from faultline.bot.runtime.threads import in_thread
 
 QUICK_SECONDS = 15.0
 """How long a rank may take for stacks and flight recorder: it writes down what it has in memory."""

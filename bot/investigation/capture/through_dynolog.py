@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from analysis.errors import ConnectorError
-from bot.investigation.capture.captured import CaptureGap, MethodResult
-from bot.investigation.capture.dynolog import (
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.investigation.capture.captured import CaptureGap, MethodResult
+from faultline.bot.investigation.capture.dynolog import (
     LEAD_SECONDS,
     CaptureOptions,
     DaemonAddress,
@@ -23,9 +23,9 @@ from bot.investigation.capture.dynolog import (
     Triggered,
     output_of,
 )
-from bot.investigation.capture.outputs import Collector, ExpectedFile, output_place
-from bot.investigation.capture.plan import CapturePlan
-from bot.runtime.threads import in_thread
+from faultline.bot.investigation.capture.outputs import Collector, ExpectedFile, output_place
+from faultline.bot.investigation.capture.plan import CapturePlan
+from faultline.bot.runtime.threads import in_thread
 
 AT_ONCE = 64
 """Hosts spoken to at the same time."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bot.investigation.model.turns import AssistantMessage, Entry, Turn
-from bot.settings.model import ModelSettings
+from faultline.bot.investigation.model.turns import AssistantMessage, Entry, Turn
+from faultline.bot.settings.model import ModelSettings
 
 Ability = Literal[
     "stream_usage",

@@ -9,25 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.case.folder import read_diagnosis
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Claim, Diagnosis, ModelUse
-from bot.answer.asserted.ground import Ground, ground_of
-from bot.answer.asserted.relations import described
-from bot.answer.writer.payload import as_data, clean, payload
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
-from bot.investigation.model.budget import Budget, ModelLimits
-from bot.investigation.model.client import ModelClient
-from bot.investigation.model.conversation import Conversation, Progress, silent
-from bot.investigation.model.day_budget import DayBudget
-from bot.investigation.model.drafts import AnswerDraft, read_answer, said_in
-from bot.investigation.model.investigating import keeps_nothing
-from bot.investigation.model.records import Records, open_records
-from bot.investigation.model.toolbox import toolbox_for
-from bot.settings import Settings
-from connectors.base import Connector
-from prompts import load_prompt
+from faultline.analysis.case.folder import read_diagnosis
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Claim, Diagnosis, ModelUse
+from faultline.bot.answer.asserted.ground import Ground, ground_of
+from faultline.bot.answer.asserted.relations import described
+from faultline.bot.answer.writer.payload import as_data, clean, payload
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
+from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.investigation.model.client import ModelClient
+from faultline.bot.investigation.model.conversation import Conversation, Progress, silent
+from faultline.bot.investigation.model.day_budget import DayBudget
+from faultline.bot.investigation.model.drafts import AnswerDraft, read_answer, said_in
+from faultline.bot.investigation.model.investigating import keeps_nothing
+from faultline.bot.investigation.model.records import Records, open_records
+from faultline.bot.investigation.model.toolbox import toolbox_for
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Connector
+from faultline.prompts import load_prompt
 
 STORE = "questions"
 SHARE = 0.5

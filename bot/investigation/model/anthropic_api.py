@@ -13,11 +13,16 @@ from typing import Any
 
 import httpx
 
-from bot.investigation.model.abilities import Abilities
-from bot.investigation.model.messages_api import MessagesReading, messages_request
-from bot.investigation.model.model_api import Listed, NotOfThisApi, ServerFailure, retry_after
-from bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
-from bot.settings.model import ModelSettings
+from faultline.bot.investigation.model.abilities import Abilities
+from faultline.bot.investigation.model.messages_api import MessagesReading, messages_request
+from faultline.bot.investigation.model.model_api import (
+    Listed,
+    NotOfThisApi,
+    ServerFailure,
+    retry_after,
+)
+from faultline.bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
+from faultline.bot.settings.model import ModelSettings
 
 HOSTED = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"

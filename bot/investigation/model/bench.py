@@ -21,20 +21,27 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from analysis.case.citations import citing_own_rows
-from analysis.case.folder import Case, json_bytes, read_case, write_evidence, write_json
-from analysis.case.observations import MAX_OBSERVATIONS, OBSERVATIONS_FILE, Observations
-from analysis.case.tables import SCHEMAS, read_table, write_table
-from analysis.requests.topology import read_topology
-from analysis.traces.job.trace_versions import SUMMARIES, TRACES
-from analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
-from bot.answer.finding_ids import with_kept_ids
-from bot.investigation.analyzing import analyze_case
-from bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
-from bot.runtime.threads import in_thread
-from connectors.abilities import AnswersQueries, BoundedQuery
-from connectors.base import Collected, Connector, Item, Missing, Request, collect_one
-from connectors.querying import answering, asking
+from faultline.analysis.case.citations import citing_own_rows
+from faultline.analysis.case.folder import Case, json_bytes, read_case, write_evidence, write_json
+from faultline.analysis.case.observations import MAX_OBSERVATIONS, OBSERVATIONS_FILE, Observations
+from faultline.analysis.case.tables import SCHEMAS, read_table, write_table
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.traces.job.trace_versions import SUMMARIES, TRACES
+from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
+from faultline.bot.answer.finding_ids import with_kept_ids
+from faultline.bot.investigation.analyzing import analyze_case
+from faultline.bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
+from faultline.bot.runtime.threads import in_thread
+from faultline.connectors.shared.contract.abilities import AnswersQueries, BoundedQuery
+from faultline.connectors.shared.contract.base import (
+    Collected,
+    Connector,
+    Item,
+    Missing,
+    Request,
+    collect_one,
+)
+from faultline.connectors.shared.queries.querying import answering, asking
 
 E = TypeVar("E", Evidence, Gap)
 Run = Callable[[Callable[[Path], Any], Path], Awaitable[Any]]

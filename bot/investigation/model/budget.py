@@ -13,12 +13,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from analysis.errors import FaultlineError
-from analysis.vocabulary import ModelUse
-from bot.investigation.model.day_budget import DayBudget
-from bot.investigation.model.turns import AssistantMessage, Entry, ModelAnswer, Turn, Usage
-from bot.runtime.model_watch import model_used
-from bot.settings.model import ModelSettings
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import ModelUse
+from faultline.bot.investigation.model.day_budget import DayBudget
+from faultline.bot.investigation.model.turns import (
+    AssistantMessage,
+    Entry,
+    ModelAnswer,
+    Turn,
+    Usage,
+)
+from faultline.bot.runtime.model_watch import model_used
+from faultline.bot.settings.model import ModelSettings
 
 CHARACTERS_PER_TOKEN = 2.9
 """Of our documents, until the server has counted one. 12 recorded investigations had 2.98 to 3.35:

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.investigation.model.abilities import Abilities
-from bot.investigation.model.turns import (
+from faultline.bot.investigation.model.abilities import Abilities
+from faultline.bot.investigation.model.turns import (
     MAX_CALLS,
     MAX_TOOL_NAME,
     AssistantMessage,

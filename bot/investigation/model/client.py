@@ -13,19 +13,19 @@ import re
 from dataclasses import replace
 from types import TracebackType
 
-from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
-from bot.investigation.model import anthropic_api, openai_api
-from bot.investigation.model.abilities import (
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
+from faultline.bot.investigation.model import anthropic_api, openai_api
+from faultline.bot.investigation.model.abilities import (
     Abilities,
     api_of,
     known_abilities,
     remember,
     to_leave_out,
 )
-from bot.investigation.model.model_api import ModelApi, NotOfThisApi, ServerFailure
-from bot.investigation.model.turns import ModelAnswer, Turn, read_as
-from bot.runtime.model_watch import watched_round
-from bot.settings.model import ModelSettings
+from faultline.bot.investigation.model.model_api import ModelApi, NotOfThisApi, ServerFailure
+from faultline.bot.investigation.model.turns import ModelAnswer, Turn, read_as
+from faultline.bot.runtime.model_watch import watched_round
+from faultline.bot.settings.model import ModelSettings
 
 MAX_RETRIES = 2
 """Of one request, for 408, 409, 429, 5xx and lost connections."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from bot.answer.writer.payload import as_data
+from faultline.bot.answer.writer.payload import as_data
 
 SHORTENED = "shortened; rows without an id were left out"
 MOST_ROWS = 24

@@ -15,15 +15,15 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
-from analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
-from bot.investigation.model.budget import Budget
-from bot.investigation.model.client import ModelClient
-from bot.investigation.model.compaction import observed
-from bot.investigation.model.drafts import Said
-from bot.investigation.model.loop_guard import LoopGuard
-from bot.investigation.model.schemas import strict_schema
-from bot.investigation.model.toolbox import Toolbox, safe_call
-from bot.investigation.model.transcript import (
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
+from faultline.bot.investigation.model.budget import Budget
+from faultline.bot.investigation.model.client import ModelClient
+from faultline.bot.investigation.model.compaction import observed
+from faultline.bot.investigation.model.drafts import Said
+from faultline.bot.investigation.model.loop_guard import LoopGuard
+from faultline.bot.investigation.model.schemas import strict_schema
+from faultline.bot.investigation.model.toolbox import Toolbox, safe_call
+from faultline.bot.investigation.model.transcript import (
     Transcript,
     TranscriptLine,
     calls_of,
@@ -31,7 +31,7 @@ from bot.investigation.model.transcript import (
     usage_in,
     usage_json,
 )
-from bot.investigation.model.turns import (
+from faultline.bot.investigation.model.turns import (
     AssistantMessage,
     Carried,
     Entry,
@@ -40,7 +40,7 @@ from bot.investigation.model.turns import (
     Turn,
     UserMessage,
 )
-from prompts import Prompt
+from faultline.prompts import Prompt
 
 D = TypeVar("D", bound=BaseModel)
 

@@ -11,9 +11,9 @@ from functools import partial
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.runtime.threads import in_store
-from bot.settings.model import ModelSettings
-from bot.store.model_spending import ModelSpending, Spent
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings.model import ModelSettings
+from faultline.bot.store.model_spending import ModelSpending, Spent
 
 log = logging.getLogger("faultline.model")
 

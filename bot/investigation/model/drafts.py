@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 import pydantic_core
 from pydantic import BaseModel, Field, ValidationError
 
-from analysis.vocabulary import Assertion, Claim, Report, SecondOpinion
-from analysis.wording.phrases import plain
-from bot.answer.asserted import inferred
-from bot.answer.asserted.ground import Ground, Refused
-from bot.answer.asserted.relations import JOINTS, RELATIONS, worded
-from bot.answer.asserted.steps import chosen_steps, offered_steps
-from bot.answer.writer.built_in import word
-from bot.answer.writer.plain_text import neutral
-from bot.answer.writer.redaction import Redactor
+from faultline.analysis.vocabulary import Assertion, Claim, Report, SecondOpinion
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.asserted import inferred
+from faultline.bot.answer.asserted.ground import Ground, Refused
+from faultline.bot.answer.asserted.relations import JOINTS, RELATIONS, worded
+from faultline.bot.answer.asserted.steps import chosen_steps, offered_steps
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.plain_text import neutral
+from faultline.bot.answer.writer.redaction import Redactor
 
 TEXT_LIMIT = 600
 MAX_DRAFTED = 20

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from bot.settings.model import ModelSettings
-from connectors.azure_token import TOKEN_LIMITS, TOKEN_WITHIN_S, Credential, Tokens
-from connectors.budgets import Deadline
+from faultline.bot.settings.model import ModelSettings
+from faultline.connectors.shared.auth.azure_token import (
+    TOKEN_LIMITS,
+    TOKEN_WITHIN_S,
+    Credential,
+    Tokens,
+)
+from faultline.connectors.shared.transport.budgets import Deadline
 
 
 def entra_tokens(settings: ModelSettings) -> Callable[[], Awaitable[str]]:

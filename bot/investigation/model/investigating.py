@@ -12,27 +12,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from analysis.case.folder import read_diagnosis
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Assertion, Claim, Diagnosis, ModelUse, Report
-from bot.answer.asserted.ground import Ground, ground_of
-from bot.answer.asserted.relations import described
-from bot.answer.finding_ids import claims_renamed
-from bot.answer.view import NO_REPORT
-from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import keep_supported
-from bot.answer.writer.payload import FEW_FINDINGS, MAX_FINDINGS, payload
-from bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
-from bot.investigation.model.budget import Budget, ModelLimits
-from bot.investigation.model.client import ModelClient
-from bot.investigation.model.conversation import Conversation, Progress, silent
-from bot.investigation.model.day_budget import DayBudget
-from bot.investigation.model.drafts import Draft, read_draft, report_of, said_in
-from bot.investigation.model.records import Records, open_records
-from bot.investigation.model.toolbox import toolbox_for
-from bot.settings import Settings
-from connectors.base import Connector
-from prompts import load_prompt
+from faultline.analysis.case.folder import read_diagnosis
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Assertion, Claim, Diagnosis, ModelUse, Report
+from faultline.bot.answer.asserted.ground import Ground, ground_of
+from faultline.bot.answer.asserted.relations import described
+from faultline.bot.answer.finding_ids import claims_renamed
+from faultline.bot.answer.view import NO_REPORT
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.guard import keep_supported
+from faultline.bot.answer.writer.payload import FEW_FINDINGS, MAX_FINDINGS, payload
+from faultline.bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
+from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.investigation.model.client import ModelClient
+from faultline.bot.investigation.model.conversation import Conversation, Progress, silent
+from faultline.bot.investigation.model.day_budget import DayBudget
+from faultline.bot.investigation.model.drafts import Draft, read_draft, report_of, said_in
+from faultline.bot.investigation.model.records import Records, open_records
+from faultline.bot.investigation.model.toolbox import toolbox_for
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Connector
+from faultline.prompts import load_prompt
 
 STORE = "model"
 """Folder of the case that holds what was sent, answered and collected."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from bot.investigation.model.turns import ToolCall
+from faultline.bot.investigation.model.turns import ToolCall
 
 NUDGES = 2
 """With this one the tools are withdrawn."""

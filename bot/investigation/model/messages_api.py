@@ -13,9 +13,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.investigation.model.abilities import Abilities
-from bot.investigation.model.chat_api import SCHEMA_IN_WORDS
-from bot.investigation.model.turns import (
+from faultline.bot.investigation.model.abilities import Abilities
+from faultline.bot.investigation.model.chat_api import SCHEMA_IN_WORDS
+from faultline.bot.investigation.model.turns import (
     MAX_CALLS,
     MAX_TOOL_NAME,
     AssistantMessage,

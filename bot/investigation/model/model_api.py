@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.investigation.model.abilities import Abilities
-from bot.investigation.model.turns import ModelAnswer, Turn
+from faultline.bot.investigation.model.abilities import Abilities
+from faultline.bot.investigation.model.turns import ModelAnswer, Turn
 
 NO_RETRY_AFTER_S = 3600.0
 

@@ -3,11 +3,11 @@ screen."""
 
 from __future__ import annotations
 
-from bot.investigation.model.abilities import Abilities
-from bot.investigation.model.budget import Budget, ModelLimits
-from bot.investigation.model.probe import Probed
-from bot.investigation.model.turns import Usage
-from bot.settings.model import ModelSettings
+from faultline.bot.investigation.model.abilities import Abilities
+from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.investigation.model.probe import Probed
+from faultline.bot.investigation.model.turns import Usage
+from faultline.bot.settings.model import ModelSettings
 
 NAMES = {
     "responses": "OpenAI Responses",

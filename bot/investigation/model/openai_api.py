@@ -9,13 +9,18 @@ from typing import Any
 import openai
 from openai import AsyncOpenAI, AsyncStream
 
-from bot.investigation.model.abilities import Abilities, api_of
-from bot.investigation.model.chat_api import ChatReading, chat_request
-from bot.investigation.model.entra import entra_tokens
-from bot.investigation.model.model_api import Listed, NotOfThisApi, ServerFailure, retry_after
-from bot.investigation.model.responses_api import ResponsesReading, responses_request
-from bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
-from bot.settings.model import ModelSettings
+from faultline.bot.investigation.model.abilities import Abilities, api_of
+from faultline.bot.investigation.model.chat_api import ChatReading, chat_request
+from faultline.bot.investigation.model.entra import entra_tokens
+from faultline.bot.investigation.model.model_api import (
+    Listed,
+    NotOfThisApi,
+    ServerFailure,
+    retry_after,
+)
+from faultline.bot.investigation.model.responses_api import ResponsesReading, responses_request
+from faultline.bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
+from faultline.bot.settings.model import ModelSettings
 
 HOSTED = "https://api.openai.com/v1"
 MOST_LISTED = 10_000

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.errors import ConnectorError, FaultlineError
-from bot.investigation.model.abilities import Abilities
-from bot.investigation.model.client import ModelClient, address_of
-from bot.investigation.model.toolbox import safe_call
-from bot.investigation.model.turns import (
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.bot.investigation.model.abilities import Abilities
+from faultline.bot.investigation.model.client import ModelClient, address_of
+from faultline.bot.investigation.model.toolbox import safe_call
+from faultline.bot.investigation.model.turns import (
     AssistantMessage,
     Carried,
     Entry,
@@ -31,8 +31,8 @@ from bot.investigation.model.turns import (
     items,
     mapping,
 )
-from bot.runtime.background_loop import BackgroundLoop
-from bot.settings.model import ModelSettings
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.settings.model import ModelSettings
 
 log = logging.getLogger("faultline.model")
 

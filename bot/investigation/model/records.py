@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from analysis.case.folder import json_bytes
-from analysis.case.observations import OBSERVATIONS_FILE, Observations
-from analysis.errors import EvidenceError
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.transcript import NAME as TRANSCRIPT
-from bot.investigation.model.transcript import Transcript, read_transcript
-from bot.runtime.threads import in_thread
+from faultline.analysis.case.folder import json_bytes
+from faultline.analysis.case.observations import OBSERVATIONS_FILE, Observations
+from faultline.analysis.errors import EvidenceError
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.transcript import NAME as TRANSCRIPT
+from faultline.bot.investigation.model.transcript import Transcript, read_transcript
+from faultline.bot.runtime.threads import in_thread
 
 PLACEHOLDERS = "placeholders.json"
 

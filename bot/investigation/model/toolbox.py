@@ -19,30 +19,37 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from analysis.errors import FaultlineError
-from analysis.wording.phrases import plain
-from bot.answer.writer.payload import clean
-from bot.answer.writer.plain_text import neutral
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.bench import Bench, InOrder
-from bot.investigation.model.schemas import strict_schema
-from bot.investigation.model.tools.bounded_query import query_tool
-from bot.investigation.model.tools.calculator import CALCULATE
-from bot.investigation.model.tools.changes import CHANGES
-from bot.investigation.model.tools.compare import COMPARE
-from bot.investigation.model.tools.external import EXTERNAL
-from bot.investigation.model.tools.findings import FINDING
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Row, Tool, askable
-from bot.investigation.model.tools.logs import LOGS
-from bot.investigation.model.tools.objects import EVENTS
-from bot.investigation.model.tools.overview import DATA
-from bot.investigation.model.tools.queries import collect_tool
-from bot.investigation.model.tools.series import SERIES
-from bot.investigation.model.tools.spans import REQUEST, TRACES
-from bot.investigation.model.tools.topology import TOPOLOGY
-from bot.investigation.model.tools.training import TRAINING
-from bot.investigation.model.turns import ToolCall, ToolSpec
-from bot.runtime.threads import in_thread
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.writer.payload import clean
+from faultline.bot.answer.writer.plain_text import neutral
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.model.bench import Bench, InOrder
+from faultline.bot.investigation.model.schemas import strict_schema
+from faultline.bot.investigation.model.tools.bounded_query import query_tool
+from faultline.bot.investigation.model.tools.calculator import CALCULATE
+from faultline.bot.investigation.model.tools.changes import CHANGES
+from faultline.bot.investigation.model.tools.compare import COMPARE
+from faultline.bot.investigation.model.tools.external import EXTERNAL
+from faultline.bot.investigation.model.tools.findings import FINDING
+from faultline.bot.investigation.model.tools.found import (
+    Arguments,
+    Found,
+    NotFound,
+    Row,
+    Tool,
+    askable,
+)
+from faultline.bot.investigation.model.tools.logs import LOGS
+from faultline.bot.investigation.model.tools.objects import EVENTS
+from faultline.bot.investigation.model.tools.overview import DATA
+from faultline.bot.investigation.model.tools.queries import collect_tool
+from faultline.bot.investigation.model.tools.series import SERIES
+from faultline.bot.investigation.model.tools.spans import REQUEST, TRACES
+from faultline.bot.investigation.model.tools.topology import TOPOLOGY
+from faultline.bot.investigation.model.tools.training import TRAINING
+from faultline.bot.investigation.model.turns import ToolCall, ToolSpec
+from faultline.bot.runtime.threads import in_thread
 
 RESULT_LIMIT = 12_000
 """Characters of a result that are sent: 40 rows of 300. Of a longer one its head and tail."""

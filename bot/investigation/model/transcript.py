@@ -15,9 +15,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from analysis.errors import EvidenceError
-from bot.investigation.model.compaction import in_short
-from bot.investigation.model.turns import (
+from faultline.analysis.errors import EvidenceError
+from faultline.bot.investigation.model.compaction import in_short
+from faultline.bot.investigation.model.turns import (
     AssistantMessage,
     Carried,
     Entry,

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from analysis.case.runbooks import AppliedRunbook, AppliedRunbooks, ExpectedAlert
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import AddedQuery, Alert, Link, LogWords, Scope
-from bot.investigation.runbooks.library import RunbookLibrary
-from bot.investigation.runbooks.matching import Applying, applying, holds, in_words
-from bot.investigation.runbooks.runbook import ExpectedWhen, Runbook, usable_queries
+from faultline.analysis.case.runbooks import AppliedRunbook, AppliedRunbooks, ExpectedAlert
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import AddedQuery, Alert, Link, LogWords, Scope
+from faultline.bot.investigation.runbooks.library import RunbookLibrary
+from faultline.bot.investigation.runbooks.matching import Applying, applying, holds, in_words
+from faultline.bot.investigation.runbooks.runbook import ExpectedWhen, Runbook, usable_queries
 
 MOST_SERVICES, MOST_QUERIES, MOST_WORDS = 10, 20, 20
 """Added by all runbooks of an alert together: what is asked must come back while the incident

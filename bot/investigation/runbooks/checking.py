@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bot.investigation.runbooks.library import RunbookLibrary
-from bot.investigation.runbooks.linting import lint
-from bot.investigation.runbooks.runbook import usable_queries
-from bot.settings import Settings
-from connectors.base import Check
-from connectors.datadog.settings import DatadogSettings
-from connectors.prometheus.settings import PrometheusSettings
+from faultline.bot.investigation.runbooks.library import RunbookLibrary
+from faultline.bot.investigation.runbooks.linting import lint
+from faultline.bot.investigation.runbooks.runbook import usable_queries
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Check
+from faultline.connectors.vendors.datadog.settings import DatadogSettings
+from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 
 NAME = "runbooks"
 MOST_LINES = 200

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from bot.settings import Settings
-from connectors.datadog.links import APP_HOSTS
-from connectors.datadog.settings import DatadogSettings
-from connectors.instance_settings import addresses_in
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.settings.instance_settings import addresses_in
+from faultline.connectors.vendors.datadog.links import APP_HOSTS
+from faultline.connectors.vendors.datadog.settings import DatadogSettings
 
 
 def linkable_hosts(settings: Settings) -> frozenset[str]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.investigation.runbooks.front_matter import Problem, read_front_matter
-from bot.investigation.runbooks.runbook import Runbook, read_keys
+from faultline.bot.investigation.runbooks.front_matter import Problem, read_front_matter
+from faultline.bot.investigation.runbooks.runbook import Runbook, read_keys
 
 LONGEST_FILE = 131_072
 """Bytes. What is longer is no page that anyone reads in an incident."""

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
-from bot.investigation.runbooks.applying import may_link
-from bot.investigation.runbooks.front_matter import Place
-from bot.investigation.runbooks.hosts import linkable_hosts
-from bot.investigation.runbooks.library import FileProblem, RunbookLibrary, read_library
-from bot.investigation.runbooks.matching import glob_matches
-from bot.investigation.runbooks.runbook import Runbook
-from bot.policy.service_catalogue import catalogue_name
-from bot.settings import Settings
+from faultline.bot.investigation.runbooks.applying import may_link
+from faultline.bot.investigation.runbooks.front_matter import Place
+from faultline.bot.investigation.runbooks.hosts import linkable_hosts
+from faultline.bot.investigation.runbooks.library import FileProblem, RunbookLibrary, read_library
+from faultline.bot.investigation.runbooks.matching import glob_matches
+from faultline.bot.investigation.runbooks.runbook import Runbook
+from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.settings import Settings
 
 
 def lint(settings: Settings) -> tuple[RunbookLibrary, list[FileProblem]]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from analysis.vocabulary import Alert, Scope
-from bot.investigation.runbooks.library import RunbookLibrary
-from bot.investigation.runbooks.runbook import (
+from faultline.analysis.vocabulary import Alert, Scope
+from faultline.bot.investigation.runbooks.library import RunbookLibrary
+from faultline.bot.investigation.runbooks.runbook import (
     DAYS,
     Criterion,
     Hours,

@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from analysis.errors import SettingsError
-from bot.investigation.runbooks.front_matter import FrontMatter, Place, Problem
-from connectors.datadog.monitor_queries import MetricMonitor, read_monitor
-from connectors.prometheus.custom_queries import check_custom
-from connectors.prometheus.default_queries import DEFAULTS
+from faultline.analysis.errors import SettingsError
+from faultline.bot.investigation.runbooks.front_matter import FrontMatter, Place, Problem
+from faultline.connectors.vendors.datadog.monitor_queries import MetricMonitor, read_monitor
+from faultline.connectors.vendors.prometheus.custom_queries import check_custom
+from faultline.connectors.vendors.prometheus.default_queries import DEFAULTS
 
 LONGEST_PATTERN = 200
 LONGEST_SENTENCE = 400

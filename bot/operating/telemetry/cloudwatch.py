@@ -11,9 +11,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from bot.operating.telemetry.store_figures import StoreSnapshot
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.logs import VERBATIM
+from faultline.bot.operating.telemetry.store_figures import StoreSnapshot
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.logs import VERBATIM
 
 log = logging.getLogger("faultline.cloudwatch")
 

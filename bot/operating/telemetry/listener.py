@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from analysis.errors import SettingsError
-from bot.settings.telemetry import host_and_port
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings.telemetry import host_and_port
 
 log = logging.getLogger("faultline.telemetry")
 

@@ -16,24 +16,29 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 
-from analysis.errors import SettingsError
-from bot.operating.telemetry.cloudwatch import CloudWatchLines
-from bot.operating.telemetry.listener import Listener, Page, Pages
-from bot.operating.telemetry.process_figures import Circuits, HangingThreads, Pool, vendor_asked
-from bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
-from bot.policy.reply_targets import declared_targets
-from bot.runtime import measures, tracing
-from bot.runtime.arrivals import ALARMING
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.components import STOP_DEADLINE_S
-from bot.runtime.heartbeat import HEARTBEAT, START, Heartbeat
-from bot.runtime.logs import program_version
-from bot.runtime.measures import REGISTRY, word
-from bot.runtime.step_watch import KINDS, WATCH
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.store import Store
-from connectors.watching import watch
+from faultline.analysis.errors import SettingsError
+from faultline.bot.operating.telemetry.cloudwatch import CloudWatchLines
+from faultline.bot.operating.telemetry.listener import Listener, Page, Pages
+from faultline.bot.operating.telemetry.process_figures import (
+    Circuits,
+    HangingThreads,
+    Pool,
+    vendor_asked,
+)
+from faultline.bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.runtime import measures, tracing
+from faultline.bot.runtime.arrivals import ALARMING
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import STOP_DEADLINE_S
+from faultline.bot.runtime.heartbeat import HEARTBEAT, START, Heartbeat
+from faultline.bot.runtime.logs import program_version
+from faultline.bot.runtime.measures import REGISTRY, word
+from faultline.bot.runtime.step_watch import KINDS, WATCH
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.transport.watching import watch
 
 log = logging.getLogger("faultline.telemetry")
 

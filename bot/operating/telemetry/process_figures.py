@@ -10,12 +10,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine, QueuePool
 
-from bot.runtime import measures
-from bot.runtime.measures import word
-from bot.runtime.threads import hanging
-from bot.store.abandoned import left_behind
-from connectors.rate_limiter import open_circuits
-from connectors.watching import VendorRequest
+from faultline.bot.runtime import measures
+from faultline.bot.runtime.measures import word
+from faultline.bot.runtime.threads import hanging
+from faultline.bot.store.abandoned import left_behind
+from faultline.connectors.shared.transport.rate_limiter import open_circuits
+from faultline.connectors.shared.transport.watching import VendorRequest
 
 
 def vendor_asked(asked: VendorRequest) -> None:

@@ -14,12 +14,12 @@ from types import FrameType
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from bot.intake.intake_health import IntakeHealth
-from bot.intake.watchdog import Watchdog
-from bot.runtime.threads import in_store, in_thread
-from bot.store.models import InvestigationRow
-from bot.store.store import Store
-from bot.store.versions import current_version, known_versions
+from faultline.bot.intake.intake_health import IntakeHealth
+from faultline.bot.intake.watchdog import Watchdog
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import Store
+from faultline.bot.store.versions import current_version, known_versions
 
 log = logging.getLogger("faultline.server")
 

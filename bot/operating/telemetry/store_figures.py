@@ -22,17 +22,17 @@ from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.case.earlier import RecordLevel
-from bot.policy.priority import HIGH, LOW, URGENT, USUAL
-from bot.runtime.background_loop import BackgroundLoop
-from bot.runtime.measures import OTHER
-from bot.store.abandoned import AbandonableStore, StoreHangsError, another_store
-from bot.store.labels import Labels
-from bot.store.models import InvestigationRow as Row
-from bot.store.models import PostRow
-from bot.store.sessions import reading
-from bot.store.sizes import database_bytes
-from bot.store.store import Store
+from faultline.analysis.case.earlier import RecordLevel
+from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL
+from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.measures import OTHER
+from faultline.bot.store.abandoned import AbandonableStore, StoreHangsError, another_store
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.models import InvestigationRow as Row
+from faultline.bot.store.models import PostRow
+from faultline.bot.store.sessions import reading
+from faultline.bot.store.sizes import database_bytes
+from faultline.bot.store.store import Store
 
 log = logging.getLogger("faultline.telemetry")
 

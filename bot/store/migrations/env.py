@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `bot.store.connect.migrate` hands over."""
+"""Runs migrations on the connection that `faultline.bot.store.connect.migrate` hands over."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from alembic import context
 
-from bot.store import (
+from faultline.bot.store import (
     api_tables,
     call_tables,
     change_tables,
@@ -21,7 +21,7 @@ from bot.store import (
     storm_tables,
     visitor_tables,
 )
-from bot.store.models import Base
+from faultline.bot.store.models import Base
 
 DESCRIBED_BESIDE = (
     api_tables,

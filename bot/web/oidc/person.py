@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bot.policy.roles import Role, is_named, named_role
-from bot.settings.login import LoginSettings
-from bot.settings.teams import TeamSettings
-from bot.store.visitors import ProviderIdentity
+from faultline.bot.policy.roles import Role, is_named, named_role
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.store.visitors import ProviderIdentity
 
 TRUE = (True, "true", "1")
 """How providers write a claim that holds."""

@@ -11,14 +11,14 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
 
-from analysis.errors import ConnectorError
-from bot.runtime.published_keys import KeySet, PublishedKeys
-from bot.settings.login import LoginSettings
-from bot.store.visitors import ProviderIdentity
-from bot.web.oidc.attempt import Attempt
-from bot.web.oidc.person import groups_of, person_of
-from bot.web.oidc.provider_http import VENDOR, get, post
-from bot.web.oidc.signed_tokens import (
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.store.visitors import ProviderIdentity
+from faultline.bot.web.oidc.attempt import Attempt
+from faultline.bot.web.oidc.person import groups_of, person_of
+from faultline.bot.web.oidc.provider_http import VENDOR, get, post
+from faultline.bot.web.oidc.signed_tokens import (
     Ended,
     ExpectedClaims,
     check_access_token,

@@ -14,8 +14,8 @@ from typing import TypeVar
 import httpx
 import msgspec
 
-from analysis.errors import ConnectorError
-from bot.web.oidc.error_code import plain_code
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.web.oidc.error_code import plain_code
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from analysis.errors import ConnectorError
-from bot.web.oidc.provider_http import VENDOR
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.web.oidc.provider_http import VENDOR
 
 SKEW_S = 120
 """Clocks of provider and bot may differ by so much."""

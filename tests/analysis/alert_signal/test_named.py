@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 import polars as pl
 import pytest
 
-from analysis.alert_signal.named import with_alerting_series, with_watched_signal
-from analysis.alert_signal.rule_texts import query_of_url
-from analysis.kinds.signals import SignalClass
-from analysis.kinds.watched_signals import SignalSource
-from analysis.vocabulary import Alert, Link
+from faultline.analysis.alert_signal.named import with_alerting_series, with_watched_signal
+from faultline.analysis.alert_signal.rule_texts import query_of_url
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.kinds.watched_signals import SignalSource
+from faultline.analysis.vocabulary import Alert, Link
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RULE = 'sum by (service) (rate(hits{code=~"5.."}[5m])) / sum by (service) (rate(hits[5m])) > 0.1'

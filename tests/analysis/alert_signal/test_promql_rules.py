@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.alert_signal.deriving import watched_signal
-from analysis.alert_signal.promql import LONGEST, read_logql, read_promql
-from analysis.kinds.signals import SignalClass
-from analysis.kinds.watched_signals import AlertQuery, QueryLanguage, SignalSource, WatchedSignal
-from analysis.vocabulary import Alert
+from faultline.analysis.alert_signal.deriving import watched_signal
+from faultline.analysis.alert_signal.promql import LONGEST, read_logql, read_promql
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.kinds.watched_signals import (
+    AlertQuery,
+    QueryLanguage,
+    SignalSource,
+    WatchedSignal,
+)
+from faultline.analysis.vocabulary import Alert
 
 
 def watched(

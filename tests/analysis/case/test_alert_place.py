@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.case.alert_place import place_labels, place_of
-from analysis.kinds.watched_signals import WatchedSignal
-from analysis.vocabulary import Alert
+from faultline.analysis.case.alert_place import place_labels, place_of
+from faultline.analysis.kinds.watched_signals import WatchedSignal
+from faultline.analysis.vocabulary import Alert
 from tests.connectors.conftest import ALERT_AT
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.case.folder import Case, read_case
-from analysis.case.readable_rows import LONGEST_TEXT
-from analysis.case.tables import SCHEMAS, read_rows, was_checked, write_table
-from analysis.diagnosis import diagnose
-from analysis.errors import EvidenceError
-from analysis.vocabulary import Verdict
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.case.readable_rows import LONGEST_TEXT
+from faultline.analysis.case.tables import SCHEMAS, read_rows, was_checked, write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Verdict
 from tests.analysis.cases import at, series, spans, write_case
 
 SLOW = [*series("api", "latency_ms", 100, 900), *series("web", "latency_ms", 50, 52)]

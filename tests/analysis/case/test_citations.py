@@ -8,10 +8,10 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case.citations import citing_own_rows
-from analysis.case.folder import Case
-from analysis.case.tables import SPANS, write_table
-from analysis.vocabulary import Alert, Evidence, Finding, Scope, Window
+from faultline.analysis.case.citations import citing_own_rows
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.tables import SPANS, write_table
+from faultline.analysis.vocabulary import Alert, Evidence, Finding, Scope, Window
 
 ALERT_AT = datetime(2026, 11, 3, 14, 0, tzinfo=UTC)
 INCIDENT = Window(start=ALERT_AT, end=ALERT_AT + timedelta(minutes=30))

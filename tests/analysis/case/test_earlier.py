@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.case.earlier import is_telling
+from faultline.analysis.case.earlier import is_telling
 
 
 @pytest.mark.parametrize(("judged", "enough"), [(0, False), (4, False), (5, True)])

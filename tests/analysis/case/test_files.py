@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case import files, folder
-from analysis.case.folder import read_case
-from analysis.case.tables import read_table
-from analysis.errors import EvidenceError
+from faultline.analysis.case import files, folder
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.case.tables import read_table
+from faultline.analysis.errors import EvidenceError
 from tests.analysis.cases import series, write_case
 
 POINTS = [*series("api", "latency_ms", 100, 900), *series("web", "latency_ms", 50, 52)]
@@ -53,7 +53,7 @@ def test_the_command_ends_in_one_line(
     write_case(case, metrics=POINTS)
     (case / name).unlink()
     made(case / name)
-    command = [sys.executable, "-m", "bot.cli.main", "investigate", str(case)]
+    command = [sys.executable, "-m", "faultline.bot.cli.main", "investigate", str(case)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=IN_REASONABLE_TIME_S, check=False
     )

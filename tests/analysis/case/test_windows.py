@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.case.windows import metric_windows
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.case.windows import metric_windows
 from tests.analysis.cases import START, at, series, write_case
 
 HOUR = 60

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.case.folder import Case
+from faultline.analysis.case.folder import Case
 from tests.analysis.cases import at, logs, series, write_case
 
 FILES = [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.changes.alternatives import no_change_reasons
-from analysis.changes.evidence import failing_lines
-from analysis.vocabulary import Finding
+from faultline.analysis.changes.alternatives import no_change_reasons
+from faultline.analysis.changes.evidence import failing_lines
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import logs, series, write_case
 
 EXPIRED = "tls: x509: certificate has expired"

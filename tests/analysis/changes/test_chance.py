@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from analysis.changes.chance import ChangeHistory, change_history
-from analysis.changes.shipping import shipped_changes
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Diagnosis
+from faultline.analysis.changes.chance import ChangeHistory, change_history
+from faultline.analysis.changes.shipping import shipped_changes
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Diagnosis
 from tests.analysis.cases import START, at, series, write_case
 
 ALERT = {"title": "web is slow", "service": "web", "signal": "latency_ms"}

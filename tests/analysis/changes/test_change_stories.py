@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import Case
-from analysis.changes.nearby import NEAR, RULED_OUT, nearby_changes
-from analysis.logs.signature_findings import logged_findings
-from analysis.metrics.shifts import metric_shifts
-from analysis.requests.topology import read_topology
-from analysis.suspects.explanations import weigh_suspects
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.changes.nearby import NEAR, RULED_OUT, nearby_changes
+from faultline.analysis.logs.signature_findings import logged_findings
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.suspects.explanations import weigh_suspects
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.changes.change_stories import Story, stories
 
 STORIES = stories()

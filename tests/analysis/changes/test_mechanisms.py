@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.changes.mechanisms import best_match, read_altered, shown_by
-from analysis.changes.text import read_change_text
+from faultline.analysis.changes.mechanisms import best_match, read_altered, shown_by
+from faultline.analysis.changes.text import read_change_text
 
 
 def matched(

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from analysis.changes.nearby import nearby_changes
-from analysis.metrics.shifts import metric_shifts
-from analysis.requests.topology import read_topology
-from analysis.suspects.explanations import weigh_suspects, with_ranks
-from analysis.vocabulary import Finding
+from faultline.analysis.changes.nearby import nearby_changes
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.suspects.explanations import weigh_suspects, with_ranks
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import START, at, series, write_case
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.changes.onsets import Climb, climb_of
-from analysis.suspects.explanations import Suspect
+from faultline.analysis.changes.onsets import Climb, climb_of
+from faultline.analysis.suspects.explanations import Suspect
 from tests.analysis.cases import START, at, write_case
 
 SEEN = frozenset({"memory"})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.changes.shipping import shipped_changes
+from faultline.analysis.changes.shipping import shipped_changes
 from tests.analysis.cases import START, at, write_case
 
 HOUR = 60

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.changes.text import rarity, read_change_text, relevance, touches, words_of
+from faultline.analysis.changes.text import rarity, read_change_text, relevance, touches, words_of
 
 
 def test_files_are_read_from_a_json_list_or_from_commas() -> None:

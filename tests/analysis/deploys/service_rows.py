@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.case.folder import Case
-from analysis.deploys.looks import Look
-from analysis.deploys.question import DeployQuestion
-from analysis.deploys.verdict import DeployVerdict, SignalCheck
-from analysis.deploys.verifying import judge_deploy
+from faultline.analysis.case.folder import Case
+from faultline.analysis.deploys.looks import Look
+from faultline.analysis.deploys.question import DeployQuestion
+from faultline.analysis.deploys.verdict import DeployVerdict, SignalCheck
+from faultline.analysis.deploys.verifying import judge_deploy
 from tests.analysis.cases import write_case
 
 DEPLOYED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -8,8 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from analysis.deploys.looks import Look
-from analysis.deploys.verifying import FALSE_ALARMS
+from faultline.analysis.deploys.looks import Look
+from faultline.analysis.deploys.verifying import FALSE_ALARMS
 from tests.analysis.deploys.service_rows import (
     DEPLOYED,
     FIRST,

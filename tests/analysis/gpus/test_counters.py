@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.gpus.health import gpu_health
-from analysis.metrics import gpu_signals as gs
+from faultline.analysis.gpus.health import gpu_health
+from faultline.analysis.metrics import gpu_signals as gs
 from tests.analysis.gpu_fleets import SimulatedFleet, calm, case_of
 
 ROW = 5

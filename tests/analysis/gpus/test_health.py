@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.case.folder import Case
-from analysis.diagnosis import diagnose
-from analysis.gpus.errors import xid_meaning
-from analysis.gpus.health import ANALYZER, gpu_health
-from analysis.kinds.training_causes import TRAINING_CAUSES
-from analysis.metrics import gpu_signals as gs
-from analysis.metrics.shifts import metric_shifts
-from analysis.vocabulary import Finding, Verdict
+from faultline.analysis.case.folder import Case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.gpus.errors import xid_meaning
+from faultline.analysis.gpus.health import ANALYZER, gpu_health
+from faultline.analysis.kinds.training_causes import TRAINING_CAUSES
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.vocabulary import Finding, Verdict
 from tests.analysis.cases import START, at, series, write_case
 from tests.analysis.gpu_fleets import JOB, PATTERNS, SimulatedFleet, case_of, healthy
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given

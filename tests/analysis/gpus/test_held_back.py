@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.diagnosis import diagnose
-from analysis.gpus.health import gpu_health
-from analysis.metrics import gpu_signals as gs
-from analysis.vocabulary import Finding, Verdict
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.gpus.health import gpu_health
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.vocabulary import Finding, Verdict
 from tests.analysis.cases import START
 from tests.analysis.gpu_fleets import SimulatedFleet, calm, case_of
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given

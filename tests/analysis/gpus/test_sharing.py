@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.gpus.fleet import read_fleet
-from analysis.gpus.health import gpu_health
-from analysis.metrics import gpu_signals as gs
-from analysis.vocabulary import Finding
+from faultline.analysis.gpus.fleet import read_fleet
+from faultline.analysis.gpus.health import gpu_health
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.gpu_fleets import JOB, SimulatedFleet, calm, case_of
 
 

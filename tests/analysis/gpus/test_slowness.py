@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from analysis.gpus.health import gpu_health
-from analysis.metrics import gpu_signals as gs
-from analysis.vocabulary import Finding
+from faultline.analysis.gpus.health import gpu_health
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.gpu_fleets import SimulatedFleet, calm, case_of
 
 ROW = 5

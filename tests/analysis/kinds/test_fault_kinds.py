@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.kinds.signals import classify
-from analysis.requests.topology import read_topology
-from analysis.suspects.explanations import weigh_suspects
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.signals import classify
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.suspects.explanations import weigh_suspects
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import write_case
 
 

@@ -14,26 +14,26 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from analysis.analyzers import (
+from faultline.analysis.analyzers import (
     analyzers,
     cause_kinds,
     fault_kinds,
     fault_of,
     finding_kind,
 )
-from analysis.case.folder import Case, read_case, read_diagnosis, write_json
-from analysis.diagnosis import diagnose
-from analysis.kinds.fault_kinds import CauseKind, FaultKind
-from analysis.kinds.finding_details import (
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis, write_json
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.kinds.fault_kinds import CauseKind, FaultKind
+from faultline.analysis.kinds.finding_details import (
     ChangeDetails,
     FindingDetails,
     LogLineDetails,
     MetricShiftDetails,
     TraceDetails,
 )
-from analysis.kinds.finding_kinds import Analyzer, FindingKind, declare, declared
-from analysis.metrics import gpu_signals as gs
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.finding_kinds import Analyzer, FindingKind, declare, declared
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, logs, series, spans, write_case
 from tests.analysis.gpu_fleets import case_of, healthy
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.kinds.signals import SignalClass, classify, is_bad
+from faultline.analysis.kinds.signals import SignalClass, classify, is_bad
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import Case, read_case
-from analysis.diagnosis import diagnose
-from analysis.kinds.training_causes import TRAINING_CAUSES
-from analysis.logs.signature_findings import without_what_ranks_tell
-from analysis.ranking.ranking import rank_causes
-from analysis.requests.topology import topology_of
-from analysis.suspects.explanations import weigh_suspects
-from analysis.traces.job.training import training_findings
-from analysis.vocabulary import Alert, Finding, Verdict
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.kinds.training_causes import TRAINING_CAUSES
+from faultline.analysis.logs.signature_findings import without_what_ranks_tell
+from faultline.analysis.ranking.ranking import rank_causes
+from faultline.analysis.requests.topology import topology_of
+from faultline.analysis.suspects.explanations import weigh_suspects
+from faultline.analysis.traces.job.training import training_findings
+from faultline.analysis.vocabulary import Alert, Finding, Verdict
 from tests.analysis.cases import at, series, write_case
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Diagnosis
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Diagnosis
 from tests.analysis.labelled.borderline import SEEDS, borderline
 from tests.analysis.labelled.stories import STORIES
 from tests.analysis.labelled.story_rows import Story

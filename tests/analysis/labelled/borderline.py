@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from analysis.case.folder import Case
+from faultline.analysis.case.folder import Case
 from tests.analysis.cases import at, logs, write_case
 from tests.analysis.labelled.story_rows import (
     Rows,

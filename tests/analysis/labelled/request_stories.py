@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.case.folder import Case
+from faultline.analysis.case.folder import Case
 from tests.analysis.cases import write_case
 from tests.analysis.labelled.story_rows import (
     OWN,

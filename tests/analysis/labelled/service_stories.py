@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from analysis.case.folder import Case, read_case
+from faultline.analysis.case.folder import Case, read_case
 from tests.analysis.cases import at, logs, write_case
 from tests.analysis.labelled.story_rows import (
     OWN,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from analysis.case.folder import Case
+from faultline.analysis.case.folder import Case
 from tests.analysis.cases import at
 
 Rows = list[dict[str, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from analysis.case.folder import Case
+from faultline.analysis.case.folder import Case
 from tests.analysis.cases import logs, write_case
 from tests.analysis.labelled.story_rows import Rows, edges, joined, metric, story
 

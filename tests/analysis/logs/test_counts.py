@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from analysis.case.windows import log_windows
-from analysis.logs import counts as log_counts
-from analysis.logs.counts import PIECE, baseline_pieces, counted_lines, distinct_lines
-from analysis.logs.miner import OTHER
-from analysis.logs.templates import log_findings
+from faultline.analysis.case.windows import log_windows
+from faultline.analysis.logs import counts as log_counts
+from faultline.analysis.logs.counts import PIECE, baseline_pieces, counted_lines, distinct_lines
+from faultline.analysis.logs.miner import OTHER
+from faultline.analysis.logs.templates import log_findings
 from tests.analysis.cases import logs, write_case
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.logs.departures import (
+from faultline.analysis.logs.departures import (
     NEW,
     SURGE,
     VANISHED,

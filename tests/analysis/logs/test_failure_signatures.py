@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.errors import EvidenceError
-from analysis.logs.failure_signatures import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.logs.failure_signatures import (
     FILE,
     LINE_LIMIT,
     SIGNATURES,
     Signature,
     read_signatures,
 )
-from analysis.logs.failure_signatures_page import GROUPS, page
-from analysis.logs.signature_matching import TABLE, SignatureTable, match, match_all
-from analysis.logs.xid_codes import FILE as XID_FILE
-from analysis.logs.xid_codes import XIDS, read_xids, specific_signature
+from faultline.analysis.logs.failure_signatures_page import GROUPS, page
+from faultline.analysis.logs.signature_matching import TABLE, SignatureTable, match, match_all
+from faultline.analysis.logs.xid_codes import FILE as XID_FILE
+from faultline.analysis.logs.xid_codes import XIDS, read_xids, specific_signature
 from tests.analysis.pattern_cost import ENDLESS, ways
 
 ROOT = Path(__file__).resolve().parents[3]

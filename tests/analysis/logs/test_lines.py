@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.logs.lines import described, log_events, log_texts, unwrap
+from faultline.analysis.logs.lines import described, log_events, log_texts, unwrap
 
 ROWS: dict[str, pl.DataType | type[pl.DataType]] = {
     "time": pl.Datetime("ns", "UTC"),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from analysis.logs.miner import MAX_WORDS, OTHER, TemplateMiner, group_lines, key_words
+from faultline.analysis.logs.miner import MAX_WORDS, OTHER, TemplateMiner, group_lines, key_words
 
 
 def groups(lines: list[str]) -> int:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.logs.named_peers import named_peers
+from faultline.analysis.logs.named_peers import named_peers
 
 
 @pytest.mark.parametrize(

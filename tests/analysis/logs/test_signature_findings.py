@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from analysis.diagnosis import diagnose
-from analysis.logs.signature_findings import KIND, logged_findings
-from analysis.vocabulary import Finding
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.logs.signature_findings import KIND, logged_findings
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import START, logs, series, write_case
 
 QUIET = logs("api", "handled request 7", range(-55, 28))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.logs.stack_frames import fold_stack
+from faultline.analysis.logs.stack_frames import fold_stack
 
 JAVA = """ERROR request failed
 org.springframework.web.util.NestedServletException: Request processing failed

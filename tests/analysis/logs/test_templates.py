@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
-from analysis.logs.templates import log_findings
+from faultline.analysis.logs.templates import log_findings
 from tests.analysis.cases import START, logs, write_case
 
 QUIET = logs("api", "handled request 7", [-50 + i for i in range(50)]) + logs(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import Case
-from analysis.metrics.alert_history import FLAPPING, STOPPED, alarms_of, alert_history
-from analysis.metrics.alert_threshold import KIND as MIS_SET
-from analysis.metrics.alert_threshold import read_threshold
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.metrics.alert_history import FLAPPING, STOPPED, alarms_of, alert_history
+from faultline.analysis.metrics.alert_threshold import KIND as MIS_SET
+from faultline.analysis.metrics.alert_threshold import read_threshold
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import START, at, series, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms", "title": "web latency above objective"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.metrics.shifts import metric_shifts
+from faultline.analysis.metrics.shifts import metric_shifts
 from tests.analysis.cases import START, at, write_case
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.metrics.explained_share import calls_per_request, explained_share, measured
+from faultline.analysis.metrics.explained_share import calls_per_request, explained_share, measured
 from tests.analysis.cases import series, write_case
 
 

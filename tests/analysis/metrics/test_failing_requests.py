@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from analysis.metrics.failing_requests import failing_requests
+from faultline.analysis.metrics.failing_requests import failing_requests
 from tests.analysis.cases import START, at, failing, in_unit, series, write_case
 
 ALERT = {"service": "web", "signal": "error_ratio"}

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.diagnosis import diagnose
-from analysis.metrics.quiet_windows import quiet_share
-from analysis.metrics.shifts import metric_shifts
-from analysis.vocabulary import Verdict
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.metrics.quiet_windows import quiet_share
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.vocabulary import Verdict
 from tests.analysis.cases import at, series, write_case
 from tests.analysis.simulated_series import LAYOUTS, healthy_case
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.metrics.recovery import alert_state, recovered_at
-from analysis.vocabulary import Finding
+from faultline.analysis.metrics.recovery import alert_state, recovered_at
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import START, series, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms"}

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.metrics.seasonality import DAY_NS, Days, same_hours
-from analysis.metrics.shifts import metric_shifts
+from faultline.analysis.metrics.seasonality import DAY_NS, Days, same_hours
+from faultline.analysis.metrics.shifts import metric_shifts
 from tests.analysis.cases import at, write_case
 
 DAY = 24 * 60

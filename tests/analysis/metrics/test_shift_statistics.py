@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from analysis.metrics.shift_statistics import describe, find_departures, row_medians
+from faultline.analysis.metrics.shift_statistics import describe, find_departures, row_medians
 
 ANY_FLOATS = arrays(
     np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.floats(width=64)

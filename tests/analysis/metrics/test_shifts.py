@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.metrics.shifts import metric_shifts
+from faultline.analysis.metrics.shifts import metric_shifts
 from tests.analysis.cases import START, at, series, write_case
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.metrics.usual_moves import usual_moves
-from analysis.vocabulary import Finding
+from faultline.analysis.metrics.usual_moves import usual_moves
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
 
 RISE = Finding(

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.metrics.shifts import metric_shifts
-from analysis.metrics.usual_range import usual_range
-from analysis.phrasing.clauses import statement
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.metrics.usual_range import usual_range
+from faultline.analysis.phrasing.clauses import statement
 from tests.analysis.cases import series, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms"}

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from analysis.phrasing.clauses import brief, statement
-from analysis.phrasing.log_message import message_of
-from analysis.phrasing.phrase import quote
-from analysis.phrasing.statement import Tense
-from analysis.vocabulary import Finding
+from faultline.analysis.phrasing.clauses import brief, statement
+from faultline.analysis.phrasing.log_message import message_of
+from faultline.analysis.phrasing.phrase import quote
+from faultline.analysis.phrasing.statement import Tense
+from faultline.analysis.vocabulary import Finding
 
 KEY = "AKIA" + "ABCDEFGHIJKLMNOP"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.phrasing.clauses import statement
-from analysis.vocabulary import Finding
+from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.vocabulary import Finding
 
 
 def shift(sentence: str, signal: str, unit: str | None, **numbers: float) -> Finding:

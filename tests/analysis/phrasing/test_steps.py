@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from analysis.phrasing.clauses import statement
-from analysis.phrasing.gpu_forms import cost
-from analysis.phrasing.state_forms import is_down
-from analysis.phrasing.steps import step_about
-from analysis.vocabulary import Finding
+from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.phrasing.gpu_forms import cost
+from faultline.analysis.phrasing.state_forms import is_down
+from faultline.analysis.phrasing.steps import step_about
+from faultline.analysis.vocabulary import Finding
 
 MISSING = 'configmap "web-settings" not found'
 QUOTA = "requested: pods=1, used: pods=40, limited: pods=40"

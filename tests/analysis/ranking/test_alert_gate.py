@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.kinds.signals import SignalClass
-from analysis.ranking.alert_gate import GateState, alert_gate
-from analysis.requests.topology import topology_of
-from analysis.suspects.accounting import Moves
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.features import Observed
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.ranking.alert_gate import GateState, alert_gate
+from faultline.analysis.requests.topology import topology_of
+from faultline.analysis.suspects.accounting import Moves
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.features import Observed
 
 CALLS = (("web", "api"), ("web", "db"))
 

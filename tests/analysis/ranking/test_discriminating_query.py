@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import Case
-from analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, OTHER
-from analysis.ranking.discriminating_query import NextQuery, next_query
-from analysis.requests.topology import Topology, read_topology
-from analysis.vocabulary import Cause
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.fault_kinds import FAULTS_OF_SERVICES, OTHER
+from faultline.analysis.ranking.discriminating_query import NextQuery, next_query
+from faultline.analysis.requests.topology import Topology, read_topology
+from faultline.analysis.vocabulary import Cause
 from tests.analysis.cases import START, logs, series, spans, write_case
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from analysis.analyzers import fault_of
-from analysis.case.earlier import (
+from faultline.analysis.analyzers import fault_of
+from faultline.analysis.case.earlier import (
     KIND,
     RECORD,
     Earlier,
@@ -22,11 +22,11 @@ from analysis.case.earlier import (
     Seen,
     level_of,
 )
-from analysis.case.folder import Case, json_bytes, read_case, write_json
-from analysis.diagnosis import diagnose
-from analysis.errors import EvidenceError
-from analysis.ranking.hypotheses import causes_to_remember, memory_findings
-from analysis.vocabulary import Diagnosis, Finding
+from faultline.analysis.case.folder import Case, json_bytes, read_case, write_json
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.ranking.hypotheses import causes_to_remember, memory_findings
+from faultline.analysis.vocabulary import Diagnosis, Finding
 from tests.analysis.cases import START, at, logs, series, write_case
 
 CPU = EarlierCause(

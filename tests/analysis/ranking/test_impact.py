@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import Case
-from analysis.metrics.alert_history import alert_history
-from analysis.metrics.shifts import metric_shifts
-from analysis.ranking.error_budget import error_budget, objective_of
-from analysis.ranking.impact import TWO_LINES, assess_impact
-from analysis.ranking.training_impact import training_impact
-from analysis.requests.topology import read_topology
-from analysis.vocabulary import Alert, Cause, Finding, Impact
+from faultline.analysis.case.folder import Case
+from faultline.analysis.metrics.alert_history import alert_history
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.ranking.error_budget import error_budget, objective_of
+from faultline.analysis.ranking.impact import TWO_LINES, assess_impact
+from faultline.analysis.ranking.training_impact import training_impact
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.vocabulary import Alert, Cause, Finding, Impact
 from tests.analysis.cases import START, failing, logs, series, spans, write_case
 
 ALERT = {"service": "web", "signal": "error_ratio"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.ranking.missing_evidence import missing_evidence
+from faultline.analysis.ranking.missing_evidence import missing_evidence
 from tests.analysis.cases import write_case
 
 COMPARED = {"metrics", "logs", "spans"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import Case
-from analysis.diagnosis import diagnose
-from analysis.ranking.unknown_calls import unknown_calls
-from analysis.requests.topology import read_topology, topology_of
+from faultline.analysis.case.folder import Case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.ranking.unknown_calls import unknown_calls
+from faultline.analysis.requests.topology import read_topology, topology_of
 from tests.analysis.cases import at, series, write_case
 
 NOT_KNOWN = "Who calls web, and whom it calls, is not known."

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import Case
-from analysis.metrics.alert_history import FLAPPING, STOPPED, USUAL, alert_history
-from analysis.metrics.recovery import KIND as RECOVERED
-from analysis.metrics.recovery import AlertState, alert_state
-from analysis.metrics.shifts import metric_shifts
-from analysis.metrics.usual_moves import usual_moves
-from analysis.ranking.alert_gate import AlertGate, GateState
-from analysis.ranking.missing_evidence import MOST, missing_evidence
-from analysis.ranking.verdicts import EXPLAINED, QUIET, Conclusion, conclude
-from analysis.vocabulary import Cause, Finding, Verdict
+from faultline.analysis.case.folder import Case
+from faultline.analysis.metrics.alert_history import FLAPPING, STOPPED, USUAL, alert_history
+from faultline.analysis.metrics.recovery import KIND as RECOVERED
+from faultline.analysis.metrics.recovery import AlertState, alert_state
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.metrics.usual_moves import usual_moves
+from faultline.analysis.ranking.alert_gate import AlertGate, GateState
+from faultline.analysis.ranking.missing_evidence import MOST, missing_evidence
+from faultline.analysis.ranking.verdicts import EXPLAINED, QUIET, Conclusion, conclude
+from faultline.analysis.vocabulary import Cause, Finding, Verdict
 from tests.analysis.cases import at, series, write_case
 
 ALERT = {"service": "web", "signal": "latency_ms", "title": "web latency above objective"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.requests.span_shifts import span_shifts
-from analysis.vocabulary import Finding
+from faultline.analysis.requests.span_shifts import span_shifts
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import START, at, write_case
 
 Part = tuple[str, str | None, str, float, str]

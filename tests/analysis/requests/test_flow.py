@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from analysis.requests.flow import flow_breaks
-from analysis.vocabulary import Finding
+from faultline.analysis.requests.flow import flow_breaks
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
 
 Rows = list[dict[str, Any]]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.requests.front_doors import front_doors
-from analysis.requests.topology import topology_of
+from faultline.analysis.requests.front_doors import front_doors
+from faultline.analysis.requests.topology import topology_of
 
 CALLS = [("web", "payments-api"), ("web", "catalogue")]
 

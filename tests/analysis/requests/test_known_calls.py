@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from analysis.case.calls import KnownCall
-from analysis.case.folder import read_case
-from analysis.case.tables import write_table
-from analysis.requests.known_calls import known_calls
-from analysis.requests.topology import read_topology
+from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.case.tables import write_table
+from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.topology import read_topology
 from tests.analysis.cases import at, series, spans, write_case
 
 SEEN = datetime.fromisoformat(at(-5))

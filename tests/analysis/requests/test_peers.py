@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.requests.peers import peer_calls, peer_name, peer_named
-from analysis.requests.visits import with_visits
+from faultline.analysis.requests.peers import peer_calls, peer_name, peer_named
+from faultline.analysis.requests.visits import with_visits
 
 SERVICES = {"web", "payments"}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.requests.topology import read_topology, topology_of
+from faultline.analysis.requests.topology import read_topology, topology_of
 from tests.analysis.cases import series, spans, write_case
 
 

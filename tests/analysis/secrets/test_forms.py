@@ -11,9 +11,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.secrets.columns import mask_column
-from analysis.secrets.redaction import masked, masked_value, use_rules
-from analysis.secrets.rules import BLOCKED, BadPattern, Rule
 from benchmarks.gitleaks_rules import gitleaks_mask
 from benchmarks.redaction import (
     FORMS,
@@ -25,7 +22,10 @@ from benchmarks.redaction import (
     read_forms,
     slowest_pairs,
 )
-from connectors.base import Collected, for_storage
+from faultline.analysis.secrets.columns import mask_column
+from faultline.analysis.secrets.redaction import masked, masked_value, use_rules
+from faultline.analysis.secrets.rules import BLOCKED, BadPattern, Rule
+from faultline.connectors.shared.contract.base import Collected, for_storage
 from tests.analysis.cases import at
 
 

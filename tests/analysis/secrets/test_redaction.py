@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from analysis.secrets.columns import mask_column
-from analysis.secrets.redaction import masked
+from faultline.analysis.secrets.columns import mask_column
+from faultline.analysis.secrets.redaction import masked
 from tests.bot.answer.writer.test_redaction import SECRETS
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import Case
-from analysis.diagnosis import diagnose, established
-from analysis.kinds.finding_details import StateFactDetails
-from analysis.kinds.finding_kinds import STATE_KINDS
-from analysis.kinds.state_faults import FAMILY_OF, STATE_FAULTS
-from analysis.states.findings import state_findings
-from analysis.suspects.features import SuspectFeatures, log_odds
-from analysis.suspects.ranked import findings_shares
-from analysis.suspects.ranking_weights import NOT_SEEN, TEMPERATURE, WEIGHTS
-from analysis.vocabulary import Finding
+from faultline.analysis.case.folder import Case
+from faultline.analysis.diagnosis import diagnose, established
+from faultline.analysis.kinds.finding_details import StateFactDetails
+from faultline.analysis.kinds.finding_kinds import STATE_KINDS
+from faultline.analysis.kinds.state_faults import FAMILY_OF, STATE_FAULTS
+from faultline.analysis.states.findings import state_findings
+from faultline.analysis.suspects.features import SuspectFeatures, log_odds
+from faultline.analysis.suspects.ranked import findings_shares
+from faultline.analysis.suspects.ranking_weights import NOT_SEEN, TEMPERATURE, WEIGHTS
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
 from tests.analysis.states.incidents import DAY, events, fact
 

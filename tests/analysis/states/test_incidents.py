@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Verdict
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Verdict
 from tests.analysis.cases import write_case
 from tests.analysis.states.incidents import INCIDENTS, OLD_CRASHES, SHOP, StateIncident
 

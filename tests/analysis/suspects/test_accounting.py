@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.requests.topology import topology_of
-from analysis.suspects.accounting import Accounts, Move, Moves
-from analysis.suspects.load import LoadChange
+from faultline.analysis.requests.topology import topology_of
+from faultline.analysis.suspects.accounting import Accounts, Move, Moves
+from faultline.analysis.suspects.load import LoadChange
 
 GRAPH = topology_of([("web", "api")])
 

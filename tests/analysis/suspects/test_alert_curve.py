@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.kinds.signals import SignalClass
-from analysis.suspects.alert_curve import AlertCurve, alert_curve
-from analysis.suspects.deviations import Deviation
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.suspects.alert_curve import AlertCurve, alert_curve
+from faultline.analysis.suspects.deviations import Deviation
 from tests.analysis.cases import START, write_case
 
 MINUTE = 60_000_000_000

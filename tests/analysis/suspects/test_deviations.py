@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.kinds.signals import SignalClass
-from analysis.suspects.deviations import (
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.suspects.deviations import (
     Deviation,
     Points,
     deviation_of,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.suspects.error_lines import error_lines
+from faultline.analysis.suspects.error_lines import error_lines
 from tests.analysis.cases import at, logs, write_case
 
 

@@ -2,11 +2,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.metrics.shifts import metric_shifts
-from analysis.requests.span_shifts import span_shifts
-from analysis.requests.topology import read_topology, topology_of
-from analysis.suspects.explanations import MAX_SUSPECTS, Suspect, weigh_suspects, with_ranks
-from analysis.vocabulary import Alert, Finding
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.requests.span_shifts import span_shifts
+from faultline.analysis.requests.topology import read_topology, topology_of
+from faultline.analysis.suspects.explanations import (
+    MAX_SUSPECTS,
+    Suspect,
+    weigh_suspects,
+    with_ranks,
+)
+from faultline.analysis.vocabulary import Alert, Finding
 from tests.analysis.cases import START, series, spans, write_case
 
 CHAIN = [{"caller": "web", "callee": "api"}, {"caller": "api", "callee": "db"}]

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from analysis.kinds.signals import SignalClass
-from analysis.requests.topology import topology_of
-from analysis.suspects.accounting import Moves
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.explanations import Suspect
-from analysis.suspects.features import Features, Observed, SuspectFeatures
-from analysis.suspects.load import LoadChange
-from analysis.suspects.ranked import findings_shares, rank_suspects
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.requests.topology import topology_of
+from faultline.analysis.suspects.accounting import Moves
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.features import Features, Observed, SuspectFeatures
+from faultline.analysis.suspects.load import LoadChange
+from faultline.analysis.suspects.ranked import findings_shares, rank_suspects
+from faultline.analysis.vocabulary import Finding
 
 Shown = tuple[str, SignalClass, float]
 LATENCY, QUEUE = SignalClass.LATENCY, SignalClass.QUEUE

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from analysis.kinds.signals import SignalClass
-from analysis.requests.topology import topology_of
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.load import LoadChange, Loads, load_change
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.requests.topology import topology_of
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.load import LoadChange, Loads, load_change
 
 HOUR = 60
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.kinds.finding_details import PartDetails
-from analysis.kinds.signals import SignalClass
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.part_contrasts import part_contrasts
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.finding_details import PartDetails
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.part_contrasts import part_contrasts
+from faultline.analysis.vocabulary import Finding
 
 Instance = tuple[dict[str, str], float]
 """The labels of a series, and how far it explains the alert."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from analysis.kinds.signals import SignalClass
-from analysis.requests.topology import topology_of
-from analysis.suspects.deviations import Deviation
-from analysis.suspects.places import Place, placed_share, places
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.requests.topology import topology_of
+from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.places import Place, placed_share, places
 
 Instances = dict[str, list[tuple[str, float]]]
 

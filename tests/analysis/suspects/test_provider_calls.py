@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Diagnosis, Finding, Section, Verdict
-from bot.answer.writer.doubts import checked
-from bot.answer.writer.story import story_of
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, Diagnosis, Finding, Section, Verdict
+from faultline.bot.answer.writer.doubts import checked
+from faultline.bot.answer.writer.story import story_of
 from tests.analysis.cases import START, at, series, write_case
 from tests.analysis.states.incidents import calls, events
 

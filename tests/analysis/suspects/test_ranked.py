@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from analysis.diagnosis import diagnose, established
-from analysis.suspects.deviations import Deviation, deviations
-from analysis.suspects.error_lines import error_lines
-from analysis.vocabulary import Diagnosis, Verdict
+from faultline.analysis.diagnosis import diagnose, established
+from faultline.analysis.suspects.deviations import Deviation, deviations
+from faultline.analysis.suspects.error_lines import error_lines
+from faultline.analysis.vocabulary import Diagnosis, Verdict
 from tests.analysis.cases import logs, series, write_case
 
 CHAIN = [{"caller": "web", "callee": "api"}, {"caller": "api", "callee": "db"}]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.diagnosis import diagnose
-from analysis.requests.topology import read_topology
-from analysis.suspects.span_series import call_deviations
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.suspects.span_series import call_deviations
 from tests.analysis.cases import at, series, write_case
 
 ALERT = {"title": "web fails", "service": "web", "signal": "error_ratio"}

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.changes.alternative_metrics import metric_reasons
-from analysis.logs.templates import log_findings
-from analysis.metrics.explained_share import measured
-from analysis.metrics.shifts import metric_shifts
-from analysis.requests.topology import read_topology
-from analysis.suspects.explanations import Suspect, weigh_suspects
+from faultline.analysis.changes.alternative_metrics import metric_reasons
+from faultline.analysis.logs.templates import log_findings
+from faultline.analysis.metrics.explained_share import measured
+from faultline.analysis.metrics.shifts import metric_shifts
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.suspects.explanations import Suspect, weigh_suspects
 from tests.analysis.cases import START, at, series, write_case
 
 CHAIN = [{"caller": "web", "callee": "api"}, {"caller": "api", "callee": "db"}]

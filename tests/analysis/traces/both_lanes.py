@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import MemoryEvents, TraceColumns
-from analysis.traces.native.lane import NativeLane
-from analysis.traces.reading.kineto import LIMITS, read_trace_stream
-from analysis.traces.reading.python_lane import PythonLane
-from analysis.traces.reading.scanned import ScanLane, ScanLimits
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import MemoryEvents, TraceColumns
+from faultline.analysis.traces.native.lane import NativeLane
+from faultline.analysis.traces.reading.kineto import LIMITS, read_trace_stream
+from faultline.analysis.traces.reading.python_lane import PythonLane
+from faultline.analysis.traces.reading.scanned import ScanLane, ScanLimits
 
 PLAIN = (
     "file",

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 
 GEMM, NCCL = (

@@ -12,8 +12,8 @@ import json
 from functools import cache
 from typing import Any
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.hta_view import hta_views
 from tests.conftest import SHARED
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.columns.device import DeviceWork, Kind, on_runtime
-from analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.device import DeviceWork, Kind, on_runtime
+from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
 
 HANDLES = 2**30
 """The reader numbers streams that are text from here."""

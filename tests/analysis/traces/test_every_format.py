@@ -13,12 +13,12 @@ from typing import get_args
 
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.job.training import training_findings
-from analysis.traces.per_rank.execution_trace import read_execution_trace
-from analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
-from analysis.traces.reading.file_kinds import FileKind
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.job.training import training_findings
+from faultline.analysis.traces.per_rank.execution_trace import read_execution_trace
+from faultline.analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
+from faultline.analysis.traces.reading.file_kinds import FileKind
+from faultline.analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.memory_snapshot.allocator import GB, Allocator, train
 from tests.analysis.traces.written_traces import empty_case
 from tests.conftest import SHARED

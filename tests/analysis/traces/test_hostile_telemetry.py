@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.job.telemetry import diagnoses_of_files
-from analysis.traces.job_logs.metrics import read_metrics
-from analysis.traces.job_logs.rank_logs import read_rank_logs
-from analysis.traces.per_rank.execution_trace import correlate, read_execution_trace
-from analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
-from analysis.traces.reading import hostile_sqlite
-from analysis.traces.reading.job_files import sort_job_files
-from analysis.traces.reading.kineto import read_trace
-from analysis.traces.reading.stack_dumps import read_stack_dumps
-from analysis.traces.traceml.telemetry import read_telemetry
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.job.telemetry import diagnoses_of_files
+from faultline.analysis.traces.job_logs.metrics import read_metrics
+from faultline.analysis.traces.job_logs.rank_logs import read_rank_logs
+from faultline.analysis.traces.per_rank.execution_trace import correlate, read_execution_trace
+from faultline.analysis.traces.per_rank.memory_categories import category_rows, read_memory_timeline
+from faultline.analysis.traces.reading import hostile_sqlite
+from faultline.analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.stack_dumps import read_stack_dumps
+from faultline.analysis.traces.traceml.telemetry import read_telemetry
 from tests.analysis.traces.traceml.databases import usual, write_telemetry
 from tests.analysis.traces.wandb_files import history, wandb_file
 from tests.analysis.traces.written_traces import document, event, write_trace

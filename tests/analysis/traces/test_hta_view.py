@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.hta_view import hta_view
 from tests.analysis.traces.written_traces import document, event

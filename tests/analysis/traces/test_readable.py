@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from analysis.traces.readable import readable
+from faultline.analysis.traces.readable import readable
 
 
 def test_brackets_of_templates_and_comprehensions_stay_and_are_no_markup() -> None:

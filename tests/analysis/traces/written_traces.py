@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis.case.folder import Case, read_case
+from faultline.analysis.case.folder import Case, read_case
 
 BASE_NS = 1_790_857_026_000_000_000
 STEP_US, DATA_US, FORWARD_US, REDUCE_US = 10_000.0, 500.0, 2_000.0, 1_000.0

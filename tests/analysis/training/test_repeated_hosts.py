@@ -13,12 +13,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case.earlier import Earlier, HostIncident, HostRecord
-from analysis.case.folder import read_case, write_json
-from analysis.diagnosis import diagnose
-from analysis.training.fleet_parts import blamed_parts, host_key, hosts_of_job
-from analysis.training.repeated_hosts import by_chance, is_repeated, most_said
-from analysis.vocabulary import Alert, Diagnosis, JobIdentity, Scope, Window
+from faultline.analysis.case.earlier import Earlier, HostIncident, HostRecord
+from faultline.analysis.case.folder import read_case, write_json
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.training.fleet_parts import blamed_parts, host_key, hosts_of_job
+from faultline.analysis.training.repeated_hosts import by_chance, is_repeated, most_said
+from faultline.analysis.vocabulary import Alert, Diagnosis, JobIdentity, Scope, Window
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 

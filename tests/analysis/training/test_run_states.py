@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.training.run_states import run_states
-from analysis.vocabulary import Finding
+from faultline.analysis.training.run_states import run_states
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
 
 

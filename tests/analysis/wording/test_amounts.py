@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.wording.amounts import (
+from faultline.analysis.wording.amounts import (
     BYTES,
     MILLISECONDS,
     NUMBER,

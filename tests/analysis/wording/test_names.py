@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.wording.names import (
+from faultline.analysis.wording.names import (
     change_name,
     operation_name,
     signal_name,

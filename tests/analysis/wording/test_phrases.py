@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.wording.phrases import capitalised, counted, number, plain, rounded
+from faultline.analysis.wording.phrases import capitalised, counted, number, plain, rounded
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.answer.announcing import Announce
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.settings import Settings
-from bot.store.announcing import Announcing
-from bot.store.store import ReplyTo, Store
-from connectors.slack.settings import SlackSettings
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.announcing import Announce
+from faultline.bot.answer.targets.slack.replies import SlackReplies
+from faultline.bot.settings import Settings
+from faultline.bot.store.announcing import Announcing
+from faultline.bot.store.store import ReplyTo, Store
+from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 CHANNELS = {f"C{n}": f"channel-{n}" for n in range(6)}

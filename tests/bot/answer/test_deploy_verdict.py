@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.answer.deploy_verdict import as_json, lines, to_markdown
+from faultline.bot.answer.deploy_verdict import as_json, lines, to_markdown
 from tests.analysis.deploys.service_rows import Service, case_of, judged
 from tests.analysis.deploys.test_verifying import restarts
 

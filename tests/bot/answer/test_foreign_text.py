@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url, sentence
+from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url, sentence
 
 
 @given(st.text(max_size=400), st.integers(2, 200))

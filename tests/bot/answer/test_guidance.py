@@ -5,18 +5,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.case.folder import json_bytes, read_case, write_json
-from analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbook, AppliedRunbooks, ExpectedAlert
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Claim, Link, Report
-from bot.answer.guidance import MOST_LINES, guidance_of, said_by, with_guidance
-from bot.answer.replay import replay
-from bot.answer.writer.plain_text import rendered_part
-from bot.investigation.guiding import guided_scope, runbooks_said
-from bot.investigation.runbooks.applying import RunbookGuidance, guided, may_link
-from bot.investigation.runbooks.hosts import linkable_hosts
-from bot.investigation.runbooks.library import read_library
-from bot.settings import Settings
+from faultline.analysis.case.folder import json_bytes, read_case, write_json
+from faultline.analysis.case.runbooks import (
+    RUNBOOKS_FILE,
+    AppliedRunbook,
+    AppliedRunbooks,
+    ExpectedAlert,
+)
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Claim, Link, Report
+from faultline.bot.answer.guidance import MOST_LINES, guidance_of, said_by, with_guidance
+from faultline.bot.answer.replay import replay
+from faultline.bot.answer.writer.plain_text import rendered_part
+from faultline.bot.investigation.guiding import guided_scope, runbooks_said
+from faultline.bot.investigation.runbooks.applying import RunbookGuidance, guided, may_link
+from faultline.bot.investigation.runbooks.hosts import linkable_hosts
+from faultline.bot.investigation.runbooks.library import read_library
+from faultline.bot.settings import Settings
 from tests.bot.investigation.runbooks.runbook_files import AT, alert, scope, write
 from tests.scenarios.small_case import write_small_case
 

@@ -8,18 +8,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
-from bot.answer.message_updates import MessageUpdates
-from bot.answer.targets.slack.digest import MAX_LINES, digest_message
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.policy.admission import Policy
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings, ChannelSettings
-from bot.store.message_updates import DueDigest
-from bot.store.store import ReplyTo, Store, StoredInvestigation
-from connectors.shared_settings import ServiceSettings
-from connectors.slack.settings import SlackSettings
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.message_updates import MessageUpdates
+from faultline.bot.answer.targets.slack.digest import MAX_LINES, digest_message
+from faultline.bot.answer.targets.slack.replies import SlackReplies
+from faultline.bot.policy.admission import Policy
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings, ChannelSettings
+from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.connectors.vendors.slack.settings import SlackSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SERVICES = {"checkout": ServiceSettings(depends_on=("payments",)), "payments": ServiceSettings()}

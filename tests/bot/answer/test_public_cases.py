@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.answer.replay import Replayed, as_json, replay
-from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import keep_supported
+from faultline.bot.answer.replay import Replayed, as_json, replay
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.guard import keep_supported
 from tests.analysis.test_diagnosis import check
 from tests.bot.answer.test_replay import check_answer
 

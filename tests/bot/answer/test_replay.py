@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Verdict
-from bot.answer.replay import as_json, replay
-from bot.cli.main import main
-from demo.run import CASE, recorded_cases
+from faultline.analysis.vocabulary import Verdict
+from faultline.bot.answer.replay import as_json, replay
+from faultline.bot.cli.main import main
+from faultline.demo.run import CASE, recorded_cases
 from tests.scenarios.small_case import write_small_case
 
 

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import json_bytes
-from analysis.vocabulary import Claim, Verdict
-from bot.answer.exports.answered import read_answered
-from bot.answer.exports.as_json import document
-from bot.answer.exports.coding_agent import hand_off
-from bot.answer.exports.postmortem import postmortem
-from bot.answer.replay import print_report, replay
-from bot.answer.targets.pagerduty.note import note_text
-from bot.answer.targets.plain_message import answer_text_lines
-from bot.answer.targets.slack.message import final_message
-from bot.answer.view import NO_REPORT, answer_view
-from bot.answer.writer.built_in import word
-from bot.answer.writer.markdown import to_markdown
-from bot.conversation import about_cause
-from bot.conversation.answered_case import AnsweredCase
-from bot.web.investigation_view import build_view
+from faultline.analysis.case.folder import json_bytes
+from faultline.analysis.vocabulary import Claim, Verdict
+from faultline.bot.answer.exports.answered import read_answered
+from faultline.bot.answer.exports.as_json import document
+from faultline.bot.answer.exports.coding_agent import hand_off
+from faultline.bot.answer.exports.postmortem import postmortem
+from faultline.bot.answer.replay import print_report, replay
+from faultline.bot.answer.targets.pagerduty.note import note_text
+from faultline.bot.answer.targets.plain_message import answer_text_lines
+from faultline.bot.answer.targets.slack.message import final_message
+from faultline.bot.answer.view import NO_REPORT, answer_view
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.markdown import to_markdown
+from faultline.bot.conversation import about_cause
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.web.investigation_view import build_view
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,

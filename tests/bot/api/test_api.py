@@ -15,17 +15,17 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from starlette.applications import Starlette
 
-from bot.answer.replay import json_of
-from bot.answer.view import answer_view
-from bot.api.routes import api_routes
-from bot.intake.accepting import store_accept
-from bot.intake.spool import Spool
-from bot.intake.spooling import SpoolingAccept
-from bot.settings import ServerSettings, Settings
-from bot.store.api_tokens import TokenLimits
-from bot.store.audit_log import AuditFilter, AuditLog
-from bot.store.labels import Labels
-from bot.web.pages import page_routes
+from faultline.bot.answer.replay import json_of
+from faultline.bot.answer.view import answer_view
+from faultline.bot.api.routes import api_routes
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.spool import Spool
+from faultline.bot.intake.spooling import SpoolingAccept
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.store.api_tokens import TokenLimits
+from faultline.bot.store.audit_log import AuditFilter, AuditLog
+from faultline.bot.store.labels import Labels
+from faultline.bot.web.pages import page_routes
 from tests.bot.api.conftest import TOKEN, Program
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, EVIDENCE, GAPS, REPORT, write_sample_case
 from tests.bot.web.serving import PATIENT_S, Server, Site, serving

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from analysis.deploys.verdict import DeployVerdict
-from bot.policy.deploy_to_check import DeployToCheck
-from bot.store.api_tokens import TokenLimits
-from bot.store.deploy_checks import DeployChecks
+from faultline.analysis.deploys.verdict import DeployVerdict
+from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.bot.store.api_tokens import TokenLimits
+from faultline.bot.store.deploy_checks import DeployChecks
 from tests.bot.api.conftest import Program
 from tests.bot.web.serving import Site
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from analysis.errors import SettingsError
-from analysis.wording.amounts import SECONDS
-from bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
-from bot.cli.ask_command import AskOptions, settings_for
-from bot.cli.terminal_chart import chart_lines, picture_codes
-from bot.intake.asked_incident import AskedIncident, arrival_of
-from bot.intake.since import since_of
-from bot.settings import Settings
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.wording.amounts import SECONDS
+from faultline.bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
+from faultline.bot.cli.ask_command import AskOptions, settings_for
+from faultline.bot.cli.terminal_chart import chart_lines, picture_codes
+from faultline.bot.intake.asked_incident import AskedIncident, arrival_of
+from faultline.bot.intake.since import since_of
+from faultline.bot.settings import Settings
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 BERLIN = timezone(timedelta(hours=1))

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.main import app
-from bot.settings.extras import BOT, TRACES, WITH_VENDORS, extra_of, install
+from faultline.bot.cli.main import app
+from faultline.bot.settings.extras import BOT, TRACES, WITH_VENDORS, extra_of, install
 
 # A process in which one module cannot be found, as where its extra is not installed.
 WITHOUT = """
 import sys
 sys.modules[{module!r}] = None
 sys.argv = ["faultline", *{words!r}]
-from bot.cli.main import main
+from faultline.bot.cli.main import main
 main()
 """
 
@@ -50,7 +50,7 @@ def test_each_command_fits_its_line_of_the_help() -> None:
 
 def test_help_does_not_load_what_draws_boxes() -> None:
     program = (
-        "import sys; from bot.cli.main import main; sys.argv = ['faultline', '--help']\n"
+        "import sys; from faultline.bot.cli.main import main; sys.argv = ['faultline', '--help']\n"
         "try: main()\nexcept SystemExit: pass\n"
         "assert not {'rich.console', 'polars', 'numpy', 'pydantic'} & set(sys.modules)"
     )

@@ -10,13 +10,13 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
-from analysis.training.repeated_hosts import BlamedPart
-from analysis.vocabulary import Alert
-from bot.cli.main import app
-from bot.settings import load_settings
-from bot.store.fleet import FleetMemory
-from bot.store.models import InvestigationRow
-from bot.store.opening import open_store
+from faultline.analysis.training.repeated_hosts import BlamedPart
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.cli.main import app
+from faultline.bot.settings import load_settings
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.opening import open_store
 from tests.bot.cli.test_fleet_command import config
 
 __all__ = ["config"]

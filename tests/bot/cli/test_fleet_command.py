@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from analysis.training.repeated_hosts import BlamedPart
-from analysis.vocabulary import Alert
-from bot.cli.main import app
-from bot.settings import load_settings
-from bot.store.fleet import FleetMemory
-from bot.store.opening import open_store
+from faultline.analysis.training.repeated_hosts import BlamedPart
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.cli.main import app
+from faultline.bot.settings import load_settings
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.opening import open_store
 from tests.databases import make_tables
 
 NOW = datetime.now(UTC)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import load_settings
+from faultline.bot.settings import load_settings
 from tests.bot.cli.terminal import in_terminal
 from tests.bot.cli.test_ask_command import kubeconfig
 
-PROGRAM = [sys.executable, "-m", "bot.cli.main", "init"]
+PROGRAM = [sys.executable, "-m", "faultline.bot.cli.main", "init"]
 ROOT = Path(__file__).parents[3]
 
 

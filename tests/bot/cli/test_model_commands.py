@@ -11,8 +11,8 @@ import pytest
 from starlette.responses import JSONResponse, Response
 from typer.testing import CliRunner
 
-from bot.cli.main import app
-from bot.investigation.model.abilities import forget_all
+from faultline.bot.cli.main import app
+from faultline.bot.investigation.model.abilities import forget_all
 from tests.bot.answer.writer.openai_server import calls, lacks, says_text
 from tests.bot.investigation.model.test_anthropic_dialect import block_events
 from tests.bot.investigation.model.wire import Asked, named, refusal, wire_server

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.main import app
-from bot.settings import load_settings
-from bot.store.learned_calls import LearnedCall, LearnedCalls
-from bot.store.opening import open_store
+from faultline.bot.cli.main import app
+from faultline.bot.settings import load_settings
+from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
+from faultline.bot.store.opening import open_store
 from tests.databases import make_tables
 
 SEEN = datetime(2026, 11, 21, 3, 4, tzinfo=UTC)

@@ -7,13 +7,13 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from analysis.case.folder import read_case, write_json
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, Evidence, Gap, Scope, Window
-from bot.answer.writer.built_in import word
-from bot.conversation.answered_case import AnsweredCase
-from bot.store.store import ReplyTo, StoredInvestigation
-from demo.run import recorded_cases
+from faultline.analysis.case.folder import read_case, write_json
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, Evidence, Gap, Scope, Window
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.store.store import ReplyTo, StoredInvestigation
+from faultline.demo.run import recorded_cases
 
 STARTED = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 CHANNEL, THREAD = "C0INCIDENTS", "1763600000.000100"

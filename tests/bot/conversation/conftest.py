@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.answered_case import AnsweredCase
 from tests.bot.conversation.cases import answered, demo, healthy, write_shop
 
 

@@ -19,15 +19,15 @@ from pathlib import Path
 
 import polars as pl
 
-from bot.answer.exports.formats import FORMATS
-from bot.conversation.about_trace import about_trace
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.answering import answer_from_case
-from bot.conversation.replies_to import HELP
-from bot.intake.questions.commands import command_in
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from connectors.base import Check, Collected, Request
-from connectors.limits import Limits
+from faultline.bot.answer.exports.formats import FORMATS
+from faultline.bot.conversation.about_trace import about_trace
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.answering import answer_from_case
+from faultline.bot.conversation.replies_to import HELP
+from faultline.bot.intake.questions.commands import command_in
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.settings.limits import Limits
 from tests.bot.conversation.cases import (
     answered,
     demo,

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from bot.conversation import about_time
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.answering import answer_from_case
-from bot.intake.questions.request_kind import RequestKind
-from bot.intake.questions.slack_question import AnswerText
+from faultline.bot.conversation import about_time
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.answering import answer_from_case
+from faultline.bot.intake.questions.request_kind import RequestKind
+from faultline.bot.intake.questions.slack_question import AnswerText
 
 
 def said(answered: AnsweredCase, question: str) -> AnswerText:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import read_case, write_json
-from analysis.vocabulary import Alert
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.answering import answer_from_case
-from bot.settings import Settings
-from connectors.base import Connector, collect_one
-from connectors.prometheus.connector import PrometheusConnector, build
-from connectors.recorded.connector import RecordedConnector
+from faultline.analysis.case.folder import read_case, write_json
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.answering import answer_from_case
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector, build
+from faultline.connectors.vendors.recorded.connector import RecordedConnector
 from tests.bot.conversation.cases import answered
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply

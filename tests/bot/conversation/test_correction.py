@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.correction import Correction, correction_in, weighed
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.correction import Correction, correction_in, weighed
 
 
 @pytest.mark.parametrize(

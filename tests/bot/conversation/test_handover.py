@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analysis.training.repeated_hosts import BlamedPart
-from analysis.vocabulary import Alert
-from bot.store.fleet import FleetMemory
-from bot.store.mutes import Mutes
-from bot.store.store import ReplyTo
+from faultline.analysis.training.repeated_hosts import BlamedPart
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.store import ReplyTo
 from tests.bot.conversation.test_isolation import SEARCH, apart, belongs
 from tests.bot.conversation.test_steps import DM, PRIVATE, PUBLIC, Talk, talk
 

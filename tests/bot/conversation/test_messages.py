@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT
-from bot.conversation.answered_case import AnsweredCase
-from bot.conversation.answering import answer_from_case
-from bot.conversation.messages import message_of
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from loopback.block_kit_rules import broken_rules, too_long
+from faultline.bot.answer.targets.slack.message import MAX_BLOCKS_JSON, MAX_TEXT
+from faultline.bot.conversation.answered_case import AnsweredCase
+from faultline.bot.conversation.answering import answer_from_case
+from faultline.bot.conversation.messages import message_of
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.conversation.test_answers import ASKED
 
 HOSTILE = "<!channel> <@U123> <https://evil.example|ok> *b* `c` \u202e\u200b&lt; " * 30

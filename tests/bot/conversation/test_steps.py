@@ -14,30 +14,30 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
-from analysis.case.folder import read_diagnosis, read_report
-from analysis.vocabulary import Alert
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.conversation.slack_posts import ConversationPosts
-from bot.conversation.steps import ConversationSteps
-from bot.conversation.visibility import ConversationVisibility
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.questions.slack_question import SlackQuestion
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.process_pool import ProcessPool
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.conversation_rows import QuestionRow
-from bot.store.conversations import Conversations
-from bot.store.follow_ups import FollowUps
-from bot.store.labels import Labels
-from bot.store.model_spending import ModelSpending
-from bot.store.store import ReplyTo, Store
-from connectors.slack.settings import SlackSettings
-from connectors.traces.settings import TracesSettings
-from demo.run import recorded_cases
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack, SlackedMessage
+from faultline.analysis.case.folder import read_diagnosis, read_report
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.slack.replies import SlackReplies
+from faultline.bot.conversation.slack_posts import ConversationPosts
+from faultline.bot.conversation.steps import ConversationSteps
+from faultline.bot.conversation.visibility import ConversationVisibility
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.questions.slack_question import SlackQuestion
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.conversation_rows import QuestionRow
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.model_spending import ModelSpending
+from faultline.bot.store.store import ReplyTo, Store
+from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.traces.settings import TracesSettings
+from faultline.demo.run import recorded_cases
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack, SlackedMessage
 from tests.bot.answer.writer.openai_server import says, serving
 from tests.bot.conversation.cases import STARTED, write_answered, write_shop
 from tests.bot.investigation.model.cases import claim, settings_for

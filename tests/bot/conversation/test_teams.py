@@ -14,16 +14,16 @@ import pytest
 from jsonschema import Draft7Validator
 from sqlalchemy.orm import Session
 
-from bot.conversation.steps import ConversationSteps
-from bot.conversation.teams_posts import card_of_answer
-from bot.intake.questions.slack_question import AnswerLine, AnswerText
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.process_pool import ProcessPool
-from bot.store.case_store import CaseStore
-from bot.store.conversations import Conversations
-from bot.store.follow_ups import FollowUps
-from bot.store.labels import Labels
-from bot.store.models import InvestigationRow
+from faultline.bot.conversation.steps import ConversationSteps
+from faultline.bot.conversation.teams_posts import card_of_answer
+from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.models import InvestigationRow
 from tests.bot.answer.targets.fake_chats import CHANNEL
 from tests.bot.conversation.cases import write_answered, write_shop
 from tests.bot.intake.conftest import sqlite_store

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import BudgetExceeded, EvidenceError
-from bot.conversation import trace_request
-from bot.conversation.allowed_traces import allowed_place
-from bot.conversation.trace_request import refusal, run_trace_doctor
-from connectors.traces.settings import TracesSettings
-from demo.run import recorded_cases
+from faultline.analysis.errors import BudgetExceeded, EvidenceError
+from faultline.bot.conversation import trace_request
+from faultline.bot.conversation.allowed_traces import allowed_place
+from faultline.bot.conversation.trace_request import refusal, run_trace_doctor
+from faultline.connectors.vendors.traces.settings import TracesSettings
+from faultline.demo.run import recorded_cases
 
 LOCATIONS = ("s3://runs/traces/{job}", "s3://open")
 

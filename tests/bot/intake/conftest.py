@@ -21,20 +21,20 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.applications import Starlette
 
-from bot.intake.accepting import Accept, IntakeLimits, store_accept
-from bot.intake.alert_source import AlertSource
-from bot.intake.alert_sources import built_in_sources
-from bot.intake.questions.message_router import MessageRouter
-from bot.intake.routes import intake_routes
-from bot.intake.sources.cloudwatch import cloudwatch_source
-from bot.intake.sources.sns_certificates import Fetch, fetch_https
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings
-from bot.store.store import Store
-from connectors.alertmanager.settings import AlertmanagerSettings
-from connectors.pagerduty.settings import PagerDutySettings
-from connectors.shared_settings import ServiceSettings
-from connectors.slack.settings import SlackSettings
+from faultline.bot.intake.accepting import Accept, IntakeLimits, store_accept
+from faultline.bot.intake.alert_source import AlertSource
+from faultline.bot.intake.alert_sources import built_in_sources
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.routes import intake_routes
+from faultline.bot.intake.sources.cloudwatch import cloudwatch_source
+from faultline.bot.intake.sources.sns_certificates import Fetch, fetch_https
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
+from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
+from faultline.connectors.vendors.slack.settings import SlackSettings
 from tests.databases import store_engine
 
 PD_SECRETS = ("pd-old-secret", "pd-new-secret")

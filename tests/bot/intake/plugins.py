@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings.settings import settings_model
+from faultline.bot.settings.settings import settings_model
 
 
 class InstalledPackages:

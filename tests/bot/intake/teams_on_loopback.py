@@ -15,11 +15,11 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from bot.answer.outcome import Answer, Outcome
-from bot.policy.reply_targets import declared_targets
-from bot.settings import Settings
-from bot.store.store import Store, StoredInvestigation
-from loopback.server import serve_in_thread
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.intake import accepting
-from bot.intake.accepting import MAX_TOGETHER, NotAccepted, store_accept, take
-from bot.store.incident_locks import IncidentBusy
-from bot.store.store import Accepted, Arrival, Delivery, Store
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake import accepting
+from faultline.bot.intake.accepting import MAX_TOGETHER, NotAccepted, store_accept, take
+from faultline.bot.store.incident_locks import IncidentBusy
+from faultline.bot.store.store import Accepted, Arrival, Delivery, Store
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 

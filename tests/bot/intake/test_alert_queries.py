@@ -6,10 +6,10 @@ import json
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from analysis.kinds.watched_signals import AlertQuery
-from bot.intake.sources.sentry import read_sentry
-from bot.policy.values import Arrival
-from bot.settings import Settings
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.bot.intake.sources.sentry import read_sentry
+from faultline.bot.policy.values import Arrival
+from faultline.bot.settings import Settings
 from tests.bot.intake.sns_sender import alarm
 from tests.bot.intake.test_cloudwatch_alarms import alert as cloudwatch_alert
 from tests.bot.intake.test_datadog_webhook import QUERY, event

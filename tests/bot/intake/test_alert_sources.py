@@ -14,18 +14,18 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from analysis.errors import SettingsError
-from bot.intake.accepting import store_accept
-from bot.intake.alert_source import WebhookSource
-from bot.intake.alert_sources import alert_sources, built_in_sources
-from bot.policy.priority import LOW, URGENT
-from bot.processes.check import all_checks
-from bot.processes.server import build_app
-from bot.runtime.measures import REGISTRY
-from bot.settings import Settings, load_settings
-from bot.settings.alert_sources import BUILT_IN
-from bot.store.opening import open_cases, open_store
-from bot.store.store import Store
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.alert_source import WebhookSource
+from faultline.bot.intake.alert_sources import alert_sources, built_in_sources
+from faultline.bot.policy.priority import LOW, URGENT
+from faultline.bot.processes.check import all_checks
+from faultline.bot.processes.server import build_app
+from faultline.bot.runtime.measures import REGISTRY
+from faultline.bot.settings import Settings, load_settings
+from faultline.bot.settings.alert_sources import BUILT_IN
+from faultline.bot.store.opening import open_cases, open_store
+from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import (
     AM_TOKENS,
     Senders,

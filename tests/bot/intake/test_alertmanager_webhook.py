@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from bot.intake.accepting import Ignored
-from bot.intake.sources.alertmanager import read_alertmanager
-from bot.settings import Settings
-from bot.store.store import Arrival
-from connectors.shared_settings import ServiceSettings
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.sources.alertmanager import read_alertmanager
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Arrival
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import alertmanager_alert, alertmanager_group
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

@@ -14,16 +14,16 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from analysis.errors import SettingsError
-from bot.intake.accepting import Ignored
-from bot.intake.request_body import Refused
-from bot.intake.sources.azure_monitor import ALERT_SOURCE, read_azure_alert
-from bot.intake.sources.entra_tokens import ACTION_GROUPS
-from bot.policy.priority import HIGH, priority_of
-from bot.policy.values import Arrival
-from bot.settings import Settings
-from bot.settings.settings import settings_of
-from bot.store.store import Store
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.sources.azure_monitor import ALERT_SOURCE, read_azure_alert
+from faultline.bot.intake.sources.entra_tokens import ACTION_GROUPS
+from faultline.bot.policy.priority import HIGH, priority_of
+from faultline.bot.policy.values import Arrival
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import serving, store_accept
 from tests.connectors.local_http import LocalServer, Reply
 from tests.rsa_keys import rsa_pem

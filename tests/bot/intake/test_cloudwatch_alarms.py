@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import Ignored
-from bot.intake.sources.cloudwatch_alarms import read_alarm
-from bot.settings import Settings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.sources.cloudwatch_alarms import read_alarm
+from faultline.bot.settings import Settings
 from tests.bot.intake.sns_sender import REGION, alarm
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

@@ -14,16 +14,16 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import Ignored, store_accept
-from bot.intake.signatures import BadSignature, verify_token
-from bot.intake.sources.datadog import TEMPLATE, read_datadog, template
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings
-from bot.store.store import Arrival, Store
-from connectors.datadog.monitor_queries import MetricMonitor, read_monitor
-from connectors.datadog.monitors import monitor_of
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import Ignored, store_accept
+from faultline.bot.intake.signatures import BadSignature, verify_token
+from faultline.bot.intake.sources.datadog import TEMPLATE, read_datadog, template
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.store.store import Arrival, Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.connectors.vendors.datadog.monitor_queries import MetricMonitor, read_monitor
+from faultline.connectors.vendors.datadog.monitors import monitor_of
 from tests.bot.intake.conftest import only, serving
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

@@ -18,14 +18,18 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from bot.intake.accepting import Ignored
-from bot.intake.signatures import BadSignature
-from bot.intake.sources.incident_io import read_incident_io, sign_incident_io, verify_incident_io
-from bot.intake.sources.rootly import read_rootly, sign_rootly
-from bot.settings import Settings
-from bot.settings.settings import settings_of
-from bot.store.store import Arrival, Store
-from connectors.shared_settings import ServiceSettings
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.sources.incident_io import (
+    read_incident_io,
+    sign_incident_io,
+    verify_incident_io,
+)
+from faultline.bot.intake.sources.rootly import read_rootly, sign_rootly
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.store import Arrival, Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import Senders
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

@@ -16,11 +16,11 @@ import pytest
 from jsonschema import Draft7Validator
 from sqlalchemy.orm import Session
 
-from bot.answer.targets.chats.teams_buttons import answer_extras
-from bot.settings import Settings
-from bot.store.labels import Labels
-from bot.store.models import InvestigationRow
-from bot.store.mutes import Mutes
+from faultline.bot.answer.targets.chats.teams_buttons import answer_extras
+from faultline.bot.settings import Settings
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.mutes import Mutes
 from tests.bot.answer.targets.answers import an_alert
 from tests.bot.answer.targets.fake_chats import CHANNEL
 from tests.bot.intake.conftest import serving, store_accept
@@ -229,7 +229,7 @@ def test_an_investigation_that_was_not_posted_here_cannot_be_clicked(teams: Team
 
 
 def test_the_handover_tells_nothing_of_slack_channels(teams: Teams) -> None:
-    from bot.store.store import ReplyTo
+    from faultline.bot.store.store import ReplyTo
 
     private = an_alert(title="secret plans leak", labels={"fingerprint": "p"})
     teams.store.accept(private, reply_to=ReplyTo(slack_channel="C0PRIVATE"))

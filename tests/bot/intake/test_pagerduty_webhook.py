@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from bot.intake.accepting import Ignored
-from bot.intake.sources.pagerduty import read_pagerduty
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings
-from bot.store.store import Arrival
-from connectors.shared_settings import ServiceSettings
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.sources.pagerduty import read_pagerduty
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.store.store import Arrival
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import pagerduty_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

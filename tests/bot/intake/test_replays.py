@@ -21,12 +21,12 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from bot.intake.accepting import store_accept, store_first_time
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings
-from bot.store.models import DeliveryRow, InvestigationRow
-from bot.store.replays import KEPT_AT_LEAST, UNHEARD
-from bot.store.store import Store
+from faultline.bot.intake.accepting import store_accept, store_first_time
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.store.models import DeliveryRow, InvestigationRow
+from faultline.bot.store.replays import KEPT_AT_LEAST, UNHEARD
+from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import (
     SLACK_SECRETS,
     Senders,

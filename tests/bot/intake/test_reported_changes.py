@@ -13,12 +13,12 @@ import pytest
 from sqlalchemy import create_engine
 from starlette.applications import Starlette
 
-from bot.intake.accepting import IntakeLimits
-from bot.intake.reported_changes import MOST_AT_ONCE, reported_change_routes, store_keep
-from bot.settings import Settings
-from bot.store.reported_changes import ReportedChange, ReportedChanges
-from bot.store.store import Store
-from loopback.server import serve_in_thread
+from faultline.bot.intake.accepting import IntakeLimits
+from faultline.bot.intake.reported_changes import MOST_AT_ONCE, reported_change_routes, store_keep
+from faultline.bot.settings import Settings
+from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
+from faultline.bot.store.store import Store
+from faultline.loopback.server import serve_in_thread
 
 TOKEN = "reporter"
 AT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)

@@ -18,17 +18,17 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import Ignored
-from bot.intake.signatures import BadSignature
-from bot.intake.sources.sentry import read_sentry, verify_sentry
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings
-from bot.settings.retention import RetentionSettings
-from bot.store.store import Accepted, Arrival, Store
-from connectors.sentry.issues import issue_of
-from connectors.sentry.settings import SentrySettings
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.sources.sentry import read_sentry, verify_sentry
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.settings.retention import RetentionSettings
+from faultline.bot.store.store import Accepted, Arrival, Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.connectors.vendors.sentry.issues import issue_of
+from faultline.connectors.vendors.sentry.settings import SentrySettings
 from tests.bot.intake.conftest import Senders, only, serving
 
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

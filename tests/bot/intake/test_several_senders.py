@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.intake.alert_source import WebhookRequest, WebhookSource
-from bot.intake.signatures import BadSignature
-from bot.intake.sources.alertmanager import ALERT_SOURCE
-from bot.policy.values import Arrival
-from bot.settings import Settings, load_settings
+from faultline.bot.intake.alert_source import WebhookRequest, WebhookSource
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.sources.alertmanager import ALERT_SOURCE
+from faultline.bot.policy.values import Arrival
+from faultline.bot.settings import Settings, load_settings
 from tests.bot.intake.conftest import alertmanager_alert, alertmanager_group
 
 TWO = """

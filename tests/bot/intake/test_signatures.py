@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from slack_sdk.signature import SignatureVerifier
 
-from bot.intake.signatures import (
+from faultline.bot.intake.signatures import (
     BadSignature,
     sign_slack,
     verify_slack,
     verify_token,
 )
-from bot.intake.sources.pagerduty import sign_pagerduty, verify_pagerduty
+from faultline.bot.intake.sources.pagerduty import sign_pagerduty, verify_pagerduty
 
 BODY = b'{"event": {"id": "E1"}}'
 NOW = 1_763_690_000.0

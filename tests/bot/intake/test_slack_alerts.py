@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import Ignored
-from bot.intake.slack_alerts import alert_in, known_link
-from bot.intake.slack_messages import watched
-from bot.intake.slack_payload import Envelope, Message, Ourselves
-from bot.intake.slack_text import slack_plain, slack_urls
-from bot.settings import Settings
-from bot.store.store import Arrival
-from connectors.pagerduty.settings import PagerDutySettings
-from connectors.shared_settings import ServiceSettings
-from connectors.slack.settings import SlackSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.slack_alerts import alert_in, known_link
+from faultline.bot.intake.slack_messages import watched
+from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
+from faultline.bot.intake.slack_text import slack_plain, slack_urls
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Arrival
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
+from faultline.connectors.vendors.slack.settings import SlackSettings
 from tests.bot.intake.conftest import WATCHED, bot_message, secrets, slack_event
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

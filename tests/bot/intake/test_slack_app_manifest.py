@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from bot.conversation.slack.listeners import EVENTS
-from bot.intake.sources.slack import CLICKS_PATH, EVENTS_PATH
+from faultline.bot.conversation.slack.listeners import EVENTS
+from faultline.bot.intake.sources.slack import CLICKS_PATH, EVENTS_PATH
 
 ROOT = Path(__file__).resolve().parents[3]
 MANIFEST: dict[str, Any] = yaml.safe_load(

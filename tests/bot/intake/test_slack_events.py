@@ -16,12 +16,12 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import IntakeLimits, NotAccepted, store_accept
-from bot.intake.questions.message_router import MessageRouter
-from bot.settings import Settings
-from bot.store.conversations import Conversations
-from bot.store.store import Accepted, Arrival, ReplyTo, Store
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import IntakeLimits, NotAccepted, store_accept
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.settings import Settings
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.store import Accepted, Arrival, ReplyTo, Store
 from tests.bot.intake.conftest import (
     SLACK_SECRETS,
     WATCHED,

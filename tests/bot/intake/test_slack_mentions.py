@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bot.intake.service_names import catalogued, mentioned
-from bot.intake.slack_mentions import asked, question_in
-from bot.intake.slack_payload import Envelope, Message
-from bot.settings import Settings
-from bot.store.store import Arrival
-from connectors.shared_settings import ServiceSettings
+from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.slack_mentions import asked, question_in
+from faultline.bot.intake.slack_payload import Envelope, Message
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Arrival
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import bot_message, mention, slack_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import Ignored
-from bot.intake.slack_mentions import asked
-from bot.intake.slack_messages import watched
-from bot.intake.slack_payload import Envelope, Message, Ourselves
-from bot.settings import Settings
-from bot.settings.settings import settings_of
-from bot.store.store import Arrival
-from connectors.aws.scope import named_alarms, places_of
-from connectors.datadog.monitors import monitor_of
-from connectors.pagerduty.connector import incident_of
-from connectors.sentry.issues import issue_of
-from connectors.slack.connector import thread_of
-from connectors.slack.settings import SlackSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.slack_mentions import asked
+from faultline.bot.intake.slack_messages import watched
+from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.store import Arrival
+from faultline.connectors.vendors.aws.scope import named_alarms, places_of
+from faultline.connectors.vendors.datadog.monitors import monitor_of
+from faultline.connectors.vendors.pagerduty.connector import incident_of
+from faultline.connectors.vendors.sentry.issues import issue_of
+from faultline.connectors.vendors.slack.connector import thread_of
+from faultline.connectors.vendors.slack.settings import SlackSettings
 from tests.bot.intake.conftest import WATCHED, bot_message, mention, slack_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

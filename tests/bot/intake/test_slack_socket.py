@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 from pydantic import SecretStr
 
-from analysis.errors import SettingsError
-from bot.intake import slack_socket
-from bot.intake.accepting import NotAccepted, store_accept
-from bot.intake.slack_socket import SlackSocket, start_socket_mode
-from bot.settings import Settings
-from bot.settings.settings import settings_of
-from bot.store.store import Accepted, Arrival, Store
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake import slack_socket
+from faultline.bot.intake.accepting import NotAccepted, store_accept
+from faultline.bot.intake.slack_socket import SlackSocket, start_socket_mode
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import WATCHED, bot_message, mention, only, slack_event, until
 from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
 

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from bot.intake.accepting import Ignored, NotAccepted
-from bot.intake.request_body import Refused
-from bot.intake.signatures import BadSignature
-from bot.intake.sources.cloudwatch import SnsWebhook
-from bot.intake.sources.sns_certificates import FETCHES_PER_MINUTE, MOST_FETCHES
-from bot.intake.sources.sns_signature import certificate_names
-from bot.settings import Settings
-from bot.store.store import Arrival
+from faultline.bot.intake.accepting import Ignored, NotAccepted
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.sources.cloudwatch import SnsWebhook
+from faultline.bot.intake.sources.sns_certificates import FETCHES_PER_MINUTE, MOST_FETCHES
+from faultline.bot.intake.sources.sns_signature import certificate_names
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Arrival
 from tests.bot.intake.sns_sender import (
     CERT_URL,
     KEYS,

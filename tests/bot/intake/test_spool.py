@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.intake.spool import SUFFIX, Spool, SpoolError, figures_of
-from bot.intake.spool_records import TakenAlert, decode, encode
-from bot.policy.values import Arrival, Delivery, ReplyTo
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.spool import SUFFIX, Spool, SpoolError, figures_of
+from faultline.bot.intake.spool_records import TakenAlert, decode, encode
+from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 
 AT = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 
@@ -205,7 +205,7 @@ def test_a_directory_that_cannot_be_made_is_an_answer_and_no_crash(tmp_path: Pat
 KILLED = """
 import sys
 from pathlib import Path
-from bot.intake.spool import Spool
+from faultline.bot.intake.spool import Spool
 from tests.bot.intake.test_spool import alert
 
 spool = Spool(Path(sys.argv[1]))

@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
-from bot.intake.accepting import store_accept, take
-from bot.intake.intake_health import IntakeHealth
-from bot.intake.moving import LONGEST_PAUSE_S, MAX_TOGETHER, SpoolMover
-from bot.intake.spool import REFUSED, SUFFIX, Spool
-from bot.intake.spooling import STORE_WITHIN_S, SpoolingAccept
-from bot.operating.telemetry.readiness import Readiness
-from bot.policy.values import Accepted, Arrival, Delivery
-from bot.settings import Settings
-from bot.store.abandoned import another_store
-from bot.store.connect import connect
-from bot.store.store import Store
+from faultline.bot.intake.accepting import store_accept, take
+from faultline.bot.intake.intake_health import IntakeHealth
+from faultline.bot.intake.moving import LONGEST_PAUSE_S, MAX_TOGETHER, SpoolMover
+from faultline.bot.intake.spool import REFUSED, SUFFIX, Spool
+from faultline.bot.intake.spooling import STORE_WITHIN_S, SpoolingAccept
+from faultline.bot.operating.telemetry.readiness import Readiness
+from faultline.bot.policy.values import Accepted, Arrival, Delivery
+from faultline.bot.settings import Settings
+from faultline.bot.store.abandoned import another_store
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
 from tests.black_hole import BlackHole
 from tests.bot.intake.conftest import Senders, pagerduty_event, serving
 from tests.bot.intake.test_spool import alert

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from analysis.vocabulary import Alert
-from bot.intake.spooling import STORE_WITHIN_S
-from bot.intake.waiting_alerts import LEVEL_S, WaitingAlerts
-from bot.policy.values import Arrival
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.spooling import STORE_WITHIN_S
+from faultline.bot.intake.waiting_alerts import LEVEL_S, WaitingAlerts
+from faultline.bot.policy.values import Arrival
 
 
 def arrival(name: str, severity: str) -> Arrival:

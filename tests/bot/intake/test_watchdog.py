@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bot.intake.accepting import store_accept
-from bot.intake.intake_health import IntakeHealth
-from bot.intake.moving import SpoolMover
-from bot.intake.spool import Spool
-from bot.intake.watchdog import Watchdog
-from bot.settings import Settings
-from bot.store.abandoned import another_store
-from bot.store.store import Store
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.intake_health import IntakeHealth
+from faultline.bot.intake.moving import SpoolMover
+from faultline.bot.intake.spool import Spool
+from faultline.bot.intake.watchdog import Watchdog
+from faultline.bot.settings import Settings
+from faultline.bot.store.abandoned import another_store
+from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import (
     Senders,
     alertmanager_alert,

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from analysis.errors import SettingsError
-from bot.intake.accepting import Ignored
-from bot.intake.request_body import Refused
-from bot.intake.sources.webhook import read_webhook
-from bot.settings import Settings, load_settings
-from bot.settings.webhook import WebhookSettings
-from bot.store.store import Arrival, Store
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.sources.webhook import read_webhook
+from faultline.bot.settings import Settings, load_settings
+from faultline.bot.settings.webhook import WebhookSettings
+from faultline.bot.store.store import Arrival, Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import Senders
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

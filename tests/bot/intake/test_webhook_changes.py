@@ -14,21 +14,21 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from analysis.errors import SettingsError
-from bot.intake.accepting import Ignored
-from bot.intake.alert_source import FoundChanges
-from bot.intake.reported_changes import store_keep
-from bot.intake.request_body import Refused
-from bot.intake.routes import intake_routes
-from bot.intake.signatures import hmac_sha256
-from bot.intake.sources.webhook_changes import read_changes
-from bot.settings import Settings
-from bot.settings.settings import settings_of
-from bot.settings.webhook import WebhookSettings
-from bot.store.reported_changes import ReportedChange, ReportedChanges
-from bot.store.store import Accepted, Arrival, Store
-from connectors.shared_settings import ServiceSettings
-from loopback.server import serve_in_thread
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.alert_source import FoundChanges
+from faultline.bot.intake.reported_changes import store_keep
+from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.routes import intake_routes
+from faultline.bot.intake.signatures import hmac_sha256
+from faultline.bot.intake.sources.webhook_changes import read_changes
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.webhook import WebhookSettings
+from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
+from faultline.bot.store.store import Accepted, Arrival, Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.loopback.server import serve_in_thread
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/report-changes.md"
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.intake.accepting import Ignored
-from bot.intake.sources.webhook import read_webhook
-from bot.settings import Settings, load_settings
-from bot.settings.webhook import WebhookSettings
-from bot.settings.webhook_presets import PRESETS
-from bot.store.store import Arrival, Store
-from connectors.shared_settings import ServiceSettings
+from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.sources.webhook import read_webhook
+from faultline.bot.settings import Settings, load_settings
+from faultline.bot.settings.webhook import WebhookSettings
+from faultline.bot.settings.webhook_presets import PRESETS
+from faultline.bot.store.store import Arrival, Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import Senders
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

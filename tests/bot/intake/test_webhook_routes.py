@@ -21,12 +21,12 @@ from sqlalchemy import text
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bot.intake.accepting import IntakeLimits, store_accept
-from bot.intake.routes import intake_routes
-from bot.intake.sources.alertmanager import MAX_ALERTS, MAX_BODY_BYTES
-from bot.runtime.arrivals import ARRIVED
-from bot.settings import Settings
-from bot.store.store import Accepted, Arrival, Store
+from faultline.bot.intake.accepting import IntakeLimits, store_accept
+from faultline.bot.intake.routes import intake_routes
+from faultline.bot.intake.sources.alertmanager import MAX_ALERTS, MAX_BODY_BYTES
+from faultline.bot.runtime.arrivals import ARRIVED
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import (
     PD_SECRETS,
     Senders,

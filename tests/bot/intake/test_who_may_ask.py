@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.intake.accepting import store_accept
-from bot.intake.questions.message_router import MessageRouter
-from bot.settings import Settings
-from bot.settings.login import LoginSettings
-from bot.settings.people import PeopleSettings
-from bot.store.conversations import Conversations
-from bot.store.slack_channels import SlackChannelFacts
-from bot.store.store import ReplyTo, Store
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.settings import Settings
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.people import PeopleSettings
+from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.slack_channels import SlackChannelFacts
+from faultline.bot.store.store import ReplyTo, Store
 from tests.bot.intake.conftest import Senders, bot_message, mention, serving, slack_event
 from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
 

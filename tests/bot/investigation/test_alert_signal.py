@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.errors import ConnectorError
-from analysis.kinds.signals import SignalClass
-from analysis.kinds.watched_signals import AlertQuery, SignalSource
-from analysis.vocabulary import Alert
-from bot.investigation.steps import InvestigationSteps
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.process_pool import ProcessPool
-from connectors.recorded.connector import RecordedConnector
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.kinds.watched_signals import AlertQuery, SignalSource
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.steps import InvestigationSteps
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.connectors.vendors.recorded.connector import RecordedConnector
 from tests.bot.investigation.test_steps import a_desk
 from tests.scenarios.small_case import STARTED
 

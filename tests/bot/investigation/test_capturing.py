@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert, Evidence, JobIdentity, Scope, Window
-from bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
-from bot.investigation.collecting import CollectionPart
-from bot.settings import Settings
-from bot.store.captures import CaptureBudget, CaptureLog
-from bot.store.case_store import CaseStore
-from bot.store.opening import open_store
+from faultline.analysis.vocabulary import Alert, Evidence, JobIdentity, Scope, Window
+from faultline.bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
+from faultline.bot.investigation.collecting import CollectionPart
+from faultline.bot.settings import Settings
+from faultline.bot.store.captures import CaptureBudget, CaptureLog
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.opening import open_store
 from tests.bot.investigation.capture.recording_job import hosts, job_settings, recording
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

@@ -10,13 +10,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.case.folder import Case, read_case
-from analysis.case.tables import SCHEMAS
-from analysis.vocabulary import Alert
-from bot.investigation.collecting import assemble, store_part
-from bot.store.case_store import CaseStore
-from connectors.base import Collected, Item, for_storage
-from connectors.container_lines import LEAST_LINES, LEFT_OUT, SOURCE
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.case.tables import SCHEMAS
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.collecting import assemble, store_part
+from faultline.bot.store.case_store import CaseStore
+from faultline.connectors.shared.contract.base import Collected, Item, for_storage
+from faultline.connectors.shared.rows.container_lines import LEAST_LINES, LEFT_OUT, SOURCE
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bot.investigation.giving_way import GivingWay
-from bot.investigation.steps import InvestigationSteps
-from bot.investigation.worker_context import WorkerContext
-from bot.policy.priority import URGENT
-from bot.runtime.process_pool import ProcessPool
-from bot.store.models import InvestigationRow
+from faultline.bot.investigation.giving_way import GivingWay
+from faultline.bot.investigation.steps import InvestigationSteps
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.policy.priority import URGENT
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.store.models import InvestigationRow
 from tests.bot.investigation.test_steps import a_desk, accepted
 
 LONG_S = 60.0

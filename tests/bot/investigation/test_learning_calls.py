@@ -9,14 +9,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case.calls import CALLS_FILE
-from analysis.case.folder import json_bytes, read_case
-from analysis.errors import ConnectorError
-from analysis.requests.known_calls import known_calls
-from analysis.vocabulary import Alert, Scope, Window
-from bot.investigation.analyzing import analyze_with_calls
-from bot.investigation.collecting import assemble, collect_part
-from bot.investigation.learning_calls import (
+from faultline.analysis.case.calls import CALLS_FILE
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.investigation.analyzing import analyze_with_calls
+from faultline.bot.investigation.collecting import assemble, collect_part
+from faultline.bot.investigation.learning_calls import (
     LEARNED,
     MOST_CALLEES,
     EarlierCalls,
@@ -24,12 +24,12 @@ from bot.investigation.learning_calls import (
     learn_calls,
     with_callees,
 )
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.learned_calls import LearnedCall, LearnedCalls
-from bot.store.store import Store, StoredInvestigation
-from connectors.base import Check, Collected, Item, Request
-from connectors.limits import Limits
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
+from faultline.connectors.shared.settings.limits import Limits
 from tests.analysis.cases import write_case
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

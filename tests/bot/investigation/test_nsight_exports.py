@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import Case, read_case
-from analysis.traces.job.training import training_findings
-from analysis.vocabulary import Alert, Scope, Window
-from bot.investigation import nsight_exports
-from bot.investigation.collecting import assemble, collect_part
-from bot.store.case_store import CaseStore
-from connectors.traces.connector import TrainingTracesConnector
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.traces.job.training import training_findings
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.investigation import nsight_exports
+from faultline.bot.investigation.collecting import assemble, collect_part
+from faultline.bot.store.case_store import CaseStore
+from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
 from tests.trace_report.nsight_tool import no_nsys, nsys_that, small_export
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -16,20 +16,20 @@ import pytest
 from dbos import DBOS
 from moto.server import ThreadedMotoServer
 
-from analysis.case.folder import json_bytes, read_case
-from analysis.diagnosis import diagnose
-from analysis.errors import BudgetExceeded
-from analysis.traces.job.trace_versions import SUMMARIES, TRACES, record_name, record_of
-from analysis.traces.job.training import training_findings
-from analysis.vocabulary import Alert
-from bot.investigation import reading_traces, trace_queue
-from bot.investigation.reading_traces import KILLED, TraceReading
-from bot.queue.engine import WorkerEngine
-from bot.queue.engine_database import migrate_engine
-from bot.queue.names import INVESTIGATIONS, WORKFLOW_INVESTIGATE
-from bot.settings import WorkerSettings
-from bot.store.case_store import CaseStore
-from bot.store.store import Store
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import BudgetExceeded
+from faultline.analysis.traces.job.trace_versions import SUMMARIES, TRACES, record_name, record_of
+from faultline.analysis.traces.job.training import training_findings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation import reading_traces, trace_queue
+from faultline.bot.investigation.reading_traces import KILLED, TraceReading
+from faultline.bot.queue.engine import WorkerEngine
+from faultline.bot.queue.engine_database import migrate_engine
+from faultline.bot.queue.names import INVESTIGATIONS, WORKFLOW_INVESTIGATE
+from faultline.bot.settings import WorkerSettings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.store import Store
 from tests.analysis.traces.written_traces import case_of, document, job, write_trace
 from tests.bot.investigation.trace_worker import READS, work
 from tests.databases import store_engine
@@ -97,8 +97,8 @@ def wait_for(condition: Callable[[], bool], within_s: float = 240.0) -> None:
 def enqueue(engine_url: str, investigation: str) -> None:
     from dbos import DBOSClient
 
-    from bot.queue.engine_database import system_engine
-    from bot.queue.names import APPLICATION_VERSION
+    from faultline.bot.queue.engine_database import system_engine
+    from faultline.bot.queue.names import APPLICATION_VERSION
 
     engine = system_engine(engine_url)
     client = DBOSClient(system_database_engine=engine)

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from analysis.case.earlier import Earlier, EarlierInvestigation, RecordLevel, Seen
-from analysis.case.folder import json_bytes, read_case, read_diagnosis, write_json
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Alert, JobIdentity, Scope, Window
-from bot.investigation.remembering import keep_in_memory, recall, recall_into_case
-from bot.store.case_store import CaseStore
-from bot.store.fleet import FleetMemory
-from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.labels import Labels
-from bot.store.memory import Memory
-from bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.analysis.case.earlier import Earlier, EarlierInvestigation, RecordLevel, Seen
+from faultline.analysis.case.folder import json_bytes, read_case, read_diagnosis, write_json
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Alert, JobIdentity, Scope, Window
+from faultline.bot.investigation.remembering import keep_in_memory, recall, recall_into_case
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.memory import Memory
+from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.scenarios.small_case import write_small_case
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

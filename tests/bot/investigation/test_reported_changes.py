@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.tables import conform
-from analysis.vocabulary import Alert
-from bot.investigation.reported_changes import ReportedChangesConnector
-from bot.store.reported_changes import ReportedChange, ReportedChanges
-from connectors.base import Collected, collect_one
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.reported_changes import ReportedChangesConnector
+from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
+from faultline.connectors.shared.contract.base import Collected, collect_one
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.databases import store_engine
 

@@ -12,20 +12,20 @@ import polars as pl
 import pytest
 from sqlalchemy import update
 
-from analysis.case.tables import SCHEMAS
-from analysis.deploys.verdict import DeployVerdict
-from analysis.errors import ConnectorError
-from analysis.vocabulary import EvidenceKind
-from bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
-from bot.policy.deploy_to_check import DeployToCheck
-from bot.settings import Settings
-from bot.settings.watches import WatchSettings
-from bot.store.deploy_checks import DeployChecks, StoredCheck
-from bot.store.deploy_tables import WatchRow
-from bot.store.store import Store
-from bot.store.watches import Watches
-from connectors.base import Check, Collected, Item, Request
-from connectors.limits import Limits
+from faultline.analysis.case.tables import SCHEMAS
+from faultline.analysis.deploys.verdict import DeployVerdict
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import EvidenceKind
+from faultline.bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
+from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.bot.settings import Settings
+from faultline.bot.settings.watches import WatchSettings
+from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
+from faultline.bot.store.deploy_tables import WatchRow
+from faultline.bot.store.store import Store
+from faultline.bot.store.watches import Watches
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
+from faultline.connectors.shared.settings.limits import Limits
 from tests.databases import store_engine
 
 STEP_S = 60

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from analysis.case.windows import Windows
-from analysis.vocabulary import Alert
-from bot.investigation.scoping import scope_for, with_objective
-from bot.settings import Settings
+from faultline.analysis.case.windows import Windows
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.scoping import scope_for, with_objective
+from faultline.bot.settings import Settings
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 SETTINGS = Settings.model_validate(

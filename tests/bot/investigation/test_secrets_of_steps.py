@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import ConnectorError
-from analysis.kinds.watched_signals import AlertQuery
-from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from bot.answer.outcome import Outcome
-from bot.investigation.step_results import Opened
-from bot.investigation.steps import InvestigationSteps
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.process_pool import ProcessPool
-from bot.store.captures import CaptureBudget, CaptureLog
-from bot.store.deploy_checks import DeployChecks, StoredCheck
-from bot.store.store import StoredInvestigation
-from connectors.asking import bounded
-from connectors.base import Check, Collected, Request
-from connectors.limits import Limits
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.investigation.step_results import Opened
+from faultline.bot.investigation.steps import InvestigationSteps
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.store.captures import CaptureBudget, CaptureLog
+from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
+from faultline.bot.store.store import StoredInvestigation
+from faultline.connectors.asking import bounded
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.settings.limits import Limits
 from tests.bot.investigation.test_steps import Notebook, a_desk
 from tests.hostile.planting import PLANTED, SECRET
 from tests.scenarios.small_case import STARTED

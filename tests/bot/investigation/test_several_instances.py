@@ -11,19 +11,19 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert, EvidenceKind
-from bot.investigation.step_results import Opened
-from bot.investigation.steps import InvestigationSteps
-from bot.investigation.worker_context import WorkerContext
-from bot.runtime.process_pool import ProcessPool
-from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.covers import Covers
-from connectors.datadog.settings import DatadogSettings
-from connectors.instance_settings import InstanceSettings
-from connectors.instances import ConnectorInstance
-from connectors.limits import Limits
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert, EvidenceKind
+from faultline.bot.investigation.step_results import Opened
+from faultline.bot.investigation.steps import InvestigationSteps
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
+from faultline.connectors.shared.contract.instances import ConnectorInstance
+from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.vendors.datadog.settings import DatadogSettings
 from tests.bot.investigation.test_steps import a_desk
 from tests.scenarios.small_case import STARTED
 

@@ -17,26 +17,26 @@ import pytest
 from dbos import DBOS
 from sqlalchemy import event
 
-from analysis.case.folder import json_bytes, read_case, read_diagnosis
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert, Report
-from bot.answer.outcome import Outcome
-from bot.answer.view import answer_view
-from bot.investigation.analyzing import analyze_case
-from bot.investigation.asking_model import ask_model
-from bot.investigation.steps import RECOVERIES, InvestigationSteps
-from bot.investigation.worker_context import WorkerContext
-from bot.investigation.workflow import register_workflows
-from bot.queue.engine import WorkerEngine
-from bot.queue.engine_database import migrate_engine
-from bot.runtime.by_need import ByNeed
-from bot.runtime.process_pool import ProcessPool
-from bot.runtime.threads import in_thread
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.model_spending import ModelSpending
-from bot.store.store import ReplyTo, Store, StoredInvestigation
-from connectors.recorded.connector import RecordedConnector
+from faultline.analysis.case.folder import json_bytes, read_case, read_diagnosis
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Alert, Report
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.view import answer_view
+from faultline.bot.investigation.analyzing import analyze_case
+from faultline.bot.investigation.asking_model import ask_model
+from faultline.bot.investigation.steps import RECOVERIES, InvestigationSteps
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.investigation.workflow import register_workflows
+from faultline.bot.queue.engine import WorkerEngine
+from faultline.bot.queue.engine_database import migrate_engine
+from faultline.bot.runtime.by_need import ByNeed
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.model_spending import ModelSpending
+from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.connectors.vendors.recorded.connector import RecordedConnector
 from tests.databases import store_engine
 from tests.scenarios.small_case import write_small_case
 

@@ -8,8 +8,8 @@ import pytest
 from obstore.exceptions import GenericError, NotFoundError
 from sqlalchemy.exc import OperationalError
 
-from analysis.errors import ConnectorError
-from bot.investigation import tries
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.investigation import tries
 
 
 def test_a_store_or_case_store_that_is_away_is_tried_again() -> None:

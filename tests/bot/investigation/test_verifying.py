@@ -10,17 +10,17 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case.folder import Case, read_case, read_diagnosis, write_json
-from analysis.case.tables import LOGS, METRICS, ORIGIN
-from analysis.diagnosis import diagnose
-from analysis.errors import ConnectorError
-from analysis.vocabulary import EvidenceKind, Finding, Scope, Window
-from bot.investigation.collecting import assemble, collect_part
-from bot.investigation.model.bench import in_a_thread
-from bot.investigation.verifying import VerifiedFinding, verify
-from bot.store.case_store import CaseStore
-from connectors.base import Check, Collected, Connector, Item, Request
-from connectors.limits import Limits
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis, write_json
+from faultline.analysis.case.tables import LOGS, METRICS, ORIGIN
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import EvidenceKind, Finding, Scope, Window
+from faultline.bot.investigation.collecting import assemble, collect_part
+from faultline.bot.investigation.model.bench import in_a_thread
+from faultline.bot.investigation.verifying import VerifiedFinding, verify
+from faultline.bot.store.case_store import CaseStore
+from faultline.connectors.shared.contract.base import Check, Collected, Connector, Item, Request
+from faultline.connectors.shared.settings.limits import Limits
 from tests.scenarios.small_case import ALERT, STARTED
 
 ONSET = STARTED - timedelta(minutes=4)

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from bot.investigation.scoping import scope_for
-from bot.investigation.young_systems import fitted, with_known_history
-from bot.settings import Settings
-from connectors.base import Check, Collected, Request
-from connectors.limits import Limits
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from faultline.bot.investigation.scoping import scope_for
+from faultline.bot.investigation.young_systems import fitted, with_known_history
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.settings.limits import Limits
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 ALERT = Alert(source="test", title="Slow", started_at=AT)

@@ -11,18 +11,22 @@ from pathlib import Path
 
 from dbos import DBOS
 
-from bot.investigation import reading_traces
-from bot.investigation.reading_traces import TraceReading
-from bot.investigation.steps import InvestigationSteps
-from bot.investigation.trace_queue import TRACES_QUEUE, queue_width, register_trace_workflow
-from bot.investigation.worker_context import WorkerContext
-from bot.queue.engine import WorkerEngine
-from bot.queue.names import WORKFLOW_INVESTIGATE
-from bot.runtime.process_pool import ProcessPool
-from bot.settings import Settings, WorkerSettings
-from bot.store.case_store import CaseStore
-from bot.store.connect import connect
-from bot.store.store import Store
+from faultline.bot.investigation import reading_traces
+from faultline.bot.investigation.reading_traces import TraceReading
+from faultline.bot.investigation.steps import InvestigationSteps
+from faultline.bot.investigation.trace_queue import (
+    TRACES_QUEUE,
+    queue_width,
+    register_trace_workflow,
+)
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.queue.engine import WorkerEngine
+from faultline.bot.queue.names import WORKFLOW_INVESTIGATE
+from faultline.bot.runtime.process_pool import ProcessPool
+from faultline.bot.settings import Settings, WorkerSettings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
 
 READS = "reads.txt"
 SLOWLY_S = 0.4

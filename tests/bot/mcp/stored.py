@@ -12,17 +12,17 @@ from typing import Any
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
-from analysis.case.folder import read_case, read_diagnosis, write_json
-from bot.answer.writer.built_in import word
-from bot.intake.accepting import store_accept
-from bot.intake.asked_requests import AskedRequests
-from bot.mcp.call_limits import CallLimits
-from bot.mcp.callers import THIS_MACHINE, Caller
-from bot.mcp.investigations import Investigations, Shelf
-from bot.mcp.server import CallerOf, McpServer
-from bot.settings import Settings
-from bot.store.store import ReplyTo, Store
-from connectors.base import Connector
+from faultline.analysis.case.folder import read_case, read_diagnosis, write_json
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.asked_requests import AskedRequests
+from faultline.bot.mcp.call_limits import CallLimits
+from faultline.bot.mcp.callers import THIS_MACHINE, Caller
+from faultline.bot.mcp.investigations import Investigations, Shelf
+from faultline.bot.mcp.server import CallerOf, McpServer
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import ReplyTo, Store
+from faultline.connectors.shared.contract.base import Connector
 from tests.bot.investigation.model.cases import diagnosed_case
 from tests.databases import store_engine
 from tests.scenarios.small_case import ALERT

@@ -12,16 +12,16 @@ import pytest
 from joserfc.jwk import RSAKey
 from pydantic import SecretStr
 
-from analysis.errors import ConnectorError
-from bot.mcp.callers import Caller
-from bot.mcp.http_callers import HttpCallers, no_page
-from bot.mcp.over_http import Resource
-from bot.settings import ServerSettings, Settings
-from bot.settings.login import LoginSettings
-from bot.settings.teams import TeamSettings
-from bot.store.api_tokens import TokenLimits, make_token, revoke_token
-from bot.store.store import Store
-from bot.web.access import AccessControl
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.http_callers import HttpCallers, no_page
+from faultline.bot.mcp.over_http import Resource
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.store.api_tokens import TokenLimits, make_token, revoke_token
+from faultline.bot.store.store import Store
+from faultline.bot.web.access import AccessControl
 from tests.bot.web.login_provider import CLIENT_ID, LoginProvider
 from tests.bot.web.serving import Server
 from tests.databases import store_engine

@@ -18,9 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextResourceContents
 from starlette.applications import Starlette
 
-from bot.mcp.callers import Caller
-from bot.mcp.over_http import MAX_BODY_BYTES, McpOverHttp, Resource, caller_of_request
-from bot.store.visibility import NOTHING_APART
+from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.over_http import MAX_BODY_BYTES, McpOverHttp, Resource, caller_of_request
+from faultline.bot.store.visibility import NOTHING_APART
 from tests.bot.mcp.stored import Stored
 from tests.connectors.conftest import free_port
 

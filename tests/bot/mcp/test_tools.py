@@ -13,13 +13,13 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
-from bot.mcp.call_limits import CallLimits
-from bot.mcp.open_cases import MOST_OPEN
-from bot.mcp.outgoing import MOST_CHARACTERS
-from bot.mcp.server import McpServer
-from bot.settings.people import PeopleSettings
-from bot.store.store import ReplyTo
-from bot.store.visibility import NOTHING_APART
+from faultline.bot.mcp.call_limits import CallLimits
+from faultline.bot.mcp.open_cases import MOST_OPEN
+from faultline.bot.mcp.outgoing import MOST_CHARACTERS
+from faultline.bot.mcp.server import McpServer
+from faultline.bot.settings.people import PeopleSettings
+from faultline.bot.store.store import ReplyTo
+from faultline.bot.store.visibility import NOTHING_APART
 from tests.bot.mcp.stored import Stored, said, why
 
 INJECTION = (
@@ -182,7 +182,7 @@ def test_one_caller_has_limits(tmp_path: Path) -> None:
 
 
 def _settings(**people: Any) -> Any:
-    from bot.settings import Settings
+    from faultline.bot.settings import Settings
 
     return Settings().model_copy(update={"people": PeopleSettings(**people)})
 

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.engine import make_url
 
-from bot.operating.inspection import Inspection
-from bot.queue.engine_database import migrate_engine, system_engine
-from bot.settings import Settings
-from bot.store.opening import engine_url, open_cases, store_url
-from bot.store.store import Store
+from faultline.bot.operating.inspection import Inspection
+from faultline.bot.queue.engine_database import migrate_engine, system_engine
+from faultline.bot.settings import Settings
+from faultline.bot.store.opening import engine_url, open_cases, store_url
+from faultline.bot.store.store import Store
 from tests.bot.operating.installation import LIVING, Installation, only_living
 from tests.conftest import new_database
 from tests.databases import store_engine
@@ -36,11 +36,11 @@ def volume(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     otherwise."""
     of = SimpleNamespace(free=50 * 2**30, total=100 * 2**30, files=1_000_000, files_free=500_000)
     monkeypatch.setattr(
-        "bot.operating.place_checks.shutil.disk_usage",
+        "faultline.bot.operating.place_checks.shutil.disk_usage",
         lambda _: SimpleNamespace(free=of.free, total=of.total),
     )
     monkeypatch.setattr(
-        "bot.operating.place_checks.os.statvfs",
+        "faultline.bot.operating.place_checks.os.statvfs",
         lambda _: SimpleNamespace(f_files=of.files, f_favail=of.files_free),
     )
     return of

@@ -9,15 +9,15 @@ from pathlib import Path
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.operating.check_results import CheckResult
-from bot.operating.engine_rows import EngineRows
-from bot.operating.executors import Executors
-from bot.operating.inspection import inspected
-from bot.settings import Settings
-from bot.store.case_store import CaseStore
-from bot.store.models import InvestigationRow
-from bot.store.store import ReplyTo, Store
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.operating.check_results import CheckResult
+from faultline.bot.operating.engine_rows import EngineRows
+from faultline.bot.operating.executors import Executors
+from faultline.bot.operating.inspection import inspected
+from faultline.bot.settings import Settings
+from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import ReplyTo, Store
 
 NOW = datetime.now(UTC)
 LIVING = "worker-1-living"
@@ -123,8 +123,8 @@ class Installation:
 
     def doctor(self, name: str | None = None) -> list[CheckResult]:
         """What the doctor finds."""
-        from bot.operating.doctor import whole
-        from bot.operating.story import story
+        from faultline.bot.operating.doctor import whole
+        from faultline.bot.operating.story import story
 
         with inspected(self.settings, NOW) as inspection:
             return list(story(inspection, name) if name else whole(inspection))

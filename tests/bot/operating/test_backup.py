@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session
 
-from analysis.errors import EvidenceError, FaultlineError, SettingsError
-from bot.operating.backup import back_up
-from bot.operating.inspection import inspected
-from bot.operating.requeue import requeue_one
-from bot.operating.restore import restore
-from bot.settings import Settings
-from bot.store.connect import connect
-from bot.store.models import InvestigationRow, PostRow
-from bot.store.store import Store, forgotten_key
+from faultline.analysis.errors import EvidenceError, FaultlineError, SettingsError
+from faultline.bot.operating.backup import back_up
+from faultline.bot.operating.inspection import inspected
+from faultline.bot.operating.requeue import requeue_one
+from faultline.bot.operating.restore import restore
+from faultline.bot.settings import Settings
+from faultline.bot.store.connect import connect
+from faultline.bot.store.models import InvestigationRow, PostRow
+from faultline.bot.store.store import Store, forgotten_key
 from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation, make_case
 
 HOUR = timedelta(hours=1)

@@ -11,24 +11,24 @@ from dbos._schemas.system_database import SystemSchema
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
-from bot.intake import spool
-from bot.operating.bounds import BY_NATURE, FOLLOW, SWEPT
-from bot.operating.free_pages import give_back
-from bot.operating.inspection import inspected
-from bot.operating.size_checks import size_checks
-from bot.operating.sweep import Sweep
-from bot.queue.engine_database import migrate_engine, system_engine
-from bot.store.api_tables import AskedRequestRow
-from bot.store.api_tokens import make_token, tokens
-from bot.store.case_store import CaseSizes, CaseStore
-from bot.store.connect import connect, migrate
-from bot.store.deploy_tables import DeployCheckRow
-from bot.store.executor_tables import ExecutorRow
-from bot.store.last_times import LastTimeRow
-from bot.store.models import Base
-from bot.store.people_tables import PersonActRow, SlackChannelRow
-from bot.store.sizes import database_bytes, table_sizes
-from bot.store.spending_tables import ModelSpendingRow
+from faultline.bot.intake import spool
+from faultline.bot.operating.bounds import BY_NATURE, FOLLOW, SWEPT
+from faultline.bot.operating.free_pages import give_back
+from faultline.bot.operating.inspection import inspected
+from faultline.bot.operating.size_checks import size_checks
+from faultline.bot.operating.sweep import Sweep
+from faultline.bot.queue.engine_database import migrate_engine, system_engine
+from faultline.bot.store.api_tables import AskedRequestRow
+from faultline.bot.store.api_tokens import make_token, tokens
+from faultline.bot.store.case_store import CaseSizes, CaseStore
+from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.deploy_tables import DeployCheckRow
+from faultline.bot.store.executor_tables import ExecutorRow
+from faultline.bot.store.last_times import LastTimeRow
+from faultline.bot.store.models import Base
+from faultline.bot.store.people_tables import PersonActRow, SlackChannelRow
+from faultline.bot.store.sizes import database_bytes, table_sizes
+from faultline.bot.store.spending_tables import ModelSpendingRow
 from tests.bot.operating.installation import NOW, Installation, make_case
 
 OLD = NOW - timedelta(days=800)
@@ -140,14 +140,16 @@ def test_the_size_of_cases_in_a_bucket_is_shown_with_its_growth(
         bucket.put(
             f"{NOW - timedelta(days=days):%Y%m%d-%H%M%S}-abcdef", "alert.json", b"x" * 700_000
         )
-    monkeypatch.setattr("bot.operating.size_checks.open_cases", lambda _settings: bucket)
+    monkeypatch.setattr("faultline.bot.operating.size_checks.open_cases", lambda _settings: bucket)
     stored = installation.settings.store.model_copy(update={"cases": "s3://bucket/faultline"})
     settings = installation.settings.model_copy(update={"store": stored})
     with inspected(settings, NOW) as inspection:
         said = {one.about: one.what for one in size_checks(inspection)}["case store size"]
         assert said.startswith("2.1 MB, oldest "), said
         assert said.endswith("; 0.2 MB a day came in the last week"), said
-        monkeypatch.setattr("bot.operating.size_checks.open_cases", lambda _settings: Cut())
+        monkeypatch.setattr(
+            "faultline.bot.operating.size_checks.open_cases", lambda _settings: Cut()
+        )
         said = {one.about: one.what for one in size_checks(inspection)}["case store size"]
         assert said.startswith("more than 5.0 MB (only 200,000 files were listed)"), said
 
@@ -167,7 +169,7 @@ def test_a_disk_that_is_full_soon_is_wrong(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_case(installation, installation.alert())
-    monkeypatch.setattr("bot.operating.size_checks._free", lambda _place: 10)
+    monkeypatch.setattr("faultline.bot.operating.size_checks._free", lambda _place: 10)
     with inspected(installation.settings, NOW) as inspection:
         disk = [one for one in size_checks(inspection) if one.about == "disk"]
     assert [one.state for one in disk] == ["wrong"]

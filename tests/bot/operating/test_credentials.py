@@ -14,13 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import BudgetExceeded
-from bot.operating.credentials import LONGEST_STOP_S, Credentials, checks_beside, problem_of
-from bot.settings import Settings
-from bot.web.record_pages import credential_lines
-from connectors.asking import all_of
-from connectors.base import Check, Collected, Request
-from connectors.limits import Limits
+from faultline.analysis.errors import BudgetExceeded
+from faultline.bot.operating.credentials import (
+    LONGEST_STOP_S,
+    Credentials,
+    checks_beside,
+    problem_of,
+)
+from faultline.bot.settings import Settings
+from faultline.bot.web.record_pages import credential_lines
+from faultline.connectors.asking import all_of
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.settings.limits import Limits
 
 
 class Source:
@@ -117,7 +122,7 @@ def test_the_process_that_asks_is_given_the_settings_and_its_libraries_stay_ther
 def test_a_bot_that_stops_while_they_are_looked_at_ends_soon_and_leaves_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.operating.credentials.ask_connectors", time.sleep)
+    monkeypatch.setattr("faultline.bot.operating.credentials.ask_connectors", time.sleep)
     credentials = Credentials(partial(checks_beside, 60), after_s=0)  # type: ignore[arg-type]
     before = set(multiprocessing.active_children())
     credentials.start()

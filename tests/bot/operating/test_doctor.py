@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.orm import Session
 
-from bot.operating.check_results import lasting
-from bot.operating.doctor import CANNOT_LOOK, HEALTHY, WRONG, run_doctor
-from bot.operating.removing import posts_of
-from bot.settings import Settings
-from bot.store.models import PostRow
-from bot.store.mutes import Mutes
-from bot.store.store import NO_POST, Delivery
-from loopback.preloaded import run_preloaded
+from faultline.bot.operating.check_results import lasting
+from faultline.bot.operating.doctor import CANNOT_LOOK, HEALTHY, WRONG, run_doctor
+from faultline.bot.operating.removing import posts_of
+from faultline.bot.settings import Settings
+from faultline.bot.store.models import PostRow
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.store import NO_POST, Delivery
+from faultline.loopback.preloaded import run_preloaded
 from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation
 from tests.bot.queue.engine_workers import hold
 from tests.forked import ForkedProcess

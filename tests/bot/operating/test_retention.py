@@ -9,22 +9,22 @@ import pytest
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from analysis.case.earlier import EarlierInvestigation
-from analysis.errors import FaultlineError
-from bot.operating.deleting import delete_investigation
-from bot.operating.retention import Retention, only_one
-from bot.operating.sweep import Sweep
-from bot.settings import Settings
-from bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
-from bot.store.conversations import Conversations, NewQuestion
-from bot.store.labels import Labels
-from bot.store.learned_calls import LearnedCall, LearnedCalls
-from bot.store.listing import Listing, ListingFilter
-from bot.store.memory import Memory
-from bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
-from bot.store.replays import KEPT_AT_LEAST
-from bot.store.reported_changes import ReportedChange, ReportedChanges
-from bot.store.store import Delivery
+from faultline.analysis.case.earlier import EarlierInvestigation
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.operating.deleting import delete_investigation
+from faultline.bot.operating.retention import Retention, only_one
+from faultline.bot.operating.sweep import Sweep
+from faultline.bot.settings import Settings
+from faultline.bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
+from faultline.bot.store.conversations import Conversations, NewQuestion
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
+from faultline.bot.store.listing import Listing, ListingFilter
+from faultline.bot.store.memory import Memory
+from faultline.bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
+from faultline.bot.store.replays import KEPT_AT_LEAST
+from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
+from faultline.bot.store.store import Delivery
 from tests.bot.operating.installation import LIVING, NOW, Installation, make_case
 
 DAY = timedelta(days=1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.operating.settings_checks import settings_checks
-from bot.settings import Settings
+from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.settings import Settings
 
 
 @pytest.mark.parametrize(

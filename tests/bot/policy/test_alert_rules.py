@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.policy.alert_rules import held_back_by, matches
-from bot.policy.topology import ServiceTopology
-from bot.settings import Settings
-from bot.settings.alerts import AlertRule
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.alert_rules import held_back_by, matches
+from faultline.bot.policy.topology import ServiceTopology
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertRule
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 TOPOLOGY = ServiceTopology.of(

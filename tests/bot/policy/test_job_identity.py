@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Alert, JobIdentity
-from bot.investigation.scoping import scope_for
-from bot.policy.job_identity import identify_job, plain_host
-from bot.settings import Settings
+from faultline.analysis.vocabulary import Alert, JobIdentity
+from faultline.bot.investigation.scoping import scope_for
+from faultline.bot.policy.job_identity import identify_job, plain_host
+from faultline.bot.settings import Settings
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 SETTINGS = Settings.model_validate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.policy.people import person, without_mentions
+from faultline.bot.policy.people import person, without_mentions
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.policy.priority import HIGH, LOW, URGENT, USUAL, priority_of
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL, priority_of
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 

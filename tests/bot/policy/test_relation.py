@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Alert
-from bot.policy.admission import Policy
-from bot.policy.relation import Relation, keys_of, relate, sought_keys
-from bot.settings import Settings
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.relation import Relation, keys_of, relate, sought_keys
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 CATALOGUE = Settings(

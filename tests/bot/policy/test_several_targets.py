@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.operating.settings_checks import settings_checks
-from bot.policy.reply_targets import configured_targets, reply_channel, told_in
-from bot.policy.values import ReplyTo
-from bot.settings import Settings
-from bot.settings.settings import settings_of
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.policy.reply_targets import configured_targets, reply_channel, told_in
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
 
 AT = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 WORKSPACES = {

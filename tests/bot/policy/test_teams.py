@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.policy.teams import Teams
-from bot.settings import load_settings
+from faultline.analysis.errors import SettingsError
+from faultline.bot.policy.teams import Teams
+from faultline.bot.settings import load_settings
 
 CATALOGUE = """
 [services.checkout]

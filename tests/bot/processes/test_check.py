@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.processes.check import all_checks, run_checks
-from bot.settings import Settings, load_settings
-from connectors.base import Check
-from connectors.readable_parts import ReadableParts
-from loopback.bot_process import free_port
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.bot.processes.check import all_checks, run_checks
+from faultline.bot.settings import Settings, load_settings
+from faultline.connectors.shared.contract.base import Check
+from faultline.connectors.shared.rows.readable_parts import ReadableParts
+from faultline.loopback.bot_process import free_port
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 
 TOKEN = "xoxb-good"
 
@@ -108,7 +108,7 @@ def test_a_part_of_which_something_is_refused_is_not_simply_ok(
     async def checks(settings: Settings, *, vendors: bool = True) -> list[Check]:
         return [unread, *others]
 
-    monkeypatch.setattr("bot.processes.check.all_checks", checks)
+    monkeypatch.setattr("faultline.bot.processes.check.all_checks", checks)
     assert run_checks(settings_of({})) == status
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.intake.alert_sources import built_in_sources
-from bot.processes.greeting import Greeting, greeting_of
-from bot.settings import load_settings
+from faultline.bot.intake.alert_sources import built_in_sources
+from faultline.bot.processes.greeting import Greeting, greeting_of
+from faultline.bot.settings import load_settings
 from tests.bot.cli.terminal import in_terminal
 
 ROOT = Path(__file__).parents[3]
@@ -74,7 +74,7 @@ def test_serve_says_it_on_a_terminal(tmp_path: Path) -> None:
         "FAULTLINE_SERVER__PORT": "0",
         "FAULTLINE_STORE__DIRECTORY": str(tmp_path / "state"),
     }
-    command = [sys.executable, "-m", "bot.cli.main", "serve", "--no-worker"]
+    command = [sys.executable, "-m", "faultline.bot.cli.main", "serve", "--no-worker"]
     with in_terminal(command, cwd=tmp_path, env=environ) as (terminal, process):
         terminal.wait_for("Press Ctrl+C to stop.")
         os.kill(process.pid, signal.SIGINT)

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from bot.processes.http_limits import (
+from faultline.bot.processes.http_limits import (
     BACKLOG,
     FEWEST_CONNECTIONS,
     MAX_CONNECTIONS,
@@ -228,7 +228,8 @@ def test_the_total_stays_below_the_descriptor_limit() -> None:
 def test_the_descriptor_limit_is_raised_at_the_start() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     code = (
-        "import resource; from bot.processes.http_limits import raise_descriptor_limit as r; "
+        "import resource; "
+        "from faultline.bot.processes.http_limits import raise_descriptor_limit as r; "
         f"resource.setrlimit(resource.RLIMIT_NOFILE, (256, {hard})); "
         "print(r(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from connectors.base import Check
+from faultline.connectors.shared.contract.base import Check
 
 SERVER = """
 import json, os, sys
 from pathlib import Path
-from bot.processes.launch import refuse_what_cannot_serve
-from bot.settings import load_settings
+from faultline.bot.processes.launch import refuse_what_cannot_serve
+from faultline.bot.settings import load_settings
 settings = load_settings(environ=json.loads(sys.argv[1]))
 refuse_what_cannot_serve(settings)
 nursery = set(sys.modules)
-from bot.processes.first_contact import FirstContact
-from bot.processes.server import build_app
-from bot.store.opening import open_cases
+from faultline.bot.processes.first_contact import FirstContact
+from faultline.bot.processes.server import build_app
+from faultline.bot.store.opening import open_cases
 contact = FirstContact(settings)
 app = build_app(settings, contact.store, open_cases(settings), [], contact)
 web = set(sys.modules)
@@ -33,10 +33,10 @@ print(json.dumps([sorted(each) for each in (nursery, web, pages)]))
 """
 WORKER = """
 import json, os, sys
-from bot.processes.launch import refuse_what_cannot_work
-from bot.processes.worker import worker_components
-from bot.settings import load_settings
-from bot.store.opening import open_store
+from faultline.bot.processes.launch import refuse_what_cannot_work
+from faultline.bot.processes.worker import worker_components
+from faultline.bot.settings import load_settings
+from faultline.bot.store.opening import open_store
 settings = load_settings(environ=json.loads(sys.argv[1]))
 refuse_what_cannot_work(settings)
 components = worker_components(settings, open_store(settings))
@@ -45,7 +45,7 @@ os._exit(0 if sys.stdout.flush() is None else 1)
 """
 SETTINGS = """
 import json, sys
-import bot.settings
+import faultline.bot.settings
 print(json.dumps([sorted(sys.modules)]))
 """
 VENDORS = {"botocore", "datadog_api_client", "openai", "pdpyras", "opentelemetry.sdk"}
@@ -73,8 +73,21 @@ def test_a_web_process_loads_pages_and_vendors_only_when_they_are_needed(tmp_pat
     nursery, web, pages = loaded(SERVER, tmp_path, FAULTLINE_AWS__SNS_TOPICS=TOPIC)
     assert not {"sqlalchemy", "starlette", "dbos", "polars", "numpy", "jinja2"} & nursery
     assert not {"dbos", "polars", "numpy", "jinja2", "slack_bolt", "aiohttp"} & web
-    assert not {"psycopg", "cryptography", "httpx", "requests", "connectors.base"} & web
-    assert not {name for name in web if name.startswith(("bot.investigation", "bot.conversation"))}
+    assert (
+        not {
+            "psycopg",
+            "cryptography",
+            "httpx",
+            "requests",
+            "faultline.connectors.shared.contract.base",
+        }
+        & web
+    )
+    assert not {
+        name
+        for name in web
+        if name.startswith(("faultline.bot.investigation", "faultline.bot.conversation"))
+    }
     assert {"polars", "jinja2"} <= pages, "what the names are found by"
     assert "dbos" not in pages
 
@@ -83,7 +96,14 @@ def test_a_worker_loads_the_analysis_and_reply_targets_with_the_first_work(tmp_p
     [worker] = loaded(WORKER, tmp_path, **SLACK)
     assert "dbos" in worker
     assert not {*VENDORS, "slack_sdk", "aiohttp"} & worker
-    assert not {"analysis.diagnosis", "bot.answer.view", "bot.investigation.steps"} & worker
+    assert (
+        not {
+            "faultline.analysis.diagnosis",
+            "faultline.bot.answer.view",
+            "faultline.bot.investigation.steps",
+        }
+        & worker
+    )
 
 
 def test_what_checks_of_credentials_say_loads_no_connector() -> None:
@@ -92,8 +112,8 @@ def test_what_checks_of_credentials_say_loads_no_connector() -> None:
     packed = pickle.dumps((Check("prometheus", ok=True, line="reachable"),)).hex()
     command = [sys.executable, "-c", unpacks, packed]
     ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path.cwd())
-    assert "connectors.check" in ended.stdout.split()
-    assert not {"polars", "connectors.base"} & set(ended.stdout.split())
+    assert "faultline.connectors.shared.contract.check" in ended.stdout.split()
+    assert not {"polars", "faultline.connectors.shared.contract.base"} & set(ended.stdout.split())
 
 
 @pytest.mark.parametrize("library", ["slack_bolt", "jinja2"])

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import FaultlineError, SettingsError
-from bot.processes.launch import Workers, serve
-from bot.processes.server import listen
-from bot.runtime.nursery import own_nursery
-from bot.settings import Settings, load_settings
-from loopback.bot_process import free_port
-from loopback.preloaded import run_preloaded
+from faultline.analysis.errors import FaultlineError, SettingsError
+from faultline.bot.processes.launch import Workers, serve
+from faultline.bot.processes.server import listen
+from faultline.bot.runtime.nursery import own_nursery
+from faultline.bot.settings import Settings, load_settings
+from faultline.loopback.bot_process import free_port
+from faultline.loopback.preloaded import run_preloaded
 
 
 def settings_of(directory: Path, **environ: str) -> Settings:

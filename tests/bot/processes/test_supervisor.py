@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.processes import supervisor
-from bot.processes.supervisor import Supervisor
-from bot.processes.worker_process import ForkedWorker, WorkerProcess
-from bot.runtime.nursery import Nursery
+from faultline.bot.processes import supervisor
+from faultline.bot.processes.supervisor import Supervisor
+from faultline.bot.processes.worker_process import ForkedWorker, WorkerProcess
+from faultline.bot.runtime.nursery import Nursery
 
 WORKER = """
 import os, signal, sys, time

@@ -14,14 +14,14 @@ import pytest
 from dbos import DBOS, DBOSClient
 from sqlalchemy.exc import OperationalError
 
-from bot.queue import advisory_locks
-from bot.queue.advisory_locks import AdvisoryLocks
-from bot.queue.engine import WorkerEngine
-from bot.queue.engine_database import system_engine
-from bot.queue.executor_locks import ExecutorLocks, FileLocks
-from bot.queue.names import APPLICATION_VERSION, INVESTIGATIONS, WORKFLOW_INVESTIGATE
-from bot.store.connect import connect
-from bot.store.store import Store
+from faultline.bot.queue import advisory_locks
+from faultline.bot.queue.advisory_locks import AdvisoryLocks
+from faultline.bot.queue.engine import WorkerEngine
+from faultline.bot.queue.engine_database import system_engine
+from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
+from faultline.bot.queue.names import APPLICATION_VERSION, INVESTIGATIONS, WORKFLOW_INVESTIGATE
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import Store
 
 LIVES_S = 60
 STEPS = 5
@@ -88,9 +88,9 @@ def note_begin(ready: Connection, url: str, directory: Path, how: str) -> None:
     wakes it; or its DBOS is a release that nothing can wake."""
     patched = pytest.MonkeyPatch()
     if how == "unheard":
-        patched.setattr("bot.queue.queue_watch.LOOK_AT_LEAST_EVERY_S", 1.0)
+        patched.setattr("faultline.bot.queue.queue_watch.LOOK_AT_LEAST_EVERY_S", 1.0)
     if how == "polling":
-        patched.setattr("bot.queue.engine.can_be_woken", lambda _: False)
+        patched.setattr("faultline.bot.queue.engine.can_be_woken", lambda _: False)
     polling_s = 600.0 if how == "woken" else 0.5
     engine = WorkerEngine(url, directory, concurrency=4, polling_interval_s=polling_s)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bot.queue import changes
-from bot.queue.changes import (
+from faultline.bot.queue import changes
+from faultline.bot.queue.changes import (
     QUEUES,
     STORE,
     Changes,
@@ -22,10 +22,10 @@ from bot.queue.changes import (
     changes_in,
     install,
 )
-from bot.queue.engine_database import migrate_engine, system_engine
-from bot.store.connect import connect
-from bot.store.store import ReplyTo, Store
-from bot.store.waits import Waits
+from faultline.bot.queue.engine_database import migrate_engine, system_engine
+from faultline.bot.store.connect import connect
+from faultline.bot.store.store import ReplyTo, Store
+from faultline.bot.store.waits import Waits
 from tests.black_hole import black_hole
 from tests.bot.answer.targets.answers import accepted
 from tests.bot.queue.engine_workers import enqueue_from_outside, note_begin

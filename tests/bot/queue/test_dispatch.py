@@ -15,20 +15,20 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.policy.admission import Policy
-from bot.policy.teams import Teams
-from bot.queue.advisory_locks import AdvisoryLocks
-from bot.queue.dispatch import FairDispatch
-from bot.queue.engine_database import system_engine
-from bot.queue.executor_locks import ExecutorLocks, FileLocks
-from bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings
-from bot.settings.teams import TeamSettings
-from bot.store.models import InvestigationRow
-from bot.store.store import ReplyTo, Store
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.teams import Teams
+from faultline.bot.queue.advisory_locks import AdvisoryLocks
+from faultline.bot.queue.dispatch import FairDispatch
+from faultline.bot.queue.engine_database import system_engine
+from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
+from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import ReplyTo, Store
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 MANY = 40

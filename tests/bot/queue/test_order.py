@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.policy.priority import HIGH, LOW, URGENT, USUAL
-from bot.queue.capacity import Capacity
-from bot.queue.order import AGEING, WaitingInvestigation, in_order, level
+from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL
+from faultline.bot.queue.capacity import Capacity
+from faultline.bot.queue.order import AGEING, WaitingInvestigation, in_order, level
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

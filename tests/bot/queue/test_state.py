@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, insert
 from sqlalchemy.orm import Session
 
-from bot.queue.order import AGEING, WaitingInvestigation, in_order, level
-from bot.queue.state import (
+from faultline.bot.queue.order import AGEING, WaitingInvestigation, in_order, level
+from faultline.bot.queue.state import (
     TeamQueue,
     ahead_of,
     any_waiting,
@@ -19,8 +19,8 @@ from bot.queue.state import (
     queue_state,
     taken_by_team,
 )
-from bot.store.models import InvestigationRow
-from bot.store.store import Store
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import Store
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from bot.runtime.components import Components, FunctionComponent
+from faultline.bot.runtime.components import Components, FunctionComponent
 
 PATIENT_S = 60.0
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.runtime import nursery as nurseries
-from bot.runtime.nursery import LoadedNursery, Nursery, fork_here
-from bot.runtime.process_pool import ProcessPool
+from faultline.bot.runtime import nursery as nurseries
+from faultline.bot.runtime.nursery import LoadedNursery, Nursery, fork_here
+from faultline.bot.runtime.process_pool import ProcessPool
 
 PATIENT_S = 60.0
 
@@ -213,7 +213,7 @@ def broken() -> None:
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, os.getcwd())
-from bot.runtime.nursery import open_nursery
+from faultline.bot.runtime.nursery import open_nursery
 print(open_nursery().pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

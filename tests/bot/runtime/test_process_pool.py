@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
-from analysis.secrets.redaction import masked, use_rules
-from analysis.secrets.rules import Rule
-from bot.policy.priority import LOW, URGENT, USUAL
-from bot.runtime import process_pool
-from bot.runtime.process_pool import PrioritySlots, ProcessPool
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
+from faultline.analysis.secrets.redaction import masked, use_rules
+from faultline.analysis.secrets.rules import Rule
+from faultline.bot.policy.priority import LOW, URGENT, USUAL
+from faultline.bot.runtime import process_pool
+from faultline.bot.runtime.process_pool import PrioritySlots, ProcessPool
 
 
 def unreadable(_folder: Path) -> str:
@@ -84,10 +84,10 @@ def test_waiting_behind_other_cases_is_no_fault(tmp_path: Path) -> None:
 
 CLOSED = """
 import asyncio, os, sys, time
-from analysis.secrets.redaction import masked, use_rules
-from analysis.secrets.rules import Rule
-from bot.policy.priority import LOW, URGENT, USUAL
-from bot.runtime.process_pool import PrioritySlots, ProcessPool
+from faultline.analysis.secrets.redaction import masked, use_rules
+from faultline.analysis.secrets.rules import Rule
+from faultline.bot.policy.priority import LOW, URGENT, USUAL
+from faultline.bot.runtime.process_pool import PrioritySlots, ProcessPool
 
 async def story():
     pool = ProcessPool(workers=2)

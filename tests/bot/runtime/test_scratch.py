@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.runtime.scratch import HELD, MADE_WITHIN_S, PREFIX, Scratch
+from faultline.bot.runtime.scratch import HELD, MADE_WITHIN_S, PREFIX, Scratch
 
 HOLDER = """
 import sys, tempfile, time
-from bot.runtime.scratch import Scratch
+from faultline.bot.runtime.scratch import Scratch
 scratch = Scratch()
 tempfile.mkdtemp(prefix="faultline-collect-")
 print(tempfile.gettempdir(), flush=True)

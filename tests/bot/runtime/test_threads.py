@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from bot.runtime import replaced_threads, threads
-from bot.runtime.measures import REGISTRY
-from bot.runtime.replaced_threads import ReplacedThreads
-from bot.runtime.threads import STORE_THREADS, go_first, in_store, in_thread
-from bot.store.connect import POOL
+from faultline.bot.runtime import replaced_threads, threads
+from faultline.bot.runtime.measures import REGISTRY
+from faultline.bot.runtime.replaced_threads import ReplacedThreads
+from faultline.bot.runtime.threads import STORE_THREADS, go_first, in_store, in_thread
+from faultline.bot.store.connect import POOL
 
 PATIENT_S = 60.0
 investigation = contextvars.ContextVar("investigation", default="none")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.settings import load_settings
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import load_settings
 
 
 def loaded(tmp_path: Path, text: str) -> object:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.settings import Settings, load_settings, sections_that_repeat
-from connectors.covers import Covers
-from connectors.datadog.settings import DatadogSettings
-from connectors.grafana.settings import GrafanaSettings
-from connectors.prometheus.settings import PrometheusSettings
-from connectors.registry import build_connectors
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import Settings, load_settings, sections_that_repeat
+from faultline.connectors.registry import build_connectors
+from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.vendors.datadog.settings import DatadogSettings
+from faultline.connectors.vendors.grafana.settings import GrafanaSettings
+from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 
 TWO = """
 [[prometheus]]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from analysis.errors import SettingsError
-from bot.intake.alert_sources import built_in_sources
-from bot.processes.check import secrets_check
-from bot.processes.launch import refuse_what_cannot_serve, refuse_what_cannot_work
-from bot.settings import Settings, is_secret
-from bot.settings.process_secrets import beyond_need, needed_by
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.alert_sources import built_in_sources
+from faultline.bot.processes.check import secrets_check
+from faultline.bot.processes.launch import refuse_what_cannot_serve, refuse_what_cannot_work
+from faultline.bot.settings import Settings, is_secret
+from faultline.bot.settings.process_secrets import beyond_need, needed_by
 
 ROOT = Path(__file__).parents[3]
 OF_THE_SERVER = (

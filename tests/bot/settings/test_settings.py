@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.settings import load_settings
-from bot.settings.reference import PAGE, page
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import load_settings
+from faultline.bot.settings.reference import PAGE, page
 
 
 @pytest.fixture
@@ -172,8 +172,8 @@ def test_a_key_that_is_no_secret_is_not_read_from_a_file(tmp_path: Path) -> None
 
 def test_sections_that_nothing_sets_are_not_built() -> None:
     program = """
-from bot.settings.settings import settings_of
-from connectors.registry import CONNECTORS
+from faultline.bot.settings.settings import settings_of
+from faultline.connectors.registry import CONNECTORS
 settings_of({"loki": {"url": "http://loki:3100"}}, {})
 print(*sorted(name for name, one in CONNECTORS.items() if one.settings.__pydantic_complete__))
 """

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.intake.slack_socket import socket_mode_tokens
-from bot.settings import Settings, load_settings
+from faultline.analysis.errors import SettingsError
+from faultline.bot.intake.slack_socket import socket_mode_tokens
+from faultline.bot.settings import Settings, load_settings
 
 TWO = """
 [[slack]]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.settings import Settings
-from bot.settings.settings import settings_of
+from faultline.analysis.errors import SettingsError
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
 
 
 def read(watch: Any) -> Settings:

@@ -15,20 +15,27 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.policy.admission import Policy
-from bot.settings import Settings
-from bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
-from bot.settings.teams import TeamSettings
-from bot.store.connect import connect
-from bot.store.groups import MAX_GROUP, MAX_RUNS
-from bot.store.message_updates import EDIT_EVERY, DueUpdates
-from bot.store.models import InvestigationRow
-from bot.store.mutes import Mutes
-from bot.store.store import Accepted, Arrival, Delivery, ReplyTo, Store, StoredInvestigation
-from bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
-from bot.store.suppressed_alerts import suppressed_alerts
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.admission import Policy
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
+from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.store.connect import connect
+from faultline.bot.store.groups import MAX_GROUP, MAX_RUNS
+from faultline.bot.store.message_updates import EDIT_EVERY, DueUpdates
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.store import (
+    Accepted,
+    Arrival,
+    Delivery,
+    ReplyTo,
+    Store,
+    StoredInvestigation,
+)
+from faultline.bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
+from faultline.bot.store.suppressed_alerts import suppressed_alerts
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -205,7 +212,8 @@ def test_alerts_of_one_transaction_are_taken_as_if_one_by_one(
     for at_once in (True, False):
         numbers = itertools.count()
         monkeypatch.setattr(
-            "bot.store.admitting.new_investigation_id", lambda _now, of=numbers: f"{next(of):05d}"
+            "faultline.bot.store.admitting.new_investigation_id",
+            lambda _now, of=numbers: f"{next(of):05d}",
         )
         database = store_engine(f"sqlite:///{tmp_path}/{at_once}.sqlite")
         store = Store(database, policy=Policy.of(Settings(services=SERVICES)))

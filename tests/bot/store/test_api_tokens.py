@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from analysis.errors import BudgetExceeded
-from bot.store import api_tokens
-from bot.store.api_tokens import (
+from faultline.analysis.errors import BudgetExceeded
+from faultline.bot.store import api_tokens
+from faultline.bot.store.api_tokens import (
     TokenLimits,
     caller_of,
     is_api_token,
@@ -18,7 +18,7 @@ from bot.store.api_tokens import (
     revoke_token,
     tokens,
 )
-from bot.store.store import Store
+from faultline.bot.store.store import Store
 from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 24, 3, tzinfo=UTC)

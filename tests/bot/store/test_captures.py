@@ -6,8 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-from bot.store.captures import LONGEST_CAPTURE, CaptureBudget, CaptureClaim, CaptureLog
-from bot.store.store import Store
+from faultline.bot.store.captures import LONGEST_CAPTURE, CaptureBudget, CaptureClaim, CaptureLog
+from faultline.bot.store.store import Store
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BUDGET = CaptureBudget(timedelta(minutes=30), 3)

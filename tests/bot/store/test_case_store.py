@@ -10,9 +10,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from analysis.errors import FaultlineError
-from bot.processes.server import local_cases
-from bot.store.case_store import CaseStore
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.processes.server import local_cases
+from faultline.bot.store.case_store import CaseStore
 
 CASE = "20261121-030000-abcdef"
 

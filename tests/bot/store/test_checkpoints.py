@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from bot.store.checkpoints import WORTH_BYTES, Checkpoints
-from bot.store.connect import CHECKPOINT_PAGES, connect
+from faultline.bot.store.checkpoints import WORTH_BYTES, Checkpoints
+from faultline.bot.store.connect import CHECKPOINT_PAGES, connect
 
 
 def moved(file: Path) -> bool:

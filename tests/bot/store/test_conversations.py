@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from analysis.vocabulary import Alert, Scope, Window
-from bot.store.conversations import STALE, Conversations, NewQuestion
-from bot.store.follow_ups import FollowUps, FollowUpScope, follow_up_scope
-from bot.store.store import ReplyTo, Store
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.store.conversations import STALE, Conversations, NewQuestion
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope, follow_up_scope
+from faultline.bot.store.store import ReplyTo, Store
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 ALERT = Alert(source="slack", title="checkout is slow", started_at=NOW)

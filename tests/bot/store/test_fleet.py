@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from analysis.training.repeated_hosts import BlamedPart, by_chance
-from analysis.vocabulary import Alert
-from bot.operating.removing import delete_rows
-from bot.store.fleet import FleetMemory
-from bot.store.labels import Labels
-from bot.store.models import InvestigationRow
-from bot.store.store import Store
-from bot.store.visibility import visible_to_teams
+from faultline.analysis.training.repeated_hosts import BlamedPart, by_chance
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.operating.removing import delete_rows
+from faultline.bot.store.fleet import FleetMemory
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import Store
+from faultline.bot.store.visibility import visible_to_teams
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SINCE = NOW - timedelta(days=90)

@@ -8,17 +8,17 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from analysis.case.earlier import EarlierCause, EarlierInvestigation
-from analysis.vocabulary import Alert
-from bot.answer.handover import TeamDigest, team_digests
-from bot.answer.handover_lines import summary, team_lines
-from bot.store.handover import handover_incidents, places
-from bot.store.labels import Labels
-from bot.store.memory import Memory
-from bot.store.models import InvestigationRow
-from bot.store.mutes import Mutes
-from bot.store.store import ReplyTo, Store
-from bot.store.visibility import visible_to_teams
+from faultline.analysis.case.earlier import EarlierCause, EarlierInvestigation
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.handover import TeamDigest, team_digests
+from faultline.bot.answer.handover_lines import summary, team_lines
+from faultline.bot.store.handover import handover_incidents, places
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.memory import Memory
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.store import ReplyTo, Store
+from faultline.bot.store.visibility import visible_to_teams
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 SINCE = NOW - timedelta(days=7)

@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.policy.admission import Policy
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings
-from bot.store.connect import connect
-from bot.store.incident_locks import WAIT_S, IncidentBusy, locks_of
-from bot.store.models import InvestigationRow
-from bot.store.store import Arrival, ReplyTo, Store
-from bot.store.waits import Waits
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.admission import Policy
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings
+from faultline.bot.store.connect import connect
+from faultline.bot.store.incident_locks import WAIT_S, IncidentBusy, locks_of
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import Arrival, ReplyTo, Store
+from faultline.bot.store.waits import Waits
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.black_hole import black_hole
 
 NOW = datetime.now(UTC)

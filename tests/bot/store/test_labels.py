@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.store.labels import MAX_CAUSE, Labels, Record
-from bot.store.models import InvestigationRow
-from bot.store.store import Store
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.store.labels import MAX_CAUSE, Labels, Record
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import Store
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from bot.store import learned_calls
-from bot.store.call_tables import LearnedCallRow
-from bot.store.learned_calls import LearnedCall, LearnedCalls
-from bot.store.visibility import visible_to_teams
+from faultline.bot.store import learned_calls
+from faultline.bot.store.call_tables import LearnedCallRow
+from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
+from faultline.bot.store.visibility import visible_to_teams
 from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine
 
-from analysis.case.earlier import EarlierInvestigation
-from analysis.vocabulary import Alert
-from bot.store.labels import Labels
-from bot.store.listing import MOST_COUNTED, Listing, ListingCursor, ListingFilter
-from bot.store.memory import Memory
-from bot.store.mutes import Mutes
-from bot.store.store import Store
+from faultline.analysis.case.earlier import EarlierInvestigation
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import MOST_COUNTED, Listing, ListingCursor, ListingFilter
+from faultline.bot.store.memory import Memory
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.store import Store
 from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from analysis.case.earlier import EarlierCause, EarlierInvestigation
-from analysis.vocabulary import Alert
-from bot.store.memory import Memory
-from bot.store.models import InvestigationRow
-from bot.store.store import Store
+from faultline.analysis.case.earlier import EarlierCause, EarlierInvestigation
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.store.memory import Memory
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import Store
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=900)

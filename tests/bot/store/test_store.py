@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from analysis.vocabulary import Alert
-from bot.store.incident_locks import IncidentBusy
-from bot.store.models import PostRow
-from bot.store.store import Delivery, ReplyTo, Store
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.store.incident_locks import IncidentBusy
+from faultline.bot.store.models import PostRow
+from faultline.bot.store.store import Delivery, ReplyTo, Store
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 ALERT = Alert(

@@ -15,10 +15,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, insert, inspect, text
 from sqlalchemy.sql.sqltypes import JSON, Boolean, DateTime, Float, Integer
 
-from analysis.errors import FaultlineError
-from bot.operating.database import print_versions, take_back
-from bot.settings import Settings
-from bot.store import (
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.operating.database import print_versions, take_back
+from faultline.bot.settings import Settings
+from faultline.bot.store import (
     api_tables,
     call_tables,
     change_tables,
@@ -29,9 +29,9 @@ from bot.store import (
     storm_tables,
     visitor_tables,
 )
-from bot.store.connect import migrate
-from bot.store.models import Base
-from bot.store.versions import (
+from faultline.bot.store.connect import migrate
+from faultline.bot.store.models import Base
+from faultline.bot.store.versions import (
     NOTHING,
     Version,
     _config,

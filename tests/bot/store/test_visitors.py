@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
-from bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
-from bot.store.store import Store
-from bot.store.visitors import MAX_SESSIONS, Logins, ProviderIdentity, new_secret
+from faultline.bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
+from faultline.bot.store.store import Store
+from faultline.bot.store.visitors import MAX_SESSIONS, Logins, ProviderIdentity, new_secret
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 ANN = ProviderIdentity(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case.calls import CALLS_FILE, CallList, KnownCall
-from analysis.case.folder import write_evidence, write_json
-from analysis.case.tables import write_table
-from analysis.vocabulary import (
+from faultline.analysis.case.calls import CALLS_FILE, CallList, KnownCall
+from faultline.analysis.case.folder import write_evidence, write_json
+from faultline.analysis.case.tables import write_table
+from faultline.analysis.vocabulary import (
     Alert,
     Cause,
     Claim,

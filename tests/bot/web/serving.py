@@ -17,14 +17,14 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from analysis.vocabulary import Alert
-from bot.api.routes import api_routes
-from bot.conversation.on_page import PageAnswers
-from bot.intake.accepting import store_accept
-from bot.intake.alert_sources import alert_sources
-from bot.settings import Settings
-from bot.store.store import Store
-from bot.web.pages import page_routes
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.api.routes import api_routes
+from faultline.bot.conversation.on_page import PageAnswers
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.alert_sources import alert_sources
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
+from faultline.bot.web.pages import page_routes
 from tests.databases import store_engine
 
 PATIENT_S = 60

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bot.settings import ServerSettings, Settings
-from bot.store.store import Store
-from bot.web.pages import page_routes
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.store.store import Store
+from faultline.bot.web.pages import page_routes
 from tests.bot.web.serving import PATIENT_S, Server, form_of, form_value, serving, sign_in
 
 TOKEN = "correct horse battery staple"

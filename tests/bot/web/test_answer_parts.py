@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Claim, Diagnosis, Finding, Gap, Verdict
-from bot.answer.view import AnswerView, answer_view
-from bot.store.store import Progress, StoredInvestigation
-from bot.web.answer_state import state_view, stored_state, told
-from bot.web.cited_claims import cited_claims, next_steps
-from bot.web.evidence_groups import FULL, evidence_groups, summary_of
-from bot.web.fold_lines import LONGEST, decided_line, gaps_line
-from bot.web.progress_steps import progress_steps
-from bot.web.text import age, kept_together
+from faultline.analysis.vocabulary import Claim, Diagnosis, Finding, Gap, Verdict
+from faultline.bot.answer.view import AnswerView, answer_view
+from faultline.bot.store.store import Progress, StoredInvestigation
+from faultline.bot.web.answer_state import state_view, stored_state, told
+from faultline.bot.web.cited_claims import cited_claims, next_steps
+from faultline.bot.web.evidence_groups import FULL, evidence_groups, summary_of
+from faultline.bot.web.fold_lines import LONGEST, decided_line, gaps_line
+from faultline.bot.web.progress_steps import progress_steps
+from faultline.bot.web.text import age, kept_together
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, EVIDENCE, FINDINGS, REPORT
 from tests.bot.web.serving import Site
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from bot.web.case_zip import zip_case
+from faultline.bot.web.case_zip import zip_case
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Site
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.web.detail_quantities import quantity_of, value_text
-from bot.web.detail_tables import detail_tables
+from faultline.bot.web.detail_quantities import quantity_of, value_text
+from faultline.bot.web.detail_tables import detail_tables
 
 
 def test_rows_of_ranks_name_the_rank_first_and_mark_the_subject() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from bot.answer.exports.formats import FORMATS, export
+from faultline.bot.answer.exports.formats import FORMATS, export
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Site
 

@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 from pydantic import SecretStr
 
-from analysis.case.folder import Case, read_case
-from analysis.case.tables import write_table
-from bot.settings import ServerSettings, Settings
-from bot.web.log_lines_view import SHOWN, log_lines
-from bot.web.span_tree import MAX_SHOWN, example_traces, span_tree
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.case.tables import write_table
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.web.log_lines_view import SHOWN, log_lines
+from faultline.bot.web.span_tree import MAX_SHOWN, example_traces, span_tree
 from tests.bot.web.sample_case import ALERT, ALERT_AT, FINDINGS, REPORT, write_sample_case
 from tests.bot.web.serving import Server, Site, serving
 from tests.bot.web.traced_case import ABOUT_SPANS, Span, request, spans, write_traced_case

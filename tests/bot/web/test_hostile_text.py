@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.case.folder import write_evidence, write_json
-from analysis.vocabulary import Alert, Claim, Gap, Link
-from bot.web.text import safe_href, visible
+from faultline.analysis.case.folder import write_evidence, write_json
+from faultline.analysis.vocabulary import Alert, Claim, Gap, Link
+from faultline.bot.web.text import safe_href, visible
 from tests.bot.web.sample_case import (
     ALERT,
     DIAGNOSIS,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.web.answer_file import answer_file
+from faultline.bot.web.answer_file import answer_file
 from tests.bot.web.browser import Page
 from tests.bot.web.sample_case import ALERT, REPORT, write_sample_case
 from tests.bot.web.serving import Site

@@ -18,20 +18,20 @@ from sqlalchemy.orm import Session
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from analysis.case.earlier import EarlierInvestigation
-from analysis.vocabulary import Alert
-from bot.investigation.remembering import recall
-from bot.policy.admission import Policy
-from bot.settings import Settings
-from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.labels import Labels
-from bot.store.memory import Memory
-from bot.store.models import InvestigationRow
-from bot.store.store import ReplyTo, Store
-from bot.store.visibility import ALL, visible_to_teams
-from bot.store.visitors import Logins, ProviderIdentity, new_secret
-from bot.web.pages import page_routes
-from bot.web.sessions import Sessions
+from faultline.analysis.case.earlier import EarlierInvestigation
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.remembering import recall
+from faultline.bot.policy.admission import Policy
+from faultline.bot.settings import Settings
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.memory import Memory
+from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.store import ReplyTo, Store
+from faultline.bot.store.visibility import ALL, visible_to_teams
+from faultline.bot.store.visitors import Logins, ProviderIdentity, new_secret
+from faultline.bot.web.pages import page_routes
+from faultline.bot.web.sessions import Sessions
 from tests.bot.web.sample_case import REPORT, write_sample_case
 from tests.bot.web.serving import PATIENT_S, Server, Site, serving
 

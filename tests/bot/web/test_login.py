@@ -21,10 +21,10 @@ import pytest
 from joserfc.jwk import ECKey, RSAKey
 from pydantic import SecretStr, ValidationError
 
-from bot.settings import ServerSettings, Settings
-from bot.settings.login import LoginSettings
-from bot.store.audit_log import AuditFilter, AuditLog
-from bot.web.oidc.signed_tokens import LOGOUT_EVENT
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.store.audit_log import AuditFilter, AuditLog
+from faultline.bot.web.oidc.signed_tokens import LOGOUT_EVENT
 from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.login_provider import CLIENT_ID, CLIENT_SECRET, LoginProvider
 from tests.bot.web.serving import PATIENT_S, Server, Site, form_of, serving

@@ -15,14 +15,14 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from analysis.case.earlier import EarlierInvestigation
-from analysis.case.folder import write_json
-from analysis.vocabulary import Alert, Diagnosis, Finding
-from bot.settings import ServerSettings, Settings
-from bot.store.labels import AnswerLabel, Labels
-from bot.store.memory import Memory
-from bot.web.labelled_cases import truth_of
-from evaluation.labels import read_label, system_of
+from faultline.analysis.case.earlier import EarlierInvestigation
+from faultline.analysis.case.folder import write_json
+from faultline.analysis.vocabulary import Alert, Diagnosis, Finding
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.store.labels import AnswerLabel, Labels
+from faultline.bot.store.memory import Memory
+from faultline.bot.web.labelled_cases import truth_of
+from faultline.evaluation.labels import read_label, system_of
 from tests.bot.web.sample_case import ALERT, ALERT_AT, DIAGNOSIS, SCOPE
 from tests.bot.web.serving import Server, Site, serving
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 from pydantic import SecretStr
 
-from analysis.vocabulary import Diagnosis, Impact, Report, Verdict
-from bot.intake.sources.alertmanager import read_alertmanager
-from bot.settings import Settings
-from bot.settings.settings import settings_of
-from bot.store.labels import Labels
-from connectors.pagerduty.settings import PagerDutySettings
+from faultline.analysis.vocabulary import Diagnosis, Impact, Report, Verdict
+from faultline.bot.intake.sources.alertmanager import read_alertmanager
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.labels import Labels
+from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
 from tests.bot.web.sample_case import ALERT, FINDINGS, REPORT, write_sample_case
 from tests.bot.web.serving import Server, Site, serving
 

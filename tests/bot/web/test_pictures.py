@@ -7,8 +7,8 @@ import re
 
 import httpx
 
-from analysis.case.calls import CALLS_FILE, KnownCall
-from bot.web.pictures import DrawnCall
+from faultline.analysis.case.calls import CALLS_FILE, KnownCall
+from faultline.bot.web.pictures import DrawnCall
 from tests.bot.web.sample_case import EARLIER_ID
 from tests.bot.web.serving import Site
 

@@ -17,20 +17,20 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from analysis.case.earlier import EarlierInvestigation
-from analysis.vocabulary import Alert
-from bot.investigation.remembering import recall
-from bot.policy.person_limits import HOUR
-from bot.settings import Settings
-from bot.store.labels import Labels
-from bot.store.memory import Memory
-from bot.store.person_acts import PersonActs
-from bot.store.slack_channels import SlackChannelFacts
-from bot.store.store import ReplyTo
-from bot.store.visitors import Logins, ProviderIdentity, new_secret
-from bot.web.sessions import Sessions
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.analysis.case.earlier import EarlierInvestigation
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.remembering import recall
+from faultline.bot.policy.person_limits import HOUR
+from faultline.bot.settings import Settings
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.memory import Memory
+from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.slack_channels import SlackChannelFacts
+from faultline.bot.store.store import ReplyTo
+from faultline.bot.store.visitors import Logins, ProviderIdentity, new_secret
+from faultline.bot.web.sessions import Sessions
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 from tests.bot.web.sample_case import REPORT, write_sample_case
 from tests.bot.web.serving import PATIENT_S, Server, Site, serving
 from tests.bot.web.test_isolation import NONE, ask, routes_of_one

@@ -9,12 +9,12 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from bot.runtime.call_rate import CallRate
-from bot.store.audit_log import AuditFilter, AuditLog
-from bot.store.follow_ups import FollowUps
-from bot.store.labels import Labels
-from bot.web import question_page
-from bot.web.question_page import LONGEST, PER_WINDOW, WINDOW_S
+from faultline.bot.runtime.call_rate import CallRate
+from faultline.bot.store.audit_log import AuditFilter, AuditLog
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.labels import Labels
+from faultline.bot.web import question_page
+from faultline.bot.web.question_page import LONGEST, PER_WINDOW, WINDOW_S
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Site, form_of
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.intake.intake_health import IntakeHealth
-from bot.intake.spool import Spool
-from bot.intake.spool_records import TakenAlert
-from bot.operating.telemetry.readiness import Readiness
-from bot.policy.values import Arrival, Delivery
-from bot.store.condition import Condition, read_condition
-from bot.store.judged import JudgedAnswer
-from bot.store.labels import Labels
-from bot.web.accuracy_view import Share, accuracy_of
-from bot.web.record_pages import condition_lines, intake_lines
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.intake.intake_health import IntakeHealth
+from faultline.bot.intake.spool import Spool
+from faultline.bot.intake.spool_records import TakenAlert
+from faultline.bot.operating.telemetry.readiness import Readiness
+from faultline.bot.policy.values import Arrival, Delivery
+from faultline.bot.store.condition import Condition, read_condition
+from faultline.bot.store.judged import JudgedAnswer
+from faultline.bot.store.labels import Labels
+from faultline.bot.web.accuracy_view import Share, accuracy_of
+from faultline.bot.web.record_pages import condition_lines, intake_lines
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Site
 

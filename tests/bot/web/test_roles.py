@@ -12,12 +12,12 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
-from bot.api.routes import api_routes
-from bot.conversation.on_page import PageAnswers
-from bot.intake.accepting import store_accept
-from bot.settings import ServerSettings, Settings
-from bot.settings.login import LoginSettings
-from bot.web.pages import page_routes
+from faultline.bot.api.routes import api_routes
+from faultline.bot.conversation.on_page import PageAnswers
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.settings import ServerSettings, Settings
+from faultline.bot.settings.login import LoginSettings
+from faultline.bot.web.pages import page_routes
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import PATIENT_S, Server, Site, form_of, serving, sign_in
 

@@ -10,9 +10,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.case.folder import read_case, write_json
-from analysis.case.tables import write_table
-from bot.web.series import MAX_POINTS, thin
+from faultline.analysis.case.folder import read_case, write_json
+from faultline.analysis.case.tables import write_table
+from faultline.bot.web.series import MAX_POINTS, thin
 from tests.bot.web.sample_case import ALERT_AT, DEPLOY_AT, DIAGNOSIS, ONSET, SCOPE
 from tests.bot.web.serving import Site
 
@@ -145,9 +145,9 @@ def test_a_chart_that_cannot_be_drawn_says_why(
 
 
 def test_every_chart_of_a_diagnosed_public_case_can_be_drawn(shared: Path, tmp_path: Path) -> None:
-    from analysis.diagnosis import diagnose
-    from bot.web.investigation_view import read_changes
-    from bot.web.series import can_chart, chart_data
+    from faultline.analysis.diagnosis import diagnose
+    from faultline.bot.web.investigation_view import read_changes
+    from faultline.bot.web.series import can_chart, chart_data
 
     for name in ("rootcausebench-02", "online-boutique-03"):
         case = read_case(shared / "cases" / name)

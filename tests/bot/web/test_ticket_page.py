@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analysis.case.folder import write_json
-from bot.settings import Settings
-from bot.store.store import ReplyTo
+from faultline.analysis.case.folder import write_json
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import ReplyTo
 from tests.bot.answer.targets.test_reverts import blaming
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Server, Site, form_of, serving

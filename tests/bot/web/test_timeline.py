@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.web.investigation_view import read_changes
-from bot.web.timeline import MAX_CHANGES, MAX_ONSETS, TICKS, Change, build_timeline
+from faultline.bot.web.investigation_view import read_changes
+from faultline.bot.web.timeline import MAX_CHANGES, MAX_ONSETS, TICKS, Change, build_timeline
 from tests.analysis.cases import at, write_case
 from tests.bot.web.sample_case import ALERT_AT, DEPLOY_AT, DIAGNOSIS, FINDINGS, ONSET, SCOPE
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.case.folder import write_json
-from analysis.case.tables import write_table
-from analysis.vocabulary import Diagnosis, Finding
+from faultline.analysis.case.folder import write_json
+from faultline.analysis.case.tables import write_table
+from faultline.analysis.vocabulary import Diagnosis, Finding
 from tests.bot.web.sample_case import ALERT_AT, DIAGNOSIS, write_sample_case
 
 ABOUT_SPANS = Finding(

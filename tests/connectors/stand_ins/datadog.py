@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from connectors.datadog.calls import CALLS
+from faultline.connectors.vendors.datadog.calls import CALLS
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
 
@@ -24,7 +24,7 @@ COMMIT = "9f2c1d7b3a5e4f60718293a4b5c6d7e8f9012345"
 TRACE_IDS = ("65f1c0de00000000aaaaaaaaaaaaaaa1", "65f1c0de00000000aaaaaaaaaaaaaaa2")
 READING_POSTS = frozenset(call.path for call in CALLS if call.method == "POST")
 """Searching takes POST at Datadog; which calls there are is fixed in
-connectors/datadog/calls.py."""
+connectors/vendors/datadog/calls.py."""
 APPLICATION_KEY = "b" * 36 + "cafe"
 
 

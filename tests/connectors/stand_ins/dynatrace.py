@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from connectors.dynatrace import rows as tables
+from faultline.connectors.vendors.dynatrace import rows as tables
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from connectors.google_token import GOOGLE_TOKEN
+from faultline.connectors.shared.auth.google_token import GOOGLE_TOKEN
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins.loki import LINES, TRACE_ID

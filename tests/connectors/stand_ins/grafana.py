@@ -6,8 +6,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from connectors.grafana.incidents import INCIDENTS
-from connectors.grafana.objectives import SLOS, UUID_LABEL, burn_path
+from faultline.connectors.vendors.grafana.incidents import INCIDENTS
+from faultline.connectors.vendors.grafana.objectives import SLOS, UUID_LABEL, burn_path
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
 

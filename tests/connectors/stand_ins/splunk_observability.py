@@ -6,8 +6,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from connectors.splunk_observability import rows as tables
-from connectors.splunk_observability.connector import ALERTS, EVENTS, POINTS, SERIES
+from faultline.connectors.vendors.splunk_observability import rows as tables
+from faultline.connectors.vendors.splunk_observability.connector import (
+    ALERTS,
+    EVENTS,
+    POINTS,
+    SERIES,
+)
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import read_case
+from faultline.analysis.case.folder import read_case
 from proving_ground.clusters.__main__ import main
 from proving_ground.clusters.collecting import cluster_world, write_cluster_world
 from proving_ground.worlds.cluster.snapshot import snapshot_of

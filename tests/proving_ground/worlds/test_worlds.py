@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from analysis.case.folder import read_case
-from evaluation.labels import read_label
+from faultline.analysis.case.folder import read_case
+from faultline.evaluation.labels import read_label
 from proving_ground.worlds.__main__ import main
 from proving_ground.worlds.alerts import Signals
 from proving_ground.worlds.changes import KINDS, OF_KIND, THEMES, draw_change

@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import httpx
 
-from bot.answer.foreign_text import safe_url
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.targets.vendor_message import VendorMessage, asked_who, call
-from bot.answer.writer.markdown_text import shown
-from bot.settings.chats import DiscordSettings
+from faultline.bot.answer.foreign_text import safe_url
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.targets.vendor_message import VendorMessage, asked_who, call
+from faultline.bot.answer.writer.markdown_text import shown
+from faultline.bot.settings.chats import DiscordSettings
 
 MAX_DESCRIPTION = 4_096
 MAX_TITLE = 256

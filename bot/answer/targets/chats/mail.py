@@ -16,15 +16,15 @@ from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, localtime
 
-from analysis.errors import ConnectorError, FaultlineError
-from bot.answer.outcome import Outcome
-from bot.answer.targets.plain_message import answer_text, first_text
-from bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.targets.vendor_message import VendorMessage
-from bot.runtime.threads import in_thread
-from bot.settings.chats import EmailSettings
-from bot.store.store import StoredInvestigation
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.targets.plain_message import answer_text, first_text
+from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.targets.vendor_message import VendorMessage
+from faultline.bot.runtime.threads import in_thread
+from faultline.bot.settings.chats import EmailSettings
+from faultline.bot.store.store import StoredInvestigation
 
 ANSWER = "#answer-"
 """In the key of an answer, before the number of its run."""

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import httpx
 
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.targets.vendor_message import VendorMessage, asked_who, call, token_of
-from bot.answer.writer.markdown_text import shown
-from bot.settings.chats import MattermostSettings
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.targets.vendor_message import VendorMessage, asked_who, call, token_of
+from faultline.bot.answer.writer.markdown_text import shown
+from faultline.bot.settings.chats import MattermostSettings
 
 KEY = "faultline_key"
 MAX_MESSAGE = 15_000

@@ -16,19 +16,19 @@ from urllib.parse import quote
 
 import httpx
 
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.chats.teams_buttons import answer_extras
-from bot.answer.targets.chats.teams_card import NO_EXTRAS, CardExtras, Part, card_of
-from bot.answer.targets.chats.teams_connector import (
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.chats.teams_buttons import answer_extras
+from faultline.bot.answer.targets.chats.teams_card import NO_EXTRAS, CardExtras, Part, card_of
+from faultline.bot.answer.targets.chats.teams_connector import (
     BotConnector,
     activities,
     bearer,
     new_token,
 )
-from bot.answer.targets.posting import REQUEST_TIMEOUT_S, Claims
-from bot.answer.targets.vendor_message import VendorMessage, asked_who, call
-from bot.runtime.threads import in_store, in_thread
-from bot.settings.chats import THREAD, MsTeamsSettings
+from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S, Claims
+from faultline.bot.answer.targets.vendor_message import VendorMessage, asked_who, call
+from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.settings.chats import THREAD, MsTeamsSettings
 
 CARD = "application/vnd.microsoft.card.adaptive"
 MOST_LOOKED_AT = 50
@@ -117,8 +117,8 @@ class TeamsCards(VendorMessage):
 
 def _charts(answer: Answer) -> Sequence[Part]:
     # Late: they need what reads cases, and many a message is none about a case.
-    from bot.answer.pictures.chart_data import decisive_chart_of
-    from bot.answer.targets.chats.teams_chart import line_charts
+    from faultline.bot.answer.pictures.chart_data import decisive_chart_of
+    from faultline.bot.answer.targets.chats.teams_chart import line_charts
 
     assert answer.case is not None
     chart = decisive_chart_of(answer.case, answer.diagnosis)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from analysis.vocabulary import Alert
-from bot.answer.targets.client_target import ClientTarget
-from bot.policy.values import ReplyTo
-from bot.settings import Settings
-from bot.settings.chats import (
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.targets.client_target import ClientTarget
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.chats import (
     AnswerWebhookSettings,
     ChatSettings,
     DiscordSettings,
@@ -17,7 +17,7 @@ from bot.settings.chats import (
     MattermostSettings,
     MsTeamsSettings,
 )
-from connectors.settings_types import Section
+from faultline.connectors.shared.settings.settings_types import Section
 
 S = TypeVar("S", bound=Section)
 C = TypeVar("C", bound=ChatSettings)
@@ -84,33 +84,33 @@ MSTEAMS = ChatTarget(
     label="Microsoft Teams",
     settings=MsTeamsSettings,
     needs=("client_secret", "client_id", "tenant", "channel"),
-    client="bot.answer.targets.chats.msteams:TeamsCards",
+    client="faultline.bot.answer.targets.chats.msteams:TeamsCards",
 )
 MATTERMOST = ChatTarget(
     name="mattermost",
     label="Mattermost",
     settings=MattermostSettings,
     needs=("token", "url", "channel"),
-    client="bot.answer.targets.chats.mattermost:MattermostPosts",
+    client="faultline.bot.answer.targets.chats.mattermost:MattermostPosts",
 )
 DISCORD = ChatTarget(
     name="discord",
     label="Discord",
     settings=DiscordSettings,
     needs=("webhook_url", "channel"),
-    client="bot.answer.targets.chats.discord:DiscordMessages",
+    client="faultline.bot.answer.targets.chats.discord:DiscordMessages",
 )
 ANSWER_WEBHOOK = AnswerWebhook(
     name="answer_webhook",
     label="Webhook",
     settings=AnswerWebhookSettings,
     needs=("secret", "url"),
-    client="bot.answer.targets.chats.webhook:WebhookDeliveries",
+    client="faultline.bot.answer.targets.chats.webhook:WebhookDeliveries",
 )
 EMAIL = Email(
     name="email",
     label="E-mail",
     settings=EmailSettings,
     needs=("host", "sender", "to"),
-    client="bot.answer.targets.chats.mail:Emails",
+    client="faultline.bot.answer.targets.chats.mail:Emails",
 )

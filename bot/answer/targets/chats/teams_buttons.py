@@ -2,7 +2,7 @@
 card.
 
 A click comes back as an `adaptiveCard/action` (learn.microsoft.com, "Universal Actions for Adaptive
-Cards"): `bot.intake.teams_clicks`.
+Cards"): `faultline.bot.intake.teams_clicks`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from analysis.vocabulary import ASKED
-from bot.answer.foreign_text import one_line
-from bot.answer.lines import at
-from bot.answer.targets.chats.teams_card import CardExtras
-from bot.answer.targets.tickets.revert_target import RevertTarget
-from bot.answer.targets.tickets.target import TicketOffer, ticket_offers
-from bot.policy.people import person
-from bot.policy.reply_targets import declared_targets
-from bot.settings import Settings
-from bot.store.labels import Labels
-from bot.store.mutes import Mute, Mutes
-from bot.store.store import Store, StoredInvestigation
+from faultline.analysis.vocabulary import ASKED
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.lines import at
+from faultline.bot.answer.targets.chats.teams_card import CardExtras
+from faultline.bot.answer.targets.tickets.revert_target import RevertTarget
+from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offers
+from faultline.bot.policy.people import person
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.settings import Settings
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.mutes import Mute, Mutes
+from faultline.bot.store.store import Store, StoredInvestigation
 
 RIGHT, WRONG, AGAIN, MUTE, UNMUTE, TICKET = "right", "wrong", "again", "mute", "unmute", "ticket"
 """Verbs of buttons. They stay the same: old cards keep their buttons."""

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.answer.foreign_text import safe_url
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.writer.quotable import quotable
+from faultline.bot.answer.foreign_text import safe_url
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.writer.quotable import quotable
 
 Part = dict[str, Any]
 

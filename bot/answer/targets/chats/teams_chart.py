@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from analysis.wording.amounts import Unit
-from bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
-from bot.answer.writer.quotable import quotable
+from faultline.analysis.wording.amounts import Unit
+from faultline.bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
+from faultline.bot.answer.writer.quotable import quotable
 
 Part = dict[str, Any]
 Points = Sequence[tuple[float, float]]

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import httpx
 
-from bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from bot.answer.targets.vendor_message import call
-from bot.settings.chats import MsTeamsSettings
+from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
+from faultline.bot.answer.targets.vendor_message import call
+from faultline.bot.settings.chats import MsTeamsSettings
 
 EARLY_S = 300
 """A token is renewed this long before it ends."""

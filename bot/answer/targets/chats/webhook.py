@@ -16,13 +16,13 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from bot.answer.outcome import Outcome
-from bot.answer.replay import json_of
-from bot.answer.targets.plain_message import answer_text, first_text
-from bot.answer.targets.vendor_message import VendorMessage, call
-from bot.runtime.threads import in_store
-from bot.settings.chats import AnswerWebhookSettings, signing_key
-from bot.store.store import StoredInvestigation
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.replay import json_of
+from faultline.bot.answer.targets.plain_message import answer_text, first_text
+from faultline.bot.answer.targets.vendor_message import VendorMessage, call
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings.chats import AnswerWebhookSettings, signing_key
+from faultline.bot.store.store import StoredInvestigation
 
 STARTED, ANSWERED, FAILED = (
     "investigation.started",

@@ -14,20 +14,20 @@ from typing import Any, ParamSpec, TypeVar
 import requests
 from urllib3.exceptions import ConnectTimeoutError
 
-from analysis.errors import ConnectorError
-from bot.answer.targets.pagerduty.incident import (
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.targets.pagerduty.incident import (
     INCIDENT_ID,
     VENDOR,
     IncidentState,
     read_incident,
 )
-from bot.answer.targets.pagerduty.note import bears_marker
-from bot.answer.targets.pagerduty.pace import Pace
-from bot.answer.targets.posting import NOT_DONE, REQUEST_TIMEOUT_S
-from bot.runtime.threads import in_thread
-from connectors.environment_trust import ca_file_of_environment
-from connectors.pagerduty.session import auth_type_of
-from connectors.pagerduty.settings import PagerDutySettings
+from faultline.bot.answer.targets.pagerduty.note import bears_marker
+from faultline.bot.answer.targets.pagerduty.pace import Pace
+from faultline.bot.answer.targets.posting import NOT_DONE, REQUEST_TIMEOUT_S
+from faultline.bot.runtime.threads import in_thread
+from faultline.connectors.shared.transport.environment_trust import ca_file_of_environment
+from faultline.connectors.vendors.pagerduty.session import auth_type_of
+from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.errors import ConnectorError
-from bot.answer.foreign_text import one_line
-from bot.answer.lines import percent
-from bot.store.store import StoredInvestigation
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.lines import percent
+from faultline.bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:
-    from bot.answer.outcome import Answer
+    from faultline.bot.answer.outcome import Answer
 
 VENDOR = "pagerduty"
 INCIDENT_ID = re.compile(r"[A-Za-z0-9]{1,40}")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.answer.foreign_text import safe_url, sentence
-from bot.answer.targets.plain_message import answer_text_lines, failure_line
-from bot.answer.view import AnswerView
-from bot.store.store import StoredInvestigation
+from faultline.bot.answer.foreign_text import safe_url, sentence
+from faultline.bot.answer.targets.plain_message import answer_text_lines, failure_line
+from faultline.bot.answer.view import AnswerView
+from faultline.bot.store.store import StoredInvestigation
 
 MAX_NOTE = 25_000
 """PagerDuty's limit on a note."""

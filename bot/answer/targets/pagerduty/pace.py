@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Mapping
 
-from connectors.rate_limiter import TokenBucket
-from connectors.transport import retry_after
+from faultline.connectors.shared.transport.rate_limiter import TokenBucket
+from faultline.connectors.shared.transport.transport import retry_after
 
 JOINED_PER_S = 3.0
 """Notes on incidents that joined. Each takes two requests, so that these notes take 360 of the 960

@@ -9,27 +9,27 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from analysis.errors import ConnectorError
-from bot.answer.targets.pagerduty.calls import PagerDutyCalls
-from bot.answer.targets.pagerduty.incident import INCIDENT_ID, VENDOR, field_values
-from bot.answer.targets.pagerduty.note import (
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.targets.pagerduty.calls import PagerDutyCalls
+from faultline.bot.answer.targets.pagerduty.incident import INCIDENT_ID, VENDOR, field_values
+from faultline.bot.answer.targets.pagerduty.note import (
     closing_note_text,
     failed_note_text,
     joined_note_text,
     note_text,
 )
-from bot.answer.targets.pagerduty.pace import pace_of
-from bot.answer.targets.pagerduty.target import TARGET
-from bot.answer.targets.posting import LEASE, post_once
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.store import NO_POST, GroupedAlert, Store, StoredInvestigation
-from bot.store.tickets import AskedTickets, Wish, wished
-from connectors.named_ids import bare_id
-from connectors.pagerduty import ACCOUNT_LABEL
+from faultline.bot.answer.targets.pagerduty.pace import pace_of
+from faultline.bot.answer.targets.pagerduty.target import TARGET
+from faultline.bot.answer.targets.posting import LEASE, post_once
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import NO_POST, GroupedAlert, Store, StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets, Wish, wished
+from faultline.connectors.shared.rows.named_ids import bare_id
+from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL
 
 if TYPE_CHECKING:
-    from bot.answer.outcome import Outcome
+    from faultline.bot.answer.outcome import Outcome
 
 FAILURES_IN_A_ROW = 3
 """Of notes on incidents that joined. After more it is PagerDuty that fails, not an incident."""

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Alert
-from bot.answer.foreign_text import safe_url
-from bot.answer.targets.target_type import ReplyTargetType, TargetProblem
-from bot.answer.targets.tickets.target import TicketOffer
-from bot.policy.values import ReplyTo
-from bot.settings import Settings
-from bot.store.follow_ups import FollowUps
-from bot.store.store import Store, StoredInvestigation
-from bot.store.tickets import wished
-from connectors.named_ids import bare_id, instance_in
-from connectors.pagerduty.settings import PagerDutySettings
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.foreign_text import safe_url
+from faultline.bot.answer.targets.target_type import ReplyTargetType, TargetProblem
+from faultline.bot.answer.targets.tickets.target import TicketOffer
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.tickets import wished
+from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
+from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
 
 if TYPE_CHECKING:
-    from bot.answer.targets.pagerduty.replies import PagerDutyReplies
+    from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
 
 
 class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
@@ -86,7 +86,7 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> PagerDutyReplies:
         """The client, with the REST API key."""
-        from bot.answer.targets.pagerduty.replies import PagerDutyReplies
+        from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
 
         return PagerDutyReplies(settings, store, owner=owner)
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from bot.answer.outcome import Answer
-from bot.answer.targets.slack.button_type import AnswerStatus
-from bot.answer.targets.tickets.revert_target import blamed_link
-from bot.answer.targets.tickets.target import ticket_offers
-from bot.settings import Settings
-from bot.store.follow_ups import FollowUps
-from bot.store.labels import Labels
-from bot.store.mutes import Mutes
-from bot.store.store import Store, StoredInvestigation
+from faultline.bot.answer.outcome import Answer
+from faultline.bot.answer.targets.slack.button_type import AnswerStatus
+from faultline.bot.answer.targets.tickets.revert_target import blamed_link
+from faultline.bot.answer.targets.tickets.target import ticket_offers
+from faultline.bot.settings import Settings
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.store import Store, StoredInvestigation
 
 ASKED = "asked:"
-"""The fingerprint label of what a person asked for begins so: `bot.intake.slack_mentions`."""
+"""The fingerprint label of what a person asked for begins so:
+`faultline.bot.intake.slack_mentions`."""
 
 
 def answer_status(

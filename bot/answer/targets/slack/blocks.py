@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
 
 Block = dict[str, Any]
 

@@ -1,6 +1,7 @@
 """What a message knows of a button under an answer: when it is shown, and what it says.
 
-What a click does is `bot.conversation.slack.clickable_button`, which only the web process needs.
+What a click does is `faultline.bot.conversation.slack.clickable_button`, which only the web process
+needs.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bot.answer.targets.tickets.target import TicketOffer
-from bot.store.labels import AnswerLabel
-from bot.store.mutes import Mute
-from bot.store.store import StoredInvestigation
+from faultline.bot.answer.targets.tickets.target import TicketOffer
+from faultline.bot.store.labels import AnswerLabel
+from faultline.bot.store.mutes import Mute
+from faultline.bot.store.store import StoredInvestigation
 
 
 @dataclass(frozen=True)

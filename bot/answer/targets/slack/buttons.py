@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 
-from analysis.wording.phrases import capitalised
-from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
-from bot.answer.lines import at
-from bot.answer.targets.slack.blocks import (
+from faultline.analysis.wording.phrases import capitalised
+from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from faultline.bot.answer.lines import at
+from faultline.bot.answer.targets.slack.blocks import (
     MAX_OVERFLOW,
     Block,
     actions,
@@ -20,29 +20,29 @@ from bot.answer.targets.slack.blocks import (
     option,
     overflow,
 )
-from bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
-from bot.answer.targets.tickets.target import TicketOffer
-from bot.policy.people import SLACK_USER
-from bot.store.labels import AnswerLabel
-from bot.store.mutes import Mute
-from connectors.named_ids import bare_id
-from connectors.plugins import load_object
+from faultline.bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
+from faultline.bot.answer.targets.tickets.target import TicketOffer
+from faultline.bot.policy.people import SLACK_USER
+from faultline.bot.store.labels import AnswerLabel
+from faultline.bot.store.mutes import Mute
+from faultline.connectors.shared.contract.plugins import load_object
+from faultline.connectors.shared.rows.named_ids import bare_id
 
 BUTTONS = (
-    "bot.conversation.slack.buttons.evidence:EVIDENCE",
-    "bot.conversation.slack.buttons.feedback:RIGHT",
-    "bot.conversation.slack.buttons.feedback:WRONG",
-    "bot.conversation.slack.buttons.muting:UNMUTE",
-    "bot.conversation.slack.buttons.follow_up:WIDER",
-    "bot.conversation.slack.buttons.follow_up:AGAIN",
-    "bot.conversation.slack.buttons.muting:MUTE",
-    "bot.conversation.slack.buttons.pagerduty_note:NOTE",
-    "bot.conversation.slack.buttons.tickets:JIRA",
-    "bot.conversation.slack.buttons.tickets:LINEAR",
-    "bot.conversation.slack.buttons.tickets:GITHUB",
-    "bot.conversation.slack.buttons.tickets:GITLAB",
-    "bot.conversation.slack.buttons.tickets:GITHUB_REVERT",
-    "bot.conversation.slack.buttons.tickets:GITLAB_REVERT",
+    "faultline.bot.conversation.slack.buttons.evidence:EVIDENCE",
+    "faultline.bot.conversation.slack.buttons.feedback:RIGHT",
+    "faultline.bot.conversation.slack.buttons.feedback:WRONG",
+    "faultline.bot.conversation.slack.buttons.muting:UNMUTE",
+    "faultline.bot.conversation.slack.buttons.follow_up:WIDER",
+    "faultline.bot.conversation.slack.buttons.follow_up:AGAIN",
+    "faultline.bot.conversation.slack.buttons.muting:MUTE",
+    "faultline.bot.conversation.slack.buttons.pagerduty_note:NOTE",
+    "faultline.bot.conversation.slack.buttons.tickets:JIRA",
+    "faultline.bot.conversation.slack.buttons.tickets:LINEAR",
+    "faultline.bot.conversation.slack.buttons.tickets:GITHUB",
+    "faultline.bot.conversation.slack.buttons.tickets:GITLAB",
+    "faultline.bot.conversation.slack.buttons.tickets:GITHUB_REVERT",
+    "faultline.bot.conversation.slack.buttons.tickets:GITLAB_REVERT",
 )
 """Every button, in the order in which people see them."""
 PREFIX = "faultline_"

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
-from bot.answer.targets.plain_message import outcome_line
-from bot.answer.targets.slack.blocks import Block, bold, bullets, context, link, rich, section, text
-from bot.answer.targets.slack.message import SlackMessage
-from bot.store.store import StoredInvestigation
+from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from faultline.bot.answer.targets.plain_message import outcome_line
+from faultline.bot.answer.targets.slack.blocks import (
+    Block,
+    bold,
+    bullets,
+    context,
+    link,
+    rich,
+    section,
+    text,
+)
+from faultline.bot.answer.targets.slack.message import SlackMessage
+from faultline.bot.store.store import StoredInvestigation
 
 MAX_LINES = 20
 """Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack

@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 
-from analysis.errors import ConnectorError
-from bot.answer.targets.posting import NOT_DONE
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.targets.posting import NOT_DONE
 
 VENDOR = "slack"
 

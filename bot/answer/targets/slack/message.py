@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from analysis.vocabulary import Alert, Verdict
-from bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
-from bot.answer.lines import (
+from faultline.analysis.vocabulary import Alert, Verdict
+from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
+from faultline.bot.answer.lines import (
     INFERRED,
     SECOND_OPINION,
     AnswerLines,
@@ -25,7 +25,7 @@ from bot.answer.lines import (
     at,
     span_of,
 )
-from bot.answer.targets.slack.blocks import (
+from faultline.bot.answer.targets.slack.blocks import (
     Block,
     bold,
     bullets,
@@ -39,11 +39,11 @@ from bot.answer.targets.slack.blocks import (
     text,
     titled,
 )
-from bot.answer.targets.slack.button_type import AnswerStatus, Offer
-from bot.answer.targets.slack.buttons import buttons, status_lines
-from bot.answer.view import HIGH, AnswerView
-from bot.answer.writer.model_use import model_use_line
-from bot.store.store import GroupedAlert, StoredInvestigation
+from faultline.bot.answer.targets.slack.button_type import AnswerStatus, Offer
+from faultline.bot.answer.targets.slack.buttons import buttons, status_lines
+from faultline.bot.answer.view import HIGH, AnswerView
+from faultline.bot.answer.writer.model_use import model_use_line
+from faultline.bot.store.store import GroupedAlert, StoredInvestigation
 
 MAX_BLOCKS_JSON = 12_000
 """Slack answers `msg_blocks_too_long` from about 13,200 characters of blocks

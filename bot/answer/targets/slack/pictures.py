@@ -8,8 +8,8 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bot.answer.targets.slack.message import SlackMessage
-from bot.answer.targets.slack.preview import EMOJI, Run, mrkdwn_runs, runs_of
+from faultline.bot.answer.targets.slack.message import SlackMessage
+from faultline.bot.answer.targets.slack.preview import EMOJI, Run, mrkdwn_runs, runs_of
 
 Images = Mapping[str, bytes]
 

@@ -13,13 +13,13 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from analysis.errors import ConnectorError
-from bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
-from bot.answer.targets.slack.message import SlackMessage
-from bot.answer.targets.slack.web_client import SlackWebClient
-from connectors.named_ids import bare_id, instance_in, named_id
-from connectors.slack.settings import SlackSettings
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
+from faultline.bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
+from faultline.bot.answer.targets.slack.message import SlackMessage
+from faultline.bot.answer.targets.slack.web_client import SlackWebClient
+from faultline.connectors.shared.rows.named_ids import bare_id, instance_in, named_id
+from faultline.connectors.vendors.slack.settings import SlackSettings
 
 T = TypeVar("T")
 IsIt = Callable[[Mapping[str, Any]], bool]

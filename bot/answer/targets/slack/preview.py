@@ -1,5 +1,5 @@
-"""A Slack message as Slack would show it, in the terminal; `bot.answer.targets.slack.pictures`
-shows it as HTML."""
+"""A Slack message as Slack would show it, in the terminal;
+`faultline.bot.answer.targets.slack.pictures` shows it as HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from bot.answer.targets.slack.message import SlackMessage
+from faultline.bot.answer.targets.slack.message import SlackMessage
 
 EMOJI: Mapping[str, str] = {
     "red_circle": "\U0001f534",

@@ -17,19 +17,24 @@ from typing import TYPE_CHECKING
 import aiohttp
 from slack_sdk.errors import SlackClientError
 
-from analysis.errors import ConnectorError
-from bot.answer.targets.posting import LEASE, post_once
-from bot.answer.targets.slack.answer_status import answer_status
-from bot.answer.targets.slack.button_type import AnswerStatus
-from bot.answer.targets.slack.digest import digest_message
-from bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, error_code, said_by_slack
-from bot.answer.targets.slack.message import (
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.targets.posting import LEASE, post_once
+from faultline.bot.answer.targets.slack.answer_status import answer_status
+from faultline.bot.answer.targets.slack.button_type import AnswerStatus
+from faultline.bot.answer.targets.slack.digest import digest_message
+from faultline.bot.answer.targets.slack.errors import (
+    NOT_UNDERSTOOD,
+    VENDOR,
+    error_code,
+    said_by_slack,
+)
+from faultline.bot.answer.targets.slack.message import (
     SlackMessage,
     final_message,
     first_message,
     slack_alert_failed_message,
 )
-from bot.answer.targets.slack.posts import (
+from faultline.bot.answer.targets.slack.posts import (
     MessageRef,
     SlackPlace,
     bears,
@@ -38,15 +43,15 @@ from bot.answer.targets.slack.posts import (
     send_with_key,
     slack_client,
 )
-from bot.answer.targets.slack.target import TARGET
-from bot.policy.service_catalogue import catalogue_name
-from bot.runtime.threads import in_store
-from bot.settings import Settings
-from bot.store.message_updates import DueDigest
-from bot.store.store import NO_POST, Store, StoredInvestigation
+from faultline.bot.answer.targets.slack.target import TARGET
+from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.settings import Settings
+from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.store import NO_POST, Store, StoredInvestigation
 
 if TYPE_CHECKING:
-    from bot.answer.outcome import Answer, Outcome
+    from faultline.bot.answer.outcome import Answer, Outcome
 
 EVENT_TYPE = "faultline_post"
 """Type of the message metadata by which a post is found again."""

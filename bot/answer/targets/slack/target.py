@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.vocabulary import Alert
-from bot.answer.targets.target_type import ReplyTargetType, TargetProblem
-from bot.policy.values import ReplyTo
-from bot.settings import Settings
-from bot.store.store import Store
-from connectors.named_ids import instance_in, named_id
-from connectors.slack.settings import SlackSettings
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.targets.target_type import ReplyTargetType, TargetProblem
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import Store
+from faultline.connectors.shared.rows.named_ids import instance_in, named_id
+from faultline.connectors.vendors.slack.settings import SlackSettings
 
 if TYPE_CHECKING:
-    from bot.answer.targets.slack.replies import SlackReplies
+    from faultline.bot.answer.targets.slack.replies import SlackReplies
 
 
 class SlackTarget(ReplyTargetType[SlackSettings]):
@@ -81,13 +81,13 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> SlackReplies:
         """The client, with the token of the workspace that the settings were made for."""
-        from bot.answer.targets.slack.replies import SlackReplies
+        from faultline.bot.answer.targets.slack.replies import SlackReplies
 
         return SlackReplies(settings, store, owner=owner)
 
     async def check(self, settings: Settings) -> str:
         """Who the bot is in which workspace. Raises ConnectorError."""
-        from bot.answer.targets.slack.token_check import check_slack
+        from faultline.bot.answer.targets.slack.token_check import check_slack
 
         slack = self.own_settings(settings).slack
         said = await check_slack(slack)

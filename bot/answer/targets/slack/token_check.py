@@ -8,10 +8,10 @@ import aiohttp
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from analysis.errors import ConnectorError
-from bot.answer.targets.slack.errors import VENDOR, said_by_slack
-from bot.answer.targets.slack.posts import slack_client
-from connectors.slack.settings import SlackSettings
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.targets.slack.errors import VENDOR, said_by_slack
+from faultline.bot.answer.targets.slack.posts import slack_client
+from faultline.connectors.vendors.slack.settings import SlackSettings
 
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connectors.environment_trust import proxy_of_environment
+from faultline.connectors.shared.transport.environment_trust import proxy_of_environment
 
 
 class SlackWebClient(AsyncWebClient):

@@ -13,11 +13,11 @@ from typing import Any
 
 import httpx
 
-from bot.answer.targets.tickets.revert_target import BlamedChange
-from bot.answer.targets.tickets.reverts import Reverts, body_of, mark_of
-from bot.answer.targets.tickets.tickets import name_in, ref_of
-from bot.answer.targets.vendor_message import asked_who, call, token_of
-from bot.settings.tickets import GitHubRevertsSettings
+from faultline.bot.answer.targets.tickets.revert_target import BlamedChange
+from faultline.bot.answer.targets.tickets.reverts import Reverts, body_of, mark_of
+from faultline.bot.answer.targets.tickets.tickets import name_in, ref_of
+from faultline.bot.answer.targets.vendor_message import asked_who, call, token_of
+from faultline.bot.settings.tickets import GitHubRevertsSettings
 
 REVERT = (
     "mutation Revert($input: RevertPullRequestInput!) "

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import httpx
 
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.targets.tickets.tickets import Tickets, marker, name_in, ref_of
-from bot.answer.targets.vendor_message import asked_who, call, token_of
-from bot.settings.tickets import GitLabIssuesSettings
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.targets.tickets.tickets import Tickets, marker, name_in, ref_of
+from faultline.bot.answer.targets.vendor_message import asked_who, call, token_of
+from faultline.bot.settings.tickets import GitLabIssuesSettings
 
 MOST_LOOKED_AT = 100
 

@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 import httpx
 
-from bot.answer.foreign_text import one_line
-from bot.answer.targets.tickets.revert_target import BlamedChange
-from bot.answer.targets.tickets.reverts import Reverts, body_of
-from bot.answer.targets.tickets.tickets import name_in, ref_of
-from bot.answer.targets.vendor_message import asked_who, call, token_of
-from bot.settings.tickets import GitLabRevertsSettings
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.targets.tickets.revert_target import BlamedChange
+from faultline.bot.answer.targets.tickets.reverts import Reverts, body_of
+from faultline.bot.answer.targets.tickets.tickets import name_in, ref_of
+from faultline.bot.answer.targets.vendor_message import asked_who, call, token_of
+from faultline.bot.settings.tickets import GitLabRevertsSettings
 
 TITLE = 200
 SHOWN = 12

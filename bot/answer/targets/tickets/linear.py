@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.targets.tickets.tickets import Tickets, ref_of
-from bot.answer.targets.vendor_message import asked_who, call, token_of
-from bot.settings.tickets import LinearIssuesSettings
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.targets.tickets.tickets import Tickets, ref_of
+from faultline.bot.answer.targets.vendor_message import asked_who, call, token_of
+from faultline.bot.settings.tickets import LinearIssuesSettings
 
 VIEWER = "query Viewer { viewer { name } }"
 FIND = (

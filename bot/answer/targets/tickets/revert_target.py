@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from analysis.kinds.finding_details import ChangeDetails
-from analysis.vocabulary import Diagnosis, Verdict
-from bot.answer.foreign_text import safe_url
-from bot.answer.targets.tickets.target import TicketTarget
-from bot.settings import Settings
-from bot.settings.tickets import GitHubRevertsSettings, GitLabRevertsSettings
-from bot.store.tickets import Wish
-from connectors.settings_types import Section
+from faultline.analysis.kinds.finding_details import ChangeDetails
+from faultline.analysis.vocabulary import Diagnosis, Verdict
+from faultline.bot.answer.foreign_text import safe_url
+from faultline.bot.answer.targets.tickets.target import TicketTarget
+from faultline.bot.settings import Settings
+from faultline.bot.settings.tickets import GitHubRevertsSettings, GitLabRevertsSettings
+from faultline.bot.store.tickets import Wish
+from faultline.connectors.shared.settings.settings_types import Section
 
 S = TypeVar("S", bound=Section)
 
@@ -105,7 +105,7 @@ GITHUB = RevertTarget(
     one="draft revert on GitHub",
     settings=GitHubRevertsSettings,
     needs=("repositories", "token"),
-    client="bot.answer.targets.tickets.github_reverts:GitHubReverts",
+    client="faultline.bot.answer.targets.tickets.github_reverts:GitHubReverts",
     host=lambda own: (_pages_of_github(own.url), own.repositories),
     pattern=re.compile(r"/([\w.-]+/[\w.-]+)/(?:pull/(\d{1,9})|commit/([0-9a-f]{40}))"),
     sign="#",
@@ -116,7 +116,7 @@ GITLAB = RevertTarget(
     one="draft revert on GitLab",
     settings=GitLabRevertsSettings,
     needs=("projects", "token"),
-    client="bot.answer.targets.tickets.gitlab_reverts:GitLabReverts",
+    client="faultline.bot.answer.targets.tickets.gitlab_reverts:GitLabReverts",
     host=lambda own: (own.url, own.projects),
     pattern=re.compile(
         r"/([\w.-]+(?:/[\w.-]+)+)/-/(?:merge_requests/(\d{1,9})|commit/([0-9a-f]{40}))"

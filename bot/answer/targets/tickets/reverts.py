@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.errors import ConnectorError
-from bot.answer.foreign_text import one_line
-from bot.answer.outcome import Outcome
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.targets.tickets.revert_target import BlamedChange, RevertTarget, blamed_link
-from bot.answer.targets.tickets.tickets import Tickets, marker
-from bot.store.tickets import Wish
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.targets.tickets.revert_target import (
+    BlamedChange,
+    RevertTarget,
+    blamed_link,
+)
+from faultline.bot.answer.targets.tickets.tickets import Tickets, marker
+from faultline.bot.store.tickets import Wish
 
 NO_LONGER = "The answer no longer blames this change. Check it before you merge this."
 DRAFT = (

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-from bot.answer.foreign_text import safe_url
-from bot.answer.targets.client_target import ClientTarget
-from bot.answer.targets.target_type import TargetProblem
-from bot.policy.reply_targets import declared_targets
-from bot.policy.values import ReplyTo
-from bot.settings import Settings, is_secret
-from bot.settings.tickets import (
+from faultline.bot.answer.foreign_text import safe_url
+from faultline.bot.answer.targets.client_target import ClientTarget
+from faultline.bot.answer.targets.target_type import TargetProblem
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings, is_secret
+from faultline.bot.settings.tickets import (
     GitHubIssuesSettings,
     GitLabIssuesSettings,
     JiraIssuesSettings,
     LinearIssuesSettings,
 )
-from bot.store.store import Store, StoredInvestigation
-from bot.store.tickets import Wish, wished
-from connectors.settings_types import Section
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.tickets import Wish, wished
+from faultline.connectors.shared.settings.settings_types import Section
 
 S = TypeVar("S", bound=Section)
 
@@ -91,7 +91,7 @@ JIRA = TicketTarget(
     one="Jira issue",
     settings=JiraIssuesSettings,
     needs=("url", "project", "email", "token"),
-    client="bot.answer.targets.tickets.jira:JiraTickets",
+    client="faultline.bot.answer.targets.tickets.jira:JiraTickets",
 )
 LINEAR = TicketTarget(
     name="linear_issues",
@@ -99,7 +99,7 @@ LINEAR = TicketTarget(
     one="Linear issue",
     settings=LinearIssuesSettings,
     needs=("team", "token"),
-    client="bot.answer.targets.tickets.linear:LinearTickets",
+    client="faultline.bot.answer.targets.tickets.linear:LinearTickets",
 )
 GITHUB = TicketTarget(
     name="github_issues",
@@ -107,7 +107,7 @@ GITHUB = TicketTarget(
     one="GitHub issue",
     settings=GitHubIssuesSettings,
     needs=("repository", "token"),
-    client="bot.answer.targets.tickets.github:GitHubTickets",
+    client="faultline.bot.answer.targets.tickets.github:GitHubTickets",
 )
 GITLAB = TicketTarget(
     name="gitlab_issues",
@@ -115,7 +115,7 @@ GITLAB = TicketTarget(
     one="GitLab issue",
     settings=GitLabIssuesSettings,
     needs=("project", "token"),
-    client="bot.answer.targets.tickets.gitlab:GitLabTickets",
+    client="faultline.bot.answer.targets.tickets.gitlab:GitLabTickets",
 )
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.answer.outcome import Outcome
-from bot.answer.targets.plain_message import answer_text
-from bot.answer.targets.tickets.target import TicketTarget
-from bot.answer.targets.vendor_message import VendorMessage
-from bot.runtime.threads import in_store
-from bot.store.store import StoredInvestigation
-from bot.store.tickets import AskedTickets, Wish, wished
+from faultline.bot.answer.outcome import Outcome
+from faultline.bot.answer.targets.plain_message import answer_text
+from faultline.bot.answer.targets.tickets.target import TicketTarget
+from faultline.bot.answer.targets.vendor_message import VendorMessage
+from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets, Wish, wished
 
 
 class Tickets(VendorMessage):

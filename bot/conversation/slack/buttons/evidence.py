@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from analysis.errors import FaultlineError
-from bot.answer.targets.slack.button_type import Offer
-from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
-from bot.conversation.slack.clickable_button import ClickableButton
-from bot.conversation.slack.evidence_modal import (
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from faultline.bot.conversation.slack.clickable_button import ClickableButton
+from faultline.bot.conversation.slack.evidence_modal import (
     EvidenceShown,
     evidence_modal,
     no_evidence_modal,
     read_page,
     reading_modal,
 )
-from bot.conversation.slack.payloads import Interaction
-from bot.store.store import StoredInvestigation
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.store.store import StoredInvestigation
 
 
 class EvidenceButton(ClickableButton):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from analysis.errors import FaultlineError
-from bot.answer.targets.slack.button_type import Offer
-from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
-from bot.conversation.slack.clickable_button import ClickableButton
-from bot.conversation.slack.forms import (
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from faultline.bot.conversation.slack.clickable_button import ClickableButton
+from faultline.bot.conversation.slack.forms import (
     CAUSE,
     WRONG_FORM,
     cause_given,
@@ -16,9 +16,9 @@ from bot.conversation.slack.forms import (
     suspects_of,
     wrong_modal,
 )
-from bot.conversation.slack.payloads import Interaction
-from bot.policy.people import without_mentions
-from bot.store.store import StoredInvestigation
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.policy.people import without_mentions
+from faultline.bot.store.store import StoredInvestigation
 
 
 class RightButton(ClickableButton):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from analysis.errors import FaultlineError
-from analysis.vocabulary import Window
-from bot.answer.lines import at, span_of
-from bot.answer.targets.slack.button_type import Offer
-from bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
-from bot.conversation.slack.clickable_button import ClickableButton
-from bot.conversation.slack.payloads import Interaction
-from bot.intake.questions.follow_up_scope import AskedSpan, window_of
-from bot.policy.person_limits import HOUR, too_many_investigations
-from bot.store.follow_ups import FollowUpScope
-from bot.store.store import ReplyTo, StoredInvestigation
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Window
+from faultline.bot.answer.lines import at, span_of
+from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
+from faultline.bot.conversation.slack.clickable_button import ClickableButton
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.intake.questions.follow_up_scope import AskedSpan, window_of
+from faultline.bot.policy.person_limits import HOUR, too_many_investigations
+from faultline.bot.store.follow_ups import FollowUpScope
+from faultline.bot.store.store import ReplyTo, StoredInvestigation
 
 DOUBLE_CLICK_S = 60
 """Follow-ups of one kind that are asked for within this time are one: people click twice."""
@@ -119,7 +119,7 @@ async def _incident(context: ClickContext, investigation: StoredInvestigation) -
         async with asyncio.timeout(AT_ONCE_S):
             return (await context.scope(investigation)).incident
     except (FaultlineError, TimeoutError):
-        from bot.investigation.scoping import scope_for
+        from faultline.bot.investigation.scoping import scope_for
 
         now = investigation.finished_at or investigation.accepted_at
         return scope_for(investigation.alert, context.settings, now=now).incident

@@ -7,16 +7,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
-from bot.answer.foreign_text import escape_mrkdwn, one_line
-from bot.answer.targets.slack.blocks import rich, section, text
-from bot.answer.targets.slack.button_type import Offer
-from bot.answer.targets.slack.message import SlackMessage
-from bot.answer.targets.slack.posts import SlackPlace, bears, find_since, send_with_key
-from bot.conversation.slack.click_context import RETRY_WAITS_S, ClickContext
-from bot.conversation.slack.clickable_button import ClickableButton, TooMuch
-from bot.conversation.slack.forms import (
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line
+from faultline.bot.answer.targets.slack.blocks import rich, section, text
+from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.answer.targets.slack.message import SlackMessage
+from faultline.bot.answer.targets.slack.posts import SlackPlace, bears, find_since, send_with_key
+from faultline.bot.conversation.slack.click_context import RETRY_WAITS_S, ClickContext
+from faultline.bot.conversation.slack.clickable_button import ClickableButton, TooMuch
+from faultline.bot.conversation.slack.forms import (
     ALL,
     FOR,
     MUTE_FORM,
@@ -28,11 +28,11 @@ from bot.conversation.slack.forms import (
     mute_modal,
     mute_until,
 )
-from bot.conversation.slack.payloads import Interaction
-from bot.policy.person_limits import DAY, too_many_mutes
-from bot.policy.priority import URGENT, priority_of
-from bot.policy.roles import Act, may
-from bot.store.store import StoredInvestigation
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.policy.person_limits import DAY, too_many_mutes
+from faultline.bot.policy.priority import URGENT, priority_of
+from faultline.bot.policy.roles import Act, may
+from faultline.bot.store.store import StoredInvestigation
 
 MAX_MUTED = 200
 """Alerts of one storm that one form mutes."""

@@ -5,13 +5,13 @@ A click leaves the wish in the store, and a worker, which alone has the token, w
 
 from __future__ import annotations
 
-from bot.answer.targets.slack.button_type import Offer
-from bot.answer.targets.tickets.target import TicketOffer, ticket_offers
-from bot.conversation.slack.buttons.tickets import TicketButton
-from bot.conversation.slack.click_context import ClickContext
-from bot.conversation.slack.payloads import Interaction
-from bot.store.store import StoredInvestigation
-from bot.store.tickets import AskedTickets
+from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offers
+from faultline.bot.conversation.slack.buttons.tickets import TicketButton
+from faultline.bot.conversation.slack.click_context import ClickContext
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets
 
 NOT_YET = "It is still being investigated; send it when the answer is there."
 

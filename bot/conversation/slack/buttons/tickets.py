@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from analysis.errors import FaultlineError
-from bot.answer.targets.slack.button_type import Offer
-from bot.answer.targets.tickets.revert_target import blamed_link
-from bot.answer.targets.tickets.target import ticket_offers
-from bot.conversation.slack.click_context import ClickContext
-from bot.conversation.slack.clickable_button import ClickableButton
-from bot.conversation.slack.payloads import Interaction
-from bot.policy.roles import Act
-from bot.store.store import StoredInvestigation
-from bot.store.tickets import AskedTickets
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.answer.targets.tickets.revert_target import blamed_link
+from faultline.bot.answer.targets.tickets.target import ticket_offers
+from faultline.bot.conversation.slack.click_context import ClickContext
+from faultline.bot.conversation.slack.clickable_button import ClickableButton
+from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.policy.roles import Act
+from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets
 
 NOT_YET = "It is still being investigated. Ask for a ticket when the answer is there."
 

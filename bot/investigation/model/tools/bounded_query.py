@@ -1,8 +1,9 @@
 """`query`: a query in a connector's own language, for what no other tool can ask.
 
-Only connectors that refuse whatever has no bounds take one (`connectors.query_bounds`). What it
-brings is evidence with its query and link, and each row can be cited; but the rows enter no table,
-so they change neither findings nor ranking.
+Only connectors that refuse whatever has no bounds take one
+(`faultline.connectors.shared.queries.query_bounds`). What it brings is evidence with its query and
+link, and each row can be cited; but the rows enter no table, so they change neither findings nor
+ranking.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from datetime import timedelta
 import polars as pl
 from pydantic import AwareDatetime, ConfigDict, Field
 
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.vocabulary import Finding, Window
-from analysis.wording.amounts import amount, unit_of
-from analysis.wording.phrases import number, plain
-from bot.investigation.model.bench import Bench, QueryAnswer
-from bot.investigation.model.tools.found import (
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.vocabulary import Finding, Window
+from faultline.analysis.wording.amounts import amount, unit_of
+from faultline.analysis.wording.phrases import number, plain
+from faultline.bot.investigation.model.bench import Bench, QueryAnswer
+from faultline.bot.investigation.model.tools.found import (
     MOST_ROWS,
     Arguments,
     Found,
@@ -35,10 +36,10 @@ from bot.investigation.model.tools.found import (
     span_of,
     window_of,
 )
-from bot.investigation.model.tools.metric_rows import labels_in, shown_labels
-from bot.investigation.model.tools.queries import MAX_ASKS
-from connectors.abilities import AnswersQueries, BoundedQuery
-from connectors.querying import RECORD
+from faultline.bot.investigation.model.tools.metric_rows import labels_in, shown_labels
+from faultline.bot.investigation.model.tools.queries import MAX_ASKS
+from faultline.connectors.shared.contract.abilities import AnswersQueries, BoundedQuery
+from faultline.connectors.shared.queries.querying import RECORD
 
 LONGEST = timedelta(hours=6)
 EARLIEST = timedelta(days=8)

@@ -17,14 +17,14 @@ from typing import Any
 import polars as pl
 from pydantic import AwareDatetime, Field
 
-from analysis.case.windows import Windows, metric_windows
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.metrics.series import PER_SECOND
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import amount, unit_of
-from analysis.wording.phrases import plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.case.windows import Windows, metric_windows
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.metrics.series import PER_SECOND
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import amount, unit_of
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
@@ -33,8 +33,8 @@ from bot.investigation.model.tools.found import (
     has,
     observation,
 )
-from bot.investigation.model.tools.metric_rows import DAY, WEEK, metric_rows
-from bot.runtime.threads import in_thread
+from faultline.bot.investigation.model.tools.metric_rows import DAY, WEEK, metric_rows
+from faultline.bot.runtime.threads import in_thread
 
 MOST_NODES = 60
 MOST_POINTS = 200_000

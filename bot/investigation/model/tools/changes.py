@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
-from analysis.kinds.finding_details import ObservationDetails, change_finding
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.kinds.finding_details import ObservationDetails, change_finding
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     MOST_ROWS,
     Arguments,
     Found,
@@ -31,7 +31,7 @@ from bot.investigation.model.tools.found import (
     quoted,
     short_names,
 )
-from bot.runtime.threads import in_thread
+from faultline.bot.runtime.threads import in_thread
 
 MOST_LINES = 80
 """Of a diff in one result."""

@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.kinds.part_labels import PART_LABELS
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import levels, times
-from analysis.wording.phrases import plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.kinds.part_labels import PART_LABELS
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import levels, times
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
@@ -27,8 +27,8 @@ from bot.investigation.model.tools.found import (
     observation,
     short_names,
 )
-from bot.investigation.model.tools.metric_rows import SeriesSummary, labels_in, summaries
-from bot.runtime.threads import in_thread
+from faultline.bot.investigation.model.tools.metric_rows import SeriesSummary, labels_in, summaries
+from faultline.bot.runtime.threads import in_thread
 
 NO_PLACES = frozenset({"labels"})
 

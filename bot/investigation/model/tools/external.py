@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from analysis.external import KIND, RESULT
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.vocabulary import Evidence
-from analysis.wording.phrases import plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.external import KIND, RESULT
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.vocabulary import Evidence
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,

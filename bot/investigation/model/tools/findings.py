@@ -9,12 +9,12 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
-from analysis.case.folder import Case
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import number, plain
-from bot.answer.writer.earlier import is_memory
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.case.folder import Case
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import number, plain
+from faultline.bot.answer.writer.earlier import is_memory
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,

@@ -45,16 +45,16 @@ from typing import Any, TypeVar
 import polars as pl
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from analysis.case.observations import KIND
-from analysis.case.windows import metric_windows
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.secrets.redaction import masked
-from analysis.vocabulary import Evidence, EvidenceKind, Finding, Window
-from analysis.wording.phrases import plain, rounded
-from bot.answer.writer.plain_text import neutral
-from bot.investigation.model.bench import Bench
-from connectors.base import Connector
-from connectors.instances import vendor_of
+from faultline.analysis.case.observations import KIND
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Evidence, EvidenceKind, Finding, Window
+from faultline.analysis.wording.phrases import plain, rounded
+from faultline.bot.answer.writer.plain_text import neutral
+from faultline.bot.investigation.model.bench import Bench
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.shared.contract.instances import vendor_of
 
 T = TypeVar("T")
 

@@ -11,15 +11,15 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import AwareDatetime, Field
 
-from analysis.case.tables import ORIGIN
-from analysis.case.windows import log_windows
-from analysis.kinds.finding_details import LineDetails, ObservationDetails
-from analysis.logs.counts import distinct_lines, own_items
-from analysis.logs.templates import template_counts
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import counted, plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.case.tables import ORIGIN
+from faultline.analysis.case.windows import log_windows
+from faultline.analysis.kinds.finding_details import LineDetails, ObservationDetails
+from faultline.analysis.logs.counts import distinct_lines, own_items
+from faultline.analysis.logs.templates import template_counts
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import counted, plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     MOST_ROWS,
     Arguments,
     Found,
@@ -37,7 +37,7 @@ from bot.investigation.model.tools.found import (
     short_names,
     window_of,
 )
-from bot.runtime.threads import in_thread
+from faultline.bot.runtime.threads import in_thread
 
 LONGEST = timedelta(hours=24)
 AROUND = timedelta(minutes=5)

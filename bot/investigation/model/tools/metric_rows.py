@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analysis.case.folder import Case
-from analysis.case.windows import Windows, metric_windows
-from analysis.metrics.baseline_comparison import compare
-from analysis.metrics.series import LARGEST, as_rates, metric_blocks
-from analysis.wording.amounts import Unit, amount, levels, times, unit_of
-from analysis.wording.phrases import plain
+from faultline.analysis.case.folder import Case
+from faultline.analysis.case.windows import Windows, metric_windows
+from faultline.analysis.metrics.baseline_comparison import compare
+from faultline.analysis.metrics.series import LARGEST, as_rates, metric_blocks
+from faultline.analysis.wording.amounts import Unit, amount, levels, times, unit_of
+from faultline.analysis.wording.phrases import plain
 
 KEYS = ("service", "signal", "unit", "labels")
 DAY, WEEK = timedelta(days=1), timedelta(days=7)

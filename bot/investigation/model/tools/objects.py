@@ -10,12 +10,12 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
-from analysis.case.tables import ORIGIN
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.case.tables import ORIGIN
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
@@ -29,8 +29,8 @@ from bot.investigation.model.tools.found import (
     observation,
     quoted,
 )
-from bot.investigation.model.tools.metric_rows import labels_in
-from bot.runtime.threads import in_thread
+from faultline.bot.investigation.model.tools.metric_rows import labels_in
+from faultline.bot.runtime.threads import in_thread
 
 EVENT_MARK = '"kubernetes event"'
 """In the attributes of a log line that is an event of Kubernetes."""

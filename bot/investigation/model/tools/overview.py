@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
-from analysis.case.alert_place import place_of
-from analysis.case.tables import ROWS, SCHEMAS
-from analysis.case.windows import log_windows, metric_windows, span_windows
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.wording.phrases import counted, number, plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.case.alert_place import place_of
+from faultline.analysis.case.tables import ROWS, SCHEMAS
+from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.wording.phrases import counted, number, plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
@@ -29,8 +29,8 @@ from bot.investigation.model.tools.found import (
     short_names,
     span_of,
 )
-from bot.investigation.model.tools.metric_rows import labels_in, shown_labels
-from bot.runtime.threads import in_thread
+from faultline.bot.investigation.model.tools.metric_rows import labels_in, shown_labels
+from faultline.bot.runtime.threads import in_thread
 
 MOST_SIGNALS = 12
 """Of a service in one line."""

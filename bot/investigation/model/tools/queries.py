@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from analysis.errors import EvidenceError
-from analysis.vocabulary import Diagnosis, Finding, Scope, Window
-from analysis.wording.phrases import number, plain
-from bot.investigation.model.bench import Bench, NewEvidence
-from bot.investigation.model.tools.found import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Diagnosis, Finding, Scope, Window
+from faultline.analysis.wording.phrases import number, plain
+from faultline.bot.investigation.model.bench import Bench, NewEvidence
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
@@ -29,7 +29,7 @@ from bot.investigation.model.tools.found import (
     moment,
     span_of,
 )
-from connectors.base import Connector
+from faultline.connectors.shared.contract.base import Connector
 
 MAX_SERVICES = 5
 MAX_ASKS = 12

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 import polars as pl
 from pydantic import AwareDatetime, Field
 
-from analysis.case.windows import metric_windows
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.vocabulary import Finding, Window
-from analysis.wording.amounts import Unit
-from analysis.wording.phrases import number, plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.case.windows import metric_windows
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.vocabulary import Finding, Window
+from faultline.analysis.wording.amounts import Unit
+from faultline.analysis.wording.phrases import number, plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
@@ -32,7 +32,7 @@ from bot.investigation.model.tools.found import (
     sparkline,
     window_of,
 )
-from bot.investigation.model.tools.metric_rows import (
+from faultline.bot.investigation.model.tools.metric_rows import (
     DAY,
     WEEK,
     SeriesSummary,
@@ -41,7 +41,7 @@ from bot.investigation.model.tools.metric_rows import (
     shown_labels,
     summaries,
 )
-from bot.runtime.threads import in_thread
+from faultline.bot.runtime.threads import in_thread
 
 MOST_AS_NUMBERS = 6
 """Series that are shown point by point."""

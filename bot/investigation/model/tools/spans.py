@@ -9,16 +9,16 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
-from analysis.case.tables import ORIGIN
-from analysis.case.windows import span_windows
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.requests.error_origin import FAILED
-from analysis.requests.visits import with_visits
-from analysis.vocabulary import Finding
-from analysis.wording.amounts import MILLISECONDS, amount
-from analysis.wording.phrases import number, plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.case.tables import ORIGIN
+from faultline.analysis.case.windows import span_windows
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.requests.error_origin import FAILED
+from faultline.analysis.requests.visits import with_visits
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.amounts import MILLISECONDS, amount
+from faultline.analysis.wording.phrases import number, plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,
@@ -33,7 +33,7 @@ from bot.investigation.model.tools.found import (
     observation,
     short_names,
 )
-from bot.runtime.threads import in_thread
+from faultline.bot.runtime.threads import in_thread
 
 MOST_OPERATIONS = 15
 MOST_REQUESTS = 25

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from analysis.kinds.finding_details import ObservationDetails, change_named
-from analysis.requests.topology import read_topology
-from analysis.vocabulary import Finding
-from analysis.wording.phrases import plain
-from bot.answer.writer.earlier import is_memory
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.kinds.finding_details import ObservationDetails, change_named
+from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.vocabulary import Finding
+from faultline.analysis.wording.phrases import plain
+from faultline.bot.answer.writer.earlier import is_memory
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     Arguments,
     Found,
     NotFound,

@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import Field
 
-from analysis.case.folder import read_case
-from analysis.errors import FaultlineError
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.wording.phrases import number, plain
-from bot.investigation.model.bench import Bench
-from bot.investigation.model.tools.found import (
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.wording.phrases import number, plain
+from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.tools.found import (
     MOST_ROWS,
     Arguments,
     Found,
@@ -24,7 +24,7 @@ from bot.investigation.model.tools.found import (
     from_evidence,
     observation,
 )
-from trace_report.registry import ANALYSES, rows_of
+from faultline.trace_report.registry import ANALYSES, rows_of
 
 MAX_BYTES = 256 * 1024 * 1024
 """Of a trace file that is read for a question."""
@@ -91,8 +91,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | str:
     """The rows of an analysis of one rank, or why there are none. Runs in a separate process."""
-    from analysis.traces.reading.job_files import sort_job_files
-    from analysis.traces.reading.kineto import read_trace
+    from faultline.analysis.traces.reading.job_files import sort_job_files
+    from faultline.analysis.traces.reading.kineto import read_trace
 
     files = sort_job_files(read_case(folder).trace_files).of("profiler_trace")
     named = sorted(files, key=lambda f: (str(rank) not in f.path.name, f.path))

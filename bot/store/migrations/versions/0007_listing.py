@@ -16,8 +16,9 @@ FIELD = (
     "STRICT AS"
     " 'BEGIN RETURN alert ->> name; EXCEPTION WHEN data_exception THEN RETURN NULL; END'"
 )
-# Expressions written as bot.store.listing writes them. On SQLite one index holds all that the list
-# is filtered by, so that a filter that few investigations pass reads the index and not every alert.
+# Expressions written as faultline.bot.store.listing writes them. On SQLite one index holds all that
+# the list is filtered by, so that a filter that few investigations pass reads the index and not
+# every alert.
 SQLITE = (
     "CREATE INDEX ix_investigations_listed ON investigations (accepted_at, id, status, verdict, "
     "confidence,"

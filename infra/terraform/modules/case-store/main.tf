@@ -131,7 +131,7 @@ data "aws_iam_policy_document" "bot" {
 }
 
 locals {
-  # Written from the list of calls in the program: python -m connectors.aws.policy_files
+  # Written from the list of calls in the program: python -m faultline.connectors.vendors.aws.policy_files
   storage_actions = jsondecode(file("${path.module}/storage-actions.json"))
 }
 

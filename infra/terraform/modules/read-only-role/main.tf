@@ -26,6 +26,6 @@ resource "aws_iam_role" "read" {
 resource "aws_iam_role_policy" "read" {
   name = "read"
   role = aws_iam_role.read.id
-  # Written from the list of calls in the program: python -m connectors.aws.policy_files
+  # Written from the list of calls in the program: python -m faultline.connectors.vendors.aws.policy_files
   policy = file("${path.module}/connector-policy.json")
 }

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.traces.across_ranks.comparison import compare
+from faultline.analysis.traces.across_ranks.comparison import compare
 from tests.analysis.traces.across_ranks.written_jobs import comparison_of, gpu_job, summaries_of
 from tests.analysis.traces.written_traces import event, job
 

@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.across_ranks.kernel_speed import MIN_KERNELS, kernel_distribution, rank_speeds
+from faultline.analysis.traces.across_ranks.kernel_speed import (
+    MIN_KERNELS,
+    kernel_distribution,
+    rank_speeds,
+)
 from tests.analysis.traces.across_ranks.written_jobs import kernel, summaries_of
 
 

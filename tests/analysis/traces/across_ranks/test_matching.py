@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.across_ranks.matching import matched_collectives
-from analysis.traces.per_rank.collective_names import (
+from faultline.analysis.traces.across_ranks.matching import matched_collectives
+from faultline.analysis.traces.per_rank.collective_names import (
     element_bytes,
     elements_of,
     operation_named,

@@ -10,11 +10,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.traces.across_ranks import rank_summary
-from analysis.traces.across_ranks.comparison import compare
-from analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json, within_job
-from analysis.traces.per_rank import collective_calls, long_idle, operation_times, step_times
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks import rank_summary
+from faultline.analysis.traces.across_ranks.comparison import compare
+from faultline.analysis.traces.across_ranks.rank_summary import (
+    from_json,
+    summarise,
+    to_json,
+    within_job,
+)
+from faultline.analysis.traces.per_rank import (
+    collective_calls,
+    long_idle,
+    operation_times,
+    step_times,
+)
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job, summaries_of
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 

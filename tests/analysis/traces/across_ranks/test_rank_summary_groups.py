@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.traces.across_ranks.matching import matched_collectives
-from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.matching import matched_collectives
+from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import document, job, write_trace
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.across_ranks.comparison import RankComparison, compare
-from analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
-from analysis.traces.reading.kineto import read_traces
+from faultline.analysis.traces.across_ranks.comparison import RankComparison, compare
+from faultline.analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
+from faultline.analysis.traces.reading.kineto import read_traces
 
 CASES = Path(__file__).resolve().parents[4] / "demo" / "cases"
 PERSISTENT = ("straggler", "straggler_compute")

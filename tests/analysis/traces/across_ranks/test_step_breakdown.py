@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.across_ranks.step_breakdown import PARTS
+from faultline.analysis.traces.across_ranks.step_breakdown import PARTS
 from tests.analysis.traces.across_ranks.written_jobs import comparison_of, gpu_job
 from tests.analysis.traces.written_traces import job
 

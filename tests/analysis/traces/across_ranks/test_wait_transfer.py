@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.across_ranks.comparison import RankComparison, compare
-from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.per_rank.collective_bandwidth import OF_ALL_RANKS, bus_factor, rows
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.comparison import RankComparison, compare
+from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.per_rank.collective_bandwidth import OF_ALL_RANKS, bus_factor, rows
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import REDUCE_US, comparison_of, gpu_job, nccl
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 

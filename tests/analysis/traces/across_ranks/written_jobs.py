@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.across_ranks.comparison import RankComparison, compare
-from analysis.traces.across_ranks.rank_summary import RankSummary, summarise
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.comparison import RankComparison, compare
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary, summarise
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 
 STEP_US, REDUCE_US = 20_000.0, 2_000.0

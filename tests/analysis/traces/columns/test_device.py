@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.columns.device import (
+from faultline.analysis.traces.columns.device import (
     DeviceStream,
     Kind,
     device_launches,

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.traces.columns.disjoint_intervals import (
+from faultline.analysis.traces.columns.disjoint_intervals import (
     Spans,
     coarsened,
     covered,
@@ -14,7 +14,7 @@ from analysis.traces.columns.disjoint_intervals import (
     nothing_in,
     union_of,
 )
-from analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.intervals import union
 
 Pairs = list[tuple[int, int]]
 drawn = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=15)

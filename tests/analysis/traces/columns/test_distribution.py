@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.columns.distribution import Distribution, distribution, distributions
+from faultline.analysis.traces.columns.distribution import Distribution, distribution, distributions
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64])

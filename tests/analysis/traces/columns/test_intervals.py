@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.traces.columns.intervals import innermost_at, running_end, self_times
+from faultline.analysis.traces.columns.intervals import innermost_at, running_end, self_times
 
 INTEGERS = np.int64
 

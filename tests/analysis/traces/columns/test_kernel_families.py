@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.traces.columns.device import is_communication_kernel
-from analysis.traces.columns.kernel_families import family_of
+from faultline.analysis.traces.columns.device import is_communication_kernel
+from faultline.analysis.traces.columns.kernel_families import family_of
 
 FAMILIES = [
     ("triton_poi_fused_add_mul_3", "Triton (Inductor)", "pointwise", "", ""),

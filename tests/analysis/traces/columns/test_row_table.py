@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis.traces.columns.row_table import RowTable
+from faultline.analysis.traces.columns.row_table import RowTable
 
 TABLE = RowTable("name:text total_ns:int=times.total mean_ns:1=times.mean steps:ints ratio:0")
 

@@ -10,10 +10,10 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.device import launched_by
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.comparison.trace_diff import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.device import launched_by
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.comparison.trace_diff import (
     Change,
     Devices,
     Side,
@@ -24,13 +24,13 @@ from analysis.traces.comparison.trace_diff import (
     short_name,
     side_of,
 )
-from analysis.traces.comparison.trace_regressions import (
+from faultline.analysis.traces.comparison.trace_regressions import (
     grown,
     measures,
     regression_rows,
     regressions,
 )
-from analysis.traces.reading.kineto import read_trace, read_traces
+from faultline.analysis.traces.reading.kineto import read_trace, read_traces
 from tests.analysis.traces.goldens import golden, sets_with
 from tests.analysis.traces.per_rank.stack_traces import Event, call, kernel, launch, step, trace_of
 from tests.conftest import SHARED

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.costs import accelerators
-from analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.costs import accelerators
+from faultline.analysis.traces.costs.accelerators import accelerator_named
 
 TABLE = Path(accelerators.__file__).with_name("accelerators.toml")
 LIGHTNING: dict[str, dict[str, float]] = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.traces.costs.models import MODELS, cost_of
+from faultline.analysis.traces.costs.models import MODELS, cost_of
 from tests.torch_python import torch_python
 
 BF16, FP8, FP32, INT = "c10::BFloat16", "c10::Float8_e4m3fn", "float", "int"

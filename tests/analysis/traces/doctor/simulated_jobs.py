@@ -21,9 +21,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.doctor.job import TrainingJob, job_of
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import BASE_NS
 
 Floats = NDArray[np.float64]

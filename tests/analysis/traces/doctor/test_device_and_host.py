@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.doctor.nothing_wrong import nothing_wrong
-from analysis.traces.doctor.rules import diagnose
+from faultline.analysis.traces.doctor.nothing_wrong import nothing_wrong
+from faultline.analysis.traces.doctor.rules import diagnose
 from tests.analysis.traces.device_traces import GEMM, copy, kernel, launch
 from tests.analysis.traces.doctor.written_ranks import (
     STEP_US,
@@ -346,7 +346,7 @@ def test_overlapping_streams_and_empty_traces_do_no_harm(tmp_path: Path) -> None
 def test_facts_of_a_rank_fit_into_a_few_kilobytes(tmp_path: Path) -> None:
     import msgspec
 
-    from analysis.traces.per_rank.rank_facts import rank_facts
+    from faultline.analysis.traces.per_rank.rank_facts import rank_facts
 
     facts = rank_facts(read(tmp_path, gpu_steps(kernels=500), GPU))
     assert len(msgspec.json.encode(facts)) < 8_192

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.rules import diagnose
-from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
-from analysis.traces.reading.job_files import sort_job_files
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob, job_of
+from faultline.analysis.traces.doctor.rules import diagnose
+from faultline.analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+from faultline.analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 
 DEMO = Path(__file__).resolve().parents[4] / "demo" / "cases"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
-from analysis.traces.doctor.job import job_of
-from analysis.traces.doctor.nothing_wrong import nothing_wrong
-from analysis.traces.doctor.rules import diagnose
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
+from faultline.analysis.traces.doctor.job import job_of
+from faultline.analysis.traces.doctor.nothing_wrong import nothing_wrong
+from faultline.analysis.traces.doctor.rules import diagnose
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 from tests.analysis.traces.written_traces import document, write_trace
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import job_of
-from analysis.traces.doctor.nothing_wrong import NO_DOUBT, doubts, health, nothing_wrong
-from analysis.traces.doctor.rules import diagnose
-from analysis.traces.job.training import training_findings
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import job_of
+from faultline.analysis.traces.doctor.nothing_wrong import NO_DOUBT, doubts, health, nothing_wrong
+from faultline.analysis.traces.doctor.rules import diagnose
+from faultline.analysis.traces.job.training import training_findings
 from tests.analysis.traces.doctor.written_ranks import job_from
 from tests.analysis.traces.flight_recorder.written_dumps import world, write_json
 from tests.analysis.traces.written_traces import case_of, job

@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.nothing_wrong import nothing_wrong
-from analysis.traces.doctor.rules import diagnose
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob, job_of
+from faultline.analysis.traces.doctor.nothing_wrong import nothing_wrong
+from faultline.analysis.traces.doctor.rules import diagnose
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job
 from tests.analysis.traces.doctor.written_ranks import (
     accused,

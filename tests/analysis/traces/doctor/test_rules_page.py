@@ -3,18 +3,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from analysis.kinds.training_causes import GPU_CAUSES, TRAINING_CAUSES
-from analysis.traces.doctor.capture_rules import (
+from faultline.analysis.kinds.training_causes import GPU_CAUSES, TRAINING_CAUSES
+from faultline.analysis.traces.doctor.capture_rules import (
     CAPTURE_LIMITED,
     CAPTURE_UNUSABLE,
     PROFILER_OVERHEAD,
 )
-from analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
-from analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
-from analysis.traces.doctor.memory_rules import FRAGMENTATION
-from analysis.traces.doctor.rules import JOB_RULES, RULES
-from analysis.traces.doctor.rules_page import OTHER_FILES, rules_page
-from analysis.traces.job.training import ALWAYS_SO
+from faultline.analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
+from faultline.analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
+from faultline.analysis.traces.doctor.memory_rules import FRAGMENTATION
+from faultline.analysis.traces.doctor.rules import JOB_RULES, RULES
+from faultline.analysis.traces.doctor.rules_page import OTHER_FILES, rules_page
+from faultline.analysis.traces.job.training import ALWAYS_SO
 
 ROOT = Path(__file__).resolve().parents[4]
 INFORMATION = (LAUNCH_QUEUE_FULL, TENSOR_CORES_UNUSED, FRAGMENTATION)

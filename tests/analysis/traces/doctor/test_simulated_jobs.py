@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.rules import diagnose
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.rules import diagnose
 from tests.analysis.traces.doctor.simulated_jobs import (
     GB,
     Floats,

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.doctor.job import TrainingJob, job_of
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import REDUCE_US, gpu_job
 from tests.analysis.traces.device_traces import NCCL, kernel, launch
 from tests.analysis.traces.doctor.written_ranks import (

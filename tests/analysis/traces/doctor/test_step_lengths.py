@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.across_ranks.step_breakdown import PARTS
-from analysis.traces.doctor.nothing_wrong import nothing_wrong
+from faultline.analysis.traces.across_ranks.step_breakdown import PARTS
+from faultline.analysis.traces.doctor.nothing_wrong import nothing_wrong
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job
 from tests.analysis.traces.doctor.written_ranks import gpu_steps, job_from, the
 from tests.analysis.traces.written_traces import job

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.across_ranks.rank_summary import summarise
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.doctor.job import TrainingJob, job_of
-from analysis.traces.doctor.rules import diagnose
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.job import TrainingJob, job_of
+from faultline.analysis.traces.doctor.rules import diagnose
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.device_traces import GEMM, kernel, launch
 from tests.analysis.traces.written_traces import document, event, write_trace
 

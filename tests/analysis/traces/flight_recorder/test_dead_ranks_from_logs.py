@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+from faultline.analysis.traces.reading.job_files import sort_job_files
 
 LOST = (
     "Traceback (most recent call last):\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.flight_recorder.hang import HangAnalysis, hang_analysis
-from analysis.traces.flight_recorder.job_state import job_state
-from analysis.traces.flight_recorder.reading import read_dumps
+from faultline.analysis.traces.flight_recorder.hang import HangAnalysis, hang_analysis
+from faultline.analysis.traces.flight_recorder.job_state import job_state
+from faultline.analysis.traces.flight_recorder.reading import read_dumps
 from tests.analysis.traces.flight_recorder.written_dumps import WrittenRank, world, write_pickles
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.flight_recorder.moments import DumpMoment, moment_of_hang
-from analysis.traces.flight_recorder.reading import read_dumps
+from faultline.analysis.traces.flight_recorder.moments import DumpMoment, moment_of_hang
+from faultline.analysis.traces.flight_recorder.reading import read_dumps
 from tests.analysis.traces.flight_recorder.written_dumps import (
     WrittenRank,
     world,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+from faultline.analysis.traces.reading.job_files import sort_job_files
 from tests.torch_python import torch_python
 
 JOB = Path(__file__).with_name("hanging_job.py")

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.traces.flight_recorder.entries import dump_of
-from analysis.traces.flight_recorder.hang import HangAnalysis, hang_analysis
-from analysis.traces.flight_recorder.job_state import job_state
+from faultline.analysis.traces.flight_recorder.entries import dump_of
+from faultline.analysis.traces.flight_recorder.hang import HangAnalysis, hang_analysis
+from faultline.analysis.traces.flight_recorder.job_state import job_state
 from tests.analysis.traces.flight_recorder.simulated_job import SimulatedJob, hanging_job
 
 SEEDS = range(40)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
-from analysis.traces.reading.capture_note import taken_at
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+from faultline.analysis.traces.reading.capture_note import taken_at
+from faultline.analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.flight_recorder.written_dumps import WrittenRank, world, write_json
 
 PAUSE_NS = 2_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from analysis.traces.job.training import training_findings
-from analysis.vocabulary import Finding
+from faultline.analysis.traces.job.training import training_findings
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.traces.memory_snapshot.allocator import GB, MB, Allocator, stack, train
 from tests.analysis.traces.traceml.databases import usual, write_telemetry
 from tests.analysis.traces.wandb_files import history, wandb_file

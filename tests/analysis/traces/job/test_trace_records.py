@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import json_bytes, read_case
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.job import trace_versions
-from analysis.traces.job.rank_reading import NO_MEMORY
-from analysis.traces.job.trace_versions import (
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.job import trace_versions
+from faultline.analysis.traces.job.rank_reading import NO_MEMORY
+from faultline.analysis.traces.job.trace_versions import (
     SUMMARIES,
     TRACES,
     VERSIONS_FILE,
@@ -26,9 +26,9 @@ from analysis.traces.job.trace_versions import (
     version_of,
     versions_bytes,
 )
-from analysis.traces.job.training import training_findings
-from bot.investigation.reading_traces import RankTask, read_into_record
-from bot.store.case_store import Stored
+from faultline.analysis.traces.job.training import training_findings
+from faultline.bot.investigation.reading_traces import RankTask, read_into_record
+from faultline.bot.store.case_store import Stored
 from tests.analysis.traces.written_traces import case_of, document, empty_case, job, write_trace
 from tests.trace_report.nsight_tool import PROCESS, small_export
 
@@ -259,7 +259,7 @@ def test_a_rank_that_was_given_up_is_named_with_its_reason(tmp_path: Path) -> No
 def test_a_rank_that_breaks_its_analysis_fails_alone_in_the_same_words(
     error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from analysis.traces.job import rank_reading
+    from faultline.analysis.traces.job import rank_reading
 
     summarise = rank_reading.summarise
 

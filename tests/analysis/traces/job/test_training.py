@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.traces.job.training import training_findings
-from analysis.vocabulary import Finding, JobIdentity
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.traces.job.training import training_findings
+from faultline.analysis.vocabulary import Finding, JobIdentity
 from tests.analysis.traces.written_traces import (
     case_of,
     document,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
-from analysis.traces.job_logs.metrics import RankMetrics, read_metrics
-from analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs
-from analysis.traces.job_logs.signatures import SIGNATURES, XIDS, match
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
+from faultline.analysis.traces.job_logs.metrics import RankMetrics, read_metrics
+from faultline.analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs
+from faultline.analysis.traces.job_logs.signatures import SIGNATURES, XIDS, match
+from faultline.analysis.traces.reading.job_files import sort_job_files
 
 NAN = float("nan")
 
@@ -240,7 +240,7 @@ def test_a_process_that_runs_out_of_memory_by_itself_is_named(tmp_path: Path) ->
 def test_failures_are_counted_over_all_parts_of_a_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.traces.job_logs.rank_logs.LINES_AT_ONCE", 3)
+    monkeypatch.setattr("faultline.analysis.traces.job_logs.rank_logs.LINES_AT_ONCE", 3)
     logs = _logs(tmp_path, "step done\n[rank4]: OSError: No space left on device\n" * 7)
     assert {name: f.count for name, f in logs.ranks[4].failures.items()} == {"disk_full": 7}
 
@@ -313,8 +313,8 @@ def test_hostile_text_takes_linear_time(tmp_path: Path) -> None:
 
 
 def test_of_a_long_log_the_end_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.traces.job_logs.lines.MAX_HEAD_BYTES", 10_000)
-    monkeypatch.setattr("analysis.traces.job_logs.lines.MAX_TAIL_BYTES", 10_000)
+    monkeypatch.setattr("faultline.analysis.traces.job_logs.lines.MAX_HEAD_BYTES", 10_000)
+    monkeypatch.setattr("faultline.analysis.traces.job_logs.lines.MAX_TAIL_BYTES", 10_000)
     (tmp_path / "log_rank0.txt").write_text("step done\n" * 100_000 + "ValueError: at the end\n")
     logs = read_rank_logs(sort_job_files([tmp_path]).of("log"))
     assert [e.type for e in logs.ranks[0].exceptions] == ["ValueError"]

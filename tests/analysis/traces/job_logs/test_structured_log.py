@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.diagnosis import diagnose
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.job.telemetry import diagnoses_of_files
-from analysis.traces.job_logs.metrics import read_metrics
-from analysis.traces.job_logs.structured_log import RankSpans, read_structured_logs
-from analysis.traces.reading.file_kinds import kind_of, rank_in_name
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.job.telemetry import diagnoses_of_files
+from faultline.analysis.traces.job_logs.metrics import read_metrics
+from faultline.analysis.traces.job_logs.structured_log import RankSpans, read_structured_logs
+from faultline.analysis.traces.reading.file_kinds import kind_of, rank_in_name
+from faultline.analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.doctor.written_ranks import quoted_numbers_are_given
 from tests.analysis.traces.job_logs.structured_logs import START_US, StructuredLog
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.errors import EvidenceError
-from analysis.traces.doctor.diagnosis import JobDiagnosis
-from analysis.traces.job.telemetry import diagnoses_of_files
-from analysis.traces.memory_snapshot.judgement import judge
-from analysis.traces.memory_snapshot.reading import read_snapshot
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.job.telemetry import diagnoses_of_files
+from faultline.analysis.traces.memory_snapshot.judgement import judge
+from faultline.analysis.traces.memory_snapshot.reading import read_snapshot
+from faultline.analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.memory_snapshot.allocator import GB, MB, Allocator, stack, train
 
 
@@ -240,8 +240,10 @@ def test_values_of_the_wrong_kind_do_no_harm(tmp_path: Path) -> None:
 def test_references_to_the_same_pieces_take_no_quadratic_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.traces.memory_snapshot.reading.MAX_BLOCKS", 20_000)
-    monkeypatch.setattr("analysis.traces.memory_snapshot.reading.MAX_FRAMES_LOOKED", 20_000)
+    monkeypatch.setattr("faultline.analysis.traces.memory_snapshot.reading.MAX_BLOCKS", 20_000)
+    monkeypatch.setattr(
+        "faultline.analysis.traces.memory_snapshot.reading.MAX_FRAMES_LOOKED", 20_000
+    )
     blocks = [{"size": 5, "state": "active_allocated", "frames": stack(5)}, 7] * 5_000
     segment = {"device": 0, "total_size": 100, "blocks": blocks}
     frames = stack(5) * 50

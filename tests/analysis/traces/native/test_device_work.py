@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from analysis.traces.columns.device import device_launches, device_rows, device_streams
-from analysis.traces.columns.events import TraceColumns, nothing
-from analysis.traces.native import device_work
-from analysis.traces.native.device_work import order_by_key
-from analysis.traces.native.library import library
-from analysis.traces.per_rank.idle import stream_gaps
-from analysis.traces.per_rank.launch_queue import queue_length
+from faultline.analysis.traces.columns.device import device_launches, device_rows, device_streams
+from faultline.analysis.traces.columns.events import TraceColumns, nothing
+from faultline.analysis.traces.native import device_work
+from faultline.analysis.traces.native.device_work import order_by_key
+from faultline.analysis.traces.native.library import library
+from faultline.analysis.traces.per_rank.idle import stream_gaps
+from faultline.analysis.traces.per_rank.launch_queue import queue_length
 
 CATEGORIES = ("kernel", "cuda_runtime", "cpu_op", "gpu_memcpy")
 LANES = (("0", "7"), ("0", "20"), ("1", "7"), ("9", "9"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.native.library import library
+from faultline.analysis.traces.native.library import library
 
 ROOT = Path(__file__).parents[4]
 pytestmark = pytest.mark.skipif(
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(
 
 GUARDED = """
 import ctypes, mmap, random
-from analysis.traces.reading.kineto import LIMITS
-from analysis.traces.native.lane import NativeLane
-from analysis.traces.native.library import library
+from faultline.analysis.traces.reading.kineto import LIMITS
+from faultline.analysis.traces.native.lane import NativeLane
+from faultline.analysis.traces.native.library import library
 from tests.analysis.traces.trace_texts import KEYS, PRETTY, SEED, VALUES
 
 PAGE, ROOM = mmap.PAGESIZE, 64 * mmap.PAGESIZE
@@ -55,7 +55,7 @@ print("unharmed")
 
 REPEATED = """
 import resource
-from analysis.traces.reading.kineto import read_trace_stream
+from faultline.analysis.traces.reading.kineto import read_trace_stream
 from tests.analysis.traces.trace_texts import SEED
 
 text = b"[" + b",".join([SEED[SEED.index(b"[") + 1 : SEED.rindex(b"]")]] * 2000) + b"]"

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from analysis.traces.native import library, longest_path, nesting
-from analysis.traces.reading import kineto
-from analysis.traces.reading.kineto import read_trace_stream
+from faultline.analysis.traces.native import library, longest_path, nesting
+from faultline.analysis.traces.reading import kineto
+from faultline.analysis.traces.reading.kineto import read_trace_stream
 from tests.analysis.traces.both_lanes import assert_equal
 from tests.analysis.traces.written_traces import document, event
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.device import launched_by
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.nsight.export import read_export
-from analysis.traces.reading import hostile_sqlite as database
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.device import launched_by
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.nsight.export import read_export
+from faultline.analysis.traces.reading import hostile_sqlite as database
 
 UTC_NS = 1_790_000_000_000_000_000
 PROCESS = (1 << 48) | (77 << 24)

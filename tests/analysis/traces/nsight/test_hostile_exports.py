@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.nsight.export import read_export
-from analysis.traces.reading import hostile_sqlite
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.nsight.export import read_export
+from faultline.analysis.traces.reading import hostile_sqlite
 from tests.trace_report.nsight_tool import PROCESS, small_export
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import document
 
 Event = dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.annotations import (
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.annotations import (
     OTHERS,
     Side,
     annotation_breakdown,

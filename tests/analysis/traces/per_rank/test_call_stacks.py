@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.call_stacks import CallStacks, call_stacks, folded_stacks, rows
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.call_stacks import (
+    CallStacks,
+    call_stacks,
+    folded_stacks,
+    rows,
+)
 from tests.analysis.traces.goldens import golden, sets_with, traces_of, views_of
 from tests.analysis.traces.per_rank.stack_traces import (
     autograd,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.per_rank.copies import copies, rows
+from faultline.analysis.traces.per_rank.copies import copies, rows
 from tests.analysis.traces.device_traces import copy, launch, trace_of
 from tests.analysis.traces.written_traces import event
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.per_rank.counters import FLOPS_PER_INSTRUCTION, kernel_counters, rows
+from faultline.analysis.traces.per_rank.counters import FLOPS_PER_INSTRUCTION, kernel_counters, rows
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.per_rank.stack_traces import Event, call, launch, trace_of
 

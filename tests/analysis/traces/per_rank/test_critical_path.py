@@ -10,11 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
-from analysis.traces.per_rank.critical_path_breakdown import breakdown, longest_edges, rows, what_if
-from analysis.traces.per_rank.critical_path_edges import EdgeKind
-from analysis.traces.per_rank.critical_path_events import (
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.critical_path import CriticalPath, critical_path
+from faultline.analysis.traces.per_rank.critical_path_breakdown import (
+    breakdown,
+    longest_edges,
+    rows,
+    what_if,
+)
+from faultline.analysis.traces.per_rank.critical_path_edges import EdgeKind
+from faultline.analysis.traces.per_rank.critical_path_events import (
     PathWindow,
     Rules,
     annotation_window,

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.columns.device import launched_by
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.critical_path import CriticalPath, critical_path
-from analysis.traces.per_rank.critical_path_breakdown import breakdown
-from analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
-from analysis.traces.per_rank.critical_path_events import (
+from faultline.analysis.traces.columns.device import launched_by
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.critical_path import CriticalPath, critical_path
+from faultline.analysis.traces.per_rank.critical_path_breakdown import breakdown
+from faultline.analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
+from faultline.analysis.traces.per_rank.critical_path_events import (
     PathWindow,
     Rules,
     annotation_window,
     whole_trace,
 )
-from analysis.traces.perfetto.augmented import write_overlay
+from faultline.analysis.traces.perfetto.augmented import write_overlay
 from tests.analysis.traces.goldens import (
     GOLDENS,
     TRACES,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.per_rank.data_loading import data_loading, rows
+from faultline.analysis.traces.per_rank.data_loading import data_loading, rows
 from tests.analysis.traces.device_traces import GEMM, kernel, launch, trace_of
 from tests.analysis.traces.written_traces import event
 
@@ -51,7 +51,7 @@ def test_a_trace_without_events_has_no_loading(tmp_path: Path) -> None:
 
 
 def test_the_plugins_own_sample_loads_in_the_training_process(shared: Path) -> None:
-    from analysis.traces.reading.kineto import read_trace
+    from faultline.analysis.traces.reading.kineto import read_trace
 
     folder = shared / "traces" / "kineto_tb_plugin" / "resnet50_num_workers_0"
     found = data_loading(read_trace(folder / "worker0.1623143089861.pt.trace.json.gz"))

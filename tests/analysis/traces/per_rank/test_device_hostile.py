@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers
-from analysis.traces.columns.events import TraceColumns, nothing
-from analysis.traces.per_rank import annotations as annotation_times
-from analysis.traces.per_rank import (
+from faultline.analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers
+from faultline.analysis.traces.columns.events import TraceColumns, nothing
+from faultline.analysis.traces.per_rank import annotations as annotation_times
+from faultline.analysis.traces.per_rank import (
     bandwidth,
     idle,
     idle_gaps,

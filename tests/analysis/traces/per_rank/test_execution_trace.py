@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.per_rank.execution_trace import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.per_rank.execution_trace import (
     correlate,
     correlation_rows,
     read_execution_trace,
 )
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.goldens import GOLDENS, golden
 from tests.analysis.traces.per_rank.stack_traces import Event, call, trace_of
 

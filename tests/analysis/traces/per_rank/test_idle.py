@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.columns.device import DeviceStream, device_rows, launches_of
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.idle import (
+from faultline.analysis.traces.columns.device import DeviceStream, device_rows, launches_of
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.idle import (
     CATEGORIES,
     gap_statistics,
     idle_breakdown,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.per_rank.idle_gaps import longest_gaps, rows
+from faultline.analysis.traces.per_rank.idle_gaps import longest_gaps, rows
 from tests.analysis.traces.device_traces import GEMM, at, kernel, launch, trace_of
 from tests.analysis.traces.written_traces import event
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.traces.columns.device import device_work
-from analysis.traces.per_rank.kernel_families import rows
-from analysis.traces.reading.kineto import read_trace, read_trace_stream
+from faultline.analysis.traces.columns.device import device_work
+from faultline.analysis.traces.per_rank.kernel_families import rows
+from faultline.analysis.traces.reading.kineto import read_trace, read_trace_stream
 from tests.conftest import SHARED
 
 DDP = SHARED / "data/traces/tracelens/mi300/resnet_act_checkpoint.json.gz"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.traces.columns.device import Kind
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.kernels import (
+from faultline.analysis.traces.columns.device import Kind
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.kernels import (
     KINDS,
     OTHERS,
     kernel_breakdown,

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.columns.device import on_runtime
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.launch_queue import (
+from faultline.analysis.traces.columns.device import on_runtime
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.launch_queue import (
     LaunchQueue,
     queue_length,
     queue_summary,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.launches import (
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.launches import (
     CallKind,
     call_kind,
     launch_stats,

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.per_rank.memory import (
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.per_rank.memory import (
     holders_at_peak,
     memory_timelines,
     never_freed,
     rows,
     thinned,
 )
-from analysis.traces.per_rank.memory_categories import (
+from faultline.analysis.traces.per_rank.memory_categories import (
     CATEGORIES,
     category_rows,
     read_memory_timeline,
 )
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.per_rank.stack_traces import Event, call, step, trace_of
 
 GB = 10**9

@@ -11,12 +11,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.comparison.trace_diff import compared, diff_rows, side_of
-from analysis.traces.comparison.trace_regressions import regression_rows
-from analysis.traces.per_rank import call_stacks as stacks_of
-from analysis.traces.per_rank import counters, memory, operator_delays, operators, sequences
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.comparison.trace_diff import compared, diff_rows, side_of
+from faultline.analysis.traces.comparison.trace_regressions import regression_rows
+from faultline.analysis.traces.per_rank import call_stacks as stacks_of
+from faultline.analysis.traces.per_rank import (
+    counters,
+    memory,
+    operator_delays,
+    operators,
+    sequences,
+)
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import document
 
 CATEGORIES = (

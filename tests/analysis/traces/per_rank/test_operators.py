@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.per_rank import operator_delays as operator_delays_module
-from analysis.traces.per_rank.operators import operator_delays, operator_table, rows
+from faultline.analysis.traces.per_rank import operator_delays as operator_delays_module
+from faultline.analysis.traces.per_rank.operators import operator_delays, operator_table, rows
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.per_rank.stack_traces import Event, call, kernel, launch, step, trace_of
 

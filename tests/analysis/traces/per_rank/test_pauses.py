@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.per_rank.pauses import pause_kind, pauses, rows
+from faultline.analysis.traces.per_rank.pauses import pause_kind, pauses, rows
 from tests.analysis.traces.device_traces import trace_of
 from tests.analysis.traces.written_traces import event
 

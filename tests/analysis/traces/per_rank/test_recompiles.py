@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.per_rank.recompiles import recompiles, rows
+from faultline.analysis.traces.per_rank.recompiles import recompiles, rows
 from tests.analysis.traces.device_traces import trace_of
 from tests.analysis.traces.written_traces import event
 

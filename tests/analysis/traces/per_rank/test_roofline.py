@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.costs.accelerators import accelerator_named
-from analysis.traces.per_rank.roofline import roofline, rows
-from analysis.traces.per_rank.utilization import utilization
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.per_rank.roofline import roofline, rows
+from faultline.analysis.traces.per_rank.utilization import utilization
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.device_traces import kernel, launch
 from tests.analysis.traces.written_traces import document, event, write_trace
 from tests.conftest import SHARED

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.traces.per_rank.call_stacks import call_stacks
-from analysis.traces.per_rank.sequences import kernel_sequences, rows
+from faultline.analysis.traces.per_rank.call_stacks import call_stacks
+from faultline.analysis.traces.per_rank.sequences import kernel_sequences, rows
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.per_rank.stack_traces import (
     Event,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.serving import ForwardPass, pass_of
-from analysis.traces.per_rank.serving import rows
-from analysis.traces.reading.kineto import read_trace, read_trace_stream
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.serving import ForwardPass, pass_of
+from faultline.analysis.traces.per_rank.serving import rows
+from faultline.analysis.traces.reading.kineto import read_trace, read_trace_stream
 from tests.analysis.traces.written_traces import document, event
 from tests.conftest import SHARED
 

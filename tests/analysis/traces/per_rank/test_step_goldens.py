@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.columns.steps import steps_of
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 
 

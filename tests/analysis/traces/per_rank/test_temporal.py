@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.columns.device import DeviceWork, Kind
-from analysis.traces.per_rank.temporal import (
+from faultline.analysis.traces.columns.device import DeviceWork, Kind
+from faultline.analysis.traces.per_rank.temporal import (
     TemporalBreakdown,
     breakdowns,
     communication_overlap,
@@ -15,7 +15,7 @@ from analysis.traces.per_rank.temporal import (
     step_breakdowns,
     temporal_breakdown,
 )
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.device_traces import COPY, GEMM, NCCL, at, copy, kernel, trace_of
 from tests.analysis.traces.goldens import golden, sets_with, views_of
 from tests.analysis.traces.hta_view import hta_work

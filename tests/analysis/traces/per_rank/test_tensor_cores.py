@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.per_rank.tensor_cores import (
+from faultline.analysis.traces.per_rank.tensor_cores import (
     MATRIX_KERNEL,
     TENSOR_CORE_KERNEL,
     rows,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.traces.per_rank.tiny_kernels import rows, tiny_kernels
+from faultline.analysis.traces.per_rank.tiny_kernels import rows, tiny_kernels
 from tests.analysis.traces.device_traces import GEMM, NCCL, kernel, trace_of
 from tests.analysis.traces.written_traces import event
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.errors import EvidenceError
-from analysis.traces.per_rank.critical_path import critical_path
-from analysis.traces.perfetto.augmented import write_overlay, write_with_counters
-from analysis.traces.perfetto.augmented_counters import counter_tracks
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.per_rank.critical_path import critical_path
+from faultline.analysis.traces.perfetto.augmented import write_overlay, write_with_counters
+from faultline.analysis.traces.perfetto.augmented_counters import counter_tracks
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 
 

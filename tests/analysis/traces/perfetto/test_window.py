@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.perfetto.window import WindowDocument, perfetto_window
-from analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.perfetto.window import WindowDocument, perfetto_window
+from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 
 NAMES = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "ts": 0, "args": {"name": "main"}}

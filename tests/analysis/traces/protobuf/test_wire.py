@@ -11,8 +11,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.traces.protobuf import wire
-from analysis.traces.protobuf.wire import BYTES, Buffer, Fields, inner, whole
+from faultline.analysis.traces.protobuf import wire
+from faultline.analysis.traces.protobuf.wire import BYTES, Buffer, Fields, inner, whole
 from tests.analysis.traces.protobuf_messages import message, varint
 
 

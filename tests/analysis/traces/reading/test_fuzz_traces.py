@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.native.library import library
-from analysis.traces.reading.scanned import ScanLimits
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.native.library import library
+from faultline.analysis.traces.reading.scanned import ScanLimits
 from tests.analysis.traces.both_lanes import read_both
 from tests.analysis.traces.trace_texts import BYTES, DAMAGE, LISTS, PRETTY, SEED, damaged
 

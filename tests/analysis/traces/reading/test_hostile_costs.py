@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.reading.file_kinds import HEAD_BYTES, kind_of
-from analysis.traces.reading.kineto import read_trace_stream
-from analysis.traces.reading.trace_bytes import BOMB_BYTES, BOMB_RATIO, unpacked
+from faultline.analysis.traces.reading.file_kinds import HEAD_BYTES, kind_of
+from faultline.analysis.traces.reading.kineto import read_trace_stream
+from faultline.analysis.traces.reading.trace_bytes import BOMB_BYTES, BOMB_RATIO, unpacked
 
 ONE = b'{"ph":"X","name":"a","ts":1,"dur":1}'
 

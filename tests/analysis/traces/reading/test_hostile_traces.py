@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.reading.kineto import read_trace, read_trace_stream, read_traces
-from analysis.traces.reading.scanned import ScanLimits
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.reading.kineto import read_trace, read_trace_stream, read_traces
+from faultline.analysis.traces.reading.scanned import ScanLimits
 from tests.analysis.traces.both_lanes import blocks_of, read_both
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 

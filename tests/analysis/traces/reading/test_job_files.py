@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.reading.job_files import sort_job_files
 
 
 def test_every_real_file_is_what_its_folder_says(shared: Path) -> None:
@@ -70,7 +70,7 @@ def test_labels_are_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def opened(path: Path) -> bytes:
         raise AssertionError(f"{path} was opened")
 
-    monkeypatch.setattr("analysis.traces.reading.job_files.first_block", opened)
+    monkeypatch.setattr("faultline.analysis.traces.reading.job_files.first_block", opened)
     assert [f.kind for f in sort_job_files([tmp_path]).files] == ["label"]
 
 
@@ -92,7 +92,7 @@ def test_pipes_links_and_depth_cannot_hold_it_up(
     }
     for i in range(9):
         (tmp_path / f"rank_{i}").write_text("x")
-    monkeypatch.setattr("analysis.traces.reading.job_files.MAX_FILES", 5)
+    monkeypatch.setattr("faultline.analysis.traces.reading.job_files.MAX_FILES", 5)
     assert len(sort_job_files([tmp_path]).files) == 5
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.reading.kineto import nanoseconds, read_trace, read_traces
-from analysis.traces.reading.trace_bytes import BLOCK_BYTES
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.reading.kineto import nanoseconds, read_trace, read_traces
+from faultline.analysis.traces.reading.trace_bytes import BLOCK_BYTES
 from tests.analysis.traces.both_lanes import read_both
 from tests.analysis.traces.written_traces import BASE_NS, document, event, job, write_trace
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from analysis.traces.across_ranks.rank_summary import accelerator_of
-from analysis.traces.columns.device import Kind, device_work, launched_by
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.job.trace_readers import traces_in
-from analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.across_ranks.rank_summary import accelerator_of
+from faultline.analysis.traces.columns.device import Kind, device_work, launched_by
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.job.trace_readers import traces_in
+from faultline.analysis.traces.reading.job_files import sort_job_files
 
 
 def read(tmp_path: Path, content: Any, name: str = "trace_view.json") -> TraceColumns:

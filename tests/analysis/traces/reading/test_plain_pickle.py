@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
+from faultline.analysis.traces.reading.plain_pickle import CutOff, NotPlainData, load_plain_pickle
 
 keys = st.text(max_size=8) | st.integers(-(2**40), 2**40)
 plain = st.recursive(
@@ -110,7 +110,7 @@ def test_a_few_bytes_cannot_ask_for_gigabytes(data: bytes) -> None:
 
 
 def test_too_many_lists_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.traces.reading.plain_pickle.MAX_CONTAINERS", 1000)
+    monkeypatch.setattr("faultline.analysis.traces.reading.plain_pickle.MAX_CONTAINERS", 1000)
     with pytest.raises(NotPlainData, match="more than 1000"):
         load_plain_pickle(b"\x80\x02" + b"]" * 2000 + b".")
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.errors import EvidenceError
-from analysis.traces.reading import raw_events
-from analysis.traces.reading.kineto import read_trace
-from analysis.traces.reading.raw_events import RawEvents
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.reading import raw_events
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.raw_events import RawEvents
 from tests.analysis.traces.written_traces import document, event, write_trace
 
 EVENTS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from analysis.traces.reading.stack_dumps import parse_stacks, read_stack_dumps
+from faultline.analysis.traces.reading.stack_dumps import parse_stacks, read_stack_dumps
 
 PYSPY = """Process 4242: python train.py --config llama
 Python v3.11.7 (/usr/bin/python3.11)

@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.traces.flight_recorder.diagnoses import hang_diagnoses
-from analysis.traces.reading.job_files import sort_job_files
-from analysis.traces.reading.wandb_run import history_rows
+from faultline.analysis.traces.flight_recorder.diagnoses import hang_diagnoses
+from faultline.analysis.traces.reading.job_files import sort_job_files
+from faultline.analysis.traces.reading.wandb_run import history_rows
 from tests.analysis.traces.wandb_files import HEADER, field, history, varint, wandb_file
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "run-offline.wandb"

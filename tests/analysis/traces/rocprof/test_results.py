@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.device import Kind, device_work, launched_by
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.rocprof.results import read_results
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.device import Kind, device_work, launched_by
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.rocprof.results import read_results
 from tests.analysis.traces.rocprof.write import KERNELS, START, process
 
 RESULTS = Path(__file__).parent / "recorded" / "results.json"

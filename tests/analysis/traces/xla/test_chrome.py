@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from analysis.traces.columns.device import Kind, device_work
-from analysis.traces.columns.events import TraceColumns
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.job.trace_readers import traces_in
-from analysis.traces.xla.xplane import read_xplane
+from faultline.analysis.traces.columns.device import Kind, device_work
+from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.job.trace_readers import traces_in
+from faultline.analysis.traces.xla.xplane import read_xplane
 
 RECORDED = Path(__file__).parent / "recorded" / "training"
 

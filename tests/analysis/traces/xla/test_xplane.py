@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import EvidenceError
-from analysis.traces.columns.device import Kind, device_work, launched_by
-from analysis.traces.columns.steps import steps_of
-from analysis.traces.reading.job_files import sort_job_files, traces_of
-from analysis.traces.xla.xplane import read_xplane
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.columns.device import Kind, device_work, launched_by
+from faultline.analysis.traces.columns.steps import steps_of
+from faultline.analysis.traces.reading.job_files import sort_job_files, traces_of
+from faultline.analysis.traces.xla.xplane import read_xplane
 from tests.analysis.traces.xla.profiles import ENVIRONMENT, START, Event, gpu, plane, space, tpu
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -178,7 +178,7 @@ def test_a_damaged_profile_is_read_or_refused(data: st.DataObject) -> None:
 def test_events_beyond_the_limit_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.traces.xla.planes.MAX_EVENTS", 10)
+    monkeypatch.setattr("faultline.analysis.traces.xla.planes.MAX_EVENTS", 10)
     trace = read_xplane(written(tmp_path, space(tpu(0), tpu(1))))[0]
     # Each chip has three steps, three modules and twelve operations.
     assert trace.dropped["events after 10"] == 26
@@ -187,7 +187,7 @@ def test_events_beyond_the_limit_are_counted(
 def test_lines_of_many_chunks_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, space(ENVIRONMENT, *gpu()))
     whole = read_xplane(path)[0]
-    monkeypatch.setattr("analysis.traces.xla.planes.CHUNK", 1)
+    monkeypatch.setattr("faultline.analysis.traces.xla.planes.CHUNK", 1)
     parts = read_xplane(path)[0]
     assert parts.ts.tolist() == whole.ts.tolist()
     assert parts.correlation.tolist() == whole.correlation.tolist()

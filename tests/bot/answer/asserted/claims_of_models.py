@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bot.answer.asserted.ground import Ground
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.drafts import Said, read_draft, said_in
+from faultline.bot.answer.asserted.ground import Ground
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.model.drafts import Said, read_draft, said_in
 from tests.answers.frozen import AnswerFile
 
 FOLDER = Path(__file__).parent

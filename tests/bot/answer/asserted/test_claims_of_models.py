@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from analysis.vocabulary import Section
+from faultline.analysis.vocabulary import Section
 from tests.bot.answer.asserted.claims_of_models import kept, said, stands, systematic_lies
 
 HONEST_SHARE = 0.97

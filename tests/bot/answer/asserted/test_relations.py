@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from analysis.requests.topology import topology_of
-from analysis.vocabulary import Assertion, Gap, Verdict
-from bot.answer.asserted.ground import Ground, Refused
-from bot.answer.asserted.relations import RELATIONS, described, worded
+from faultline.analysis.requests.topology import topology_of
+from faultline.analysis.vocabulary import Assertion, Gap, Verdict
+from faultline.bot.answer.asserted.ground import Ground, Refused
+from faultline.bot.answer.asserted.relations import RELATIONS, described, worded
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, finding
 
 QUIET = finding(

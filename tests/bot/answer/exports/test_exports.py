@@ -13,16 +13,16 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from analysis.case.folder import json_bytes, read_case, write_json
-from analysis.case.tables import conform, write_table
-from analysis.vocabulary import Cause, Finding, Verdict
-from bot.answer.exports.answered import ANSWERED_FILE, AnswerTimes, read_answered
-from bot.answer.exports.coding_agent import hand_off
-from bot.answer.exports.formats import FORMATS, export
-from bot.answer.exports.postmortem import BLANK
-from bot.answer.replay import replay
-from bot.answer.writer.markdown_text import opened, shown
-from bot.cli.main import app
+from faultline.analysis.case.folder import json_bytes, read_case, write_json
+from faultline.analysis.case.tables import conform, write_table
+from faultline.analysis.vocabulary import Cause, Finding, Verdict
+from faultline.bot.answer.exports.answered import ANSWERED_FILE, AnswerTimes, read_answered
+from faultline.bot.answer.exports.coding_agent import hand_off
+from faultline.bot.answer.exports.formats import FORMATS, export
+from faultline.bot.answer.exports.postmortem import BLANK
+from faultline.bot.answer.replay import replay
+from faultline.bot.answer.writer.markdown_text import opened, shown
+from faultline.bot.cli.main import app
 from tests.scenarios.small_case import write_small_case
 
 

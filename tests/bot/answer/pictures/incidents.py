@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.calls import KnownCall
-from analysis.case.folder import Case, read_case, write_json
-from analysis.case.tables import write_table
-from analysis.vocabulary import (
+from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.folder import Case, read_case, write_json
+from faultline.analysis.case.tables import write_table
+from faultline.analysis.vocabulary import (
     Alert,
     Cause,
     Diagnosis,
@@ -23,7 +23,7 @@ from analysis.vocabulary import (
     Verdict,
     Window,
 )
-from bot.answer.view import AnswerView, answer_view
+from faultline.bot.answer.view import AnswerView, answer_view
 from tests.bot.answer.targets.answers import ALERT_AT, ONSET, an_alert
 
 CHANGED_AT = ONSET - timedelta(seconds=40)

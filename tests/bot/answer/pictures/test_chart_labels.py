@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.answer.pictures.chart_labels import SYMBOL, EventToLabel, PlacedLabel, placed_labels
+from faultline.bot.answer.pictures.chart_labels import (
+    SYMBOL,
+    EventToLabel,
+    PlacedLabel,
+    placed_labels,
+)
 
 SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=3)
 

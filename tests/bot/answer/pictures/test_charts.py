@@ -12,13 +12,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.case.folder import Case, read_case
-from analysis.case.tables import write_table
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Diagnosis, Verdict
-from bot.answer.pictures.chart_axes import value_axis
-from bot.answer.pictures.chart_data import DecisiveChart, decisive_chart_of, finding_chart_of
-from bot.answer.pictures.chart_svg import chart_svg
+from faultline.analysis.case.folder import Case, read_case
+from faultline.analysis.case.tables import write_table
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Diagnosis, Verdict
+from faultline.bot.answer.pictures.chart_axes import value_axis
+from faultline.bot.answer.pictures.chart_data import (
+    DecisiveChart,
+    decisive_chart_of,
+    finding_chart_of,
+)
+from faultline.bot.answer.pictures.chart_svg import chart_svg
 from tests.bot.answer.pictures.incidents import (
     ALERT_AT,
     BASELINE,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.case.calls import KnownCall
-from bot.answer.pictures.map_layout import laid_out
-from bot.answer.pictures.map_lines import PlacedBox
-from bot.answer.pictures.map_svg import map_svg
-from bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
+from faultline.analysis.case.calls import KnownCall
+from faultline.bot.answer.pictures.map_layout import laid_out
+from faultline.bot.answer.pictures.map_lines import PlacedBox
+from faultline.bot.answer.pictures.map_svg import map_svg
+from faultline.bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapBox, MapCall
 
 WIDTHS = (334, 366, 640)
 ROUNDING = 1e-6

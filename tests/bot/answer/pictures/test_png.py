@@ -8,11 +8,11 @@ from pathlib import Path
 
 from PIL import Image, ImageFont
 
-from bot.answer.pictures import png
-from bot.answer.pictures.map_svg import map_svg
-from bot.answer.pictures.png import EDGE, FONTS, SCALE, STYLE, WIDTH, answer_png, png_of
-from bot.answer.pictures.service_map import incident_map
-from bot.answer.pictures.svg import fitted, picture, text, words_width, wrapped
+from faultline.bot.answer.pictures import png
+from faultline.bot.answer.pictures.map_svg import map_svg
+from faultline.bot.answer.pictures.png import EDGE, FONTS, SCALE, STYLE, WIDTH, answer_png, png_of
+from faultline.bot.answer.pictures.service_map import incident_map
+from faultline.bot.answer.pictures.svg import fitted, picture, text, words_width, wrapped
 from tests.bot.answer.pictures.incidents import SHOP, a_case, diagnosis, view_of
 
 ON_A_PHONE = 360

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Impact, Verdict
-from bot.answer.pictures.service_map import (
+from faultline.analysis.vocabulary import Impact, Verdict
+from faultline.bot.answer.pictures.service_map import (
     MOST_BOXES,
     MOST_CALLS,
     MOST_ON_LARGE_MAP,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Diagnosis, Finding
-from bot.answer.pictures.bars_svg import bars_svg
-from bot.answer.pictures.step_bars import MOST_RANKS, StepBars, step_bars_of
+from faultline.analysis.vocabulary import Diagnosis, Finding
+from faultline.bot.answer.pictures.bars_svg import bars_svg
+from faultline.bot.answer.pictures.step_bars import MOST_RANKS, StepBars, step_bars_of
 from tests.bot.answer.pictures.incidents import cause, diagnosis
 
 OWN = {"data loading": 86.0, "forward": 1.1}

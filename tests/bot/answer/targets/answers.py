@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from analysis.vocabulary import (
+from faultline.analysis.vocabulary import (
     Alert,
     Cause,
     Claim,
@@ -20,8 +20,8 @@ from analysis.vocabulary import (
     Report,
     Verdict,
 )
-from bot.settings import Settings
-from bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.databases import store_engine
 
 ALERT_AT = datetime(2026, 9, 14, 10, 21, tzinfo=UTC)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.store.store import Store
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack
+from faultline.bot.store.store import Store
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack
 from tests.bot.answer.targets.answers import a_store
 
 

@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from analysis.errors import ConnectorError, SettingsError
-from bot.answer.targets.chats.webhook import WebhookDeliveries
-from bot.policy.reply_targets import declared_targets
-from bot.settings.settings import settings_of
-from bot.store.store import Store
-from loopback.server import serve_in_thread
+from faultline.analysis.errors import ConnectorError, SettingsError
+from faultline.bot.answer.targets.chats.webhook import WebhookDeliveries
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.store import Store
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import settings
 from tests.bot.answer.targets.test_chats import accepted, outcome
 

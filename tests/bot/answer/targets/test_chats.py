@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import ConnectorError, FaultlineError, SettingsError
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets import posting
-from bot.answer.targets.chats.target import ChatTarget
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.targets.vendor_message import VendorMessage
-from bot.policy.reply_targets import declared_targets, told_in
-from bot.policy.values import ReplyTo
-from bot.settings import Settings
-from bot.settings.settings import settings_of
-from bot.store.store import Store, StoredInvestigation
-from loopback.server import serve_in_thread
+from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsError
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets import posting
+from faultline.bot.answer.targets.chats.target import ChatTarget
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.targets.vendor_message import VendorMessage
+from faultline.bot.policy.reply_targets import declared_targets, told_in
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,

@@ -17,14 +17,14 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from analysis.errors import ConnectorError, FaultlineError
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.chats.mail import Emails
-from bot.policy.reply_targets import declared_targets
-from bot.policy.values import ReplyTo
-from bot.settings import Settings
-from bot.settings.settings import settings_of
-from bot.store.store import Store, StoredInvestigation
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.chats.mail import Emails
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.store import Store, StoredInvestigation
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import ConnectorError
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty.calls import PagerDutyCalls
-from bot.answer.targets.pagerduty.pace import Pace
-from bot.answer.targets.pagerduty.replies import PagerDutyReplies
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.store.store import ReplyTo, Store
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.pagerduty.calls import PagerDutyCalls
+from faultline.bot.answer.targets.pagerduty.pace import Pace
+from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from faultline.bot.answer.targets.slack.replies import SlackReplies
+from faultline.bot.store.store import ReplyTo, Store
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,

@@ -10,20 +10,20 @@ import httpx
 import pytest
 from pydantic import create_model
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert
-from bot.answer.message_updates import MessageUpdates
-from bot.answer.outcome import Answer, Outcome, ReplyTarget
-from bot.answer.targets.one_message import OneMessage
-from bot.answer.targets.target_type import ReplyTargets, ReplyTargetType
-from bot.policy.admission import Policy
-from bot.policy.reply_targets import declared_targets
-from bot.policy.values import ReplyTo
-from bot.settings import Settings
-from bot.settings.alerts import AlertSettings, ChannelSettings
-from bot.store.store import Store, StoredInvestigation
-from connectors.settings_types import Section
-from connectors.shared_settings import ServiceSettings
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.message_updates import MessageUpdates
+from faultline.bot.answer.outcome import Answer, Outcome, ReplyTarget
+from faultline.bot.answer.targets.one_message import OneMessage
+from faultline.bot.answer.targets.target_type import ReplyTargets, ReplyTargetType
+from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.policy.values import ReplyTo
+from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import AlertSettings, ChannelSettings
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.connectors.shared.settings.settings_types import Section
+from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.answer.targets.answers import a_diagnosis, a_gap, a_report, some_evidence
 
 NIGHT = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

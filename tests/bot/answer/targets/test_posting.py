@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from analysis.errors import ConnectorError
-from bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
-from bot.store.store import PostClaim, ReplyTo, Store
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_once
+from faultline.bot.store.store import PostClaim, ReplyTo, Store
 from tests.bot.answer.targets.answers import a_store, accepted
 
 SHORT = timedelta(seconds=0.4)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import ConnectorError
-from analysis.kinds.finding_details import ChangeDetails
-from analysis.vocabulary import Diagnosis, Verdict
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.target_type import configured_types
-from bot.answer.targets.tickets.revert_target import RevertTarget, blamed_link
-from bot.answer.targets.tickets.reverts import NO_LONGER, Reverts
-from bot.answer.targets.tickets.target import TicketOffer, ticket_offers
-from bot.policy.reply_targets import declared_targets
-from bot.store.store import Store, StoredInvestigation
-from bot.store.tickets import AskedTickets
-from loopback.server import serve_in_thread
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.kinds.finding_details import ChangeDetails
+from faultline.analysis.vocabulary import Diagnosis, Verdict
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.target_type import configured_types
+from faultline.bot.answer.targets.tickets.revert_target import RevertTarget, blamed_link
+from faultline.bot.answer.targets.tickets.reverts import NO_LONGER, Reverts
+from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offers
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,

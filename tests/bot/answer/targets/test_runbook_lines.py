@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from analysis.vocabulary import Guidance, Report
-from bot.answer.lines import answer_lines
-from bot.answer.targets.pagerduty.note import note_text
-from bot.answer.targets.slack.message import SlackMessage, final_message
-from bot.answer.view import answer_view
-from bot.answer.writer.markdown import to_markdown
-from loopback.block_kit_rules import broken_rules
+from faultline.analysis.vocabulary import Guidance, Report
+from faultline.bot.answer.lines import answer_lines
+from faultline.bot.answer.targets.pagerduty.note import note_text
+from faultline.bot.answer.targets.slack.message import SlackMessage, final_message
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.markdown import to_markdown
+from faultline.loopback.block_kit_rules import broken_rules
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,

@@ -10,13 +10,18 @@ from typing import Any
 
 import pytest
 
-from analysis.wording.amounts import BYTES, MILLISECONDS, NUMBER, SHARE, Unit
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
-from bot.answer.targets.chats.teams_card import MAX_CARD_BYTES, NO_EXTRAS, CardExtras, card_of
-from bot.answer.targets.chats.teams_chart import MOST_POINTS, line_charts, thinned
-from bot.store.store import Store
-from loopback.server import serve_in_thread
+from faultline.analysis.wording.amounts import BYTES, MILLISECONDS, NUMBER, SHARE, Unit
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
+from faultline.bot.answer.targets.chats.teams_card import (
+    MAX_CARD_BYTES,
+    NO_EXTRAS,
+    CardExtras,
+    card_of,
+)
+from faultline.bot.answer.targets.chats.teams_chart import MOST_POINTS, line_charts, thinned
+from faultline.bot.store.store import Store
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.pictures.incidents import a_case, diagnosis
 from tests.bot.answer.targets.answers import a_report, some_evidence
 from tests.bot.answer.targets.fake_chats import FakeChats

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import ConnectorError, FaultlineError
-from bot.answer.message_updates import MessageUpdates
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.target_type import configured_types
-from bot.answer.targets.text_parts import TextParts
-from bot.answer.targets.tickets.target import TicketTarget, ticket_offers
-from bot.answer.targets.tickets.tickets import Tickets
-from bot.operating.settings_checks import settings_checks
-from bot.policy.reply_targets import declared_targets
-from bot.settings import Settings
-from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.store import Store, StoredInvestigation
-from bot.store.tickets import AskedTickets
-from loopback.server import serve_in_thread
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.bot.answer.message_updates import MessageUpdates
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.target_type import configured_types
+from faultline.bot.answer.targets.text_parts import TextParts
+from faultline.bot.answer.targets.tickets.target import TicketTarget, ticket_offers
+from faultline.bot.answer.targets.tickets.tickets import Tickets
+from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.settings import Settings
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets
+from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,

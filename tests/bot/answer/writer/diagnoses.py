@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap, Impact, Verdict
-from analysis.wording.phrases import number, plain, rounded
+from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap, Impact, Verdict
+from faultline.analysis.wording.phrases import number, plain, rounded
 
 ONSET = datetime(2026, 6, 18, 15, 2, 40, tzinfo=UTC)
 SHA = "559e94ce37a7b4b6053149c40ba8a5bc9113ca6e"

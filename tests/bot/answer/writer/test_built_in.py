@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from analysis.vocabulary import Alert, Diagnosis, Finding, Impact, Verdict
-from bot.answer.writer.built_in import HEADLINE_LIMIT, word
-from bot.answer.writer.guard import keep_supported
-from bot.answer.writer.plain_text import rendered_part
+from faultline.analysis.vocabulary import Alert, Diagnosis, Finding, Impact, Verdict
+from faultline.bot.answer.writer.built_in import HEADLINE_LIMIT, word
+from faultline.bot.answer.writer.guard import keep_supported
+from faultline.bot.answer.writer.plain_text import rendered_part
 from tests.bot.answer.writer.diagnoses import (
     ALERT,
     DIAGNOSIS,

@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from analysis.case.earlier import KIND, RECORD
-from analysis.vocabulary import Assertion, Claim, Diagnosis, Finding, Report, Section, Verdict
-from bot.answer.writer.built_in import MAX_CLAIMS, MOST_REMEMBERED, word
-from bot.answer.writer.guard import keep_supported
-from bot.answer.writer.payload import payload
-from bot.answer.writer.redaction import Redactor
+from faultline.analysis.case.earlier import KIND, RECORD
+from faultline.analysis.vocabulary import (
+    Assertion,
+    Claim,
+    Diagnosis,
+    Finding,
+    Report,
+    Section,
+    Verdict,
+)
+from faultline.bot.answer.writer.built_in import MAX_CLAIMS, MOST_REMEMBERED, word
+from faultline.bot.answer.writer.guard import keep_supported
+from faultline.bot.answer.writer.payload import payload
+from faultline.bot.answer.writer.redaction import Redactor
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS
 
 SAID = (

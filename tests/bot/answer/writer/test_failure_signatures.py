@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.diagnosis import diagnose
-from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import keep_supported
+from faultline.analysis.diagnosis import diagnose
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.guard import keep_supported
 from tests.analysis.cases import logs, series, write_case
 
 LINES = tomllib.loads(

@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Assertion, Claim, Diagnosis, Report, SecondOpinion, Section, Verdict
-from bot.answer.asserted.ground import Ground
-from bot.answer.asserted.relations import worded
-from bot.answer.asserted.steps import offered_steps
-from bot.answer.writer.built_in import MAX_CLAIMS, word
-from bot.answer.writer.guard import MODEL_CLAIMS, keep_supported
-from bot.answer.writer.plain_text import rendered_part
+from faultline.analysis.vocabulary import (
+    Assertion,
+    Claim,
+    Diagnosis,
+    Report,
+    SecondOpinion,
+    Section,
+    Verdict,
+)
+from faultline.bot.answer.asserted.ground import Ground
+from faultline.bot.answer.asserted.relations import worded
+from faultline.bot.answer.asserted.steps import offered_steps
+from faultline.bot.answer.writer.built_in import MAX_CLAIMS, word
+from faultline.bot.answer.writer.guard import MODEL_CLAIMS, keep_supported
+from faultline.bot.answer.writer.plain_text import rendered_part
 from tests.bot.answer.writer.diagnoses import (
     ALERT,
     DIAGNOSIS,

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from analysis.vocabulary import Evidence, Verdict, Window
-from bot.answer.view import answer_view
-from bot.answer.writer.built_in import word
-from bot.answer.writer.markdown import to_markdown
+from faultline.analysis.vocabulary import Evidence, Verdict, Window
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.markdown import to_markdown
 from tests.bot.answer.writer.diagnoses import (
     ALERT,
     DIAGNOSIS,

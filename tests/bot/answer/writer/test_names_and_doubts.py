@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from analysis.vocabulary import Diagnosis, Finding, Section
-from bot.answer.writer.built_in import word
-from bot.answer.writer.one_place import without_the_only_place
-from bot.answer.writer.story import began, change_told
+from faultline.analysis.vocabulary import Diagnosis, Finding, Section
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.one_place import without_the_only_place
+from faultline.bot.answer.writer.story import began, change_told
 from tests.bot.answer.writer.test_story import ALERT, FAILS, WEB, diagnosis, found, shift
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.answer.writer.plain_text import clipped, neutral, rendered_part
+from faultline.bot.answer.writer.plain_text import clipped, neutral, rendered_part
 from tests.bot.answer.writer.diagnoses import HOSTILE
 
 TEXTS = st.text(max_size=200) | st.text(alphabet="<>@!#*_~`:/[]()&;.wW |-+ax1\n", max_size=40)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from bot.answer.asserted.relations import RELATIONS, described
-from bot.investigation.model.drafts import AnswerDraft, Draft, DraftClaim, DraftPart
-from prompts import load_prompt
+from faultline.bot.answer.asserted.relations import RELATIONS, described
+from faultline.bot.investigation.model.drafts import AnswerDraft, Draft, DraftClaim, DraftPart
+from faultline.prompts import load_prompt
 
 
 @pytest.mark.parametrize(("name", "words"), [("investigate", 900), ("question", 700)])

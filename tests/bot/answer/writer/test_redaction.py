@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.secrets.columns import mask_column
-from analysis.secrets.redaction import masked
-from bot.answer.writer.redaction import Redactor
+from faultline.analysis.secrets.columns import mask_column
+from faultline.analysis.secrets.redaction import masked
+from faultline.bot.answer.writer.redaction import Redactor
 
 SECRETS = {
     "AWS_KEY": ("key AKIAIOSFODNN7EXAMPLE used", "AKIAIOSFODNN7EXAMPLE"),

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.vocabulary import Claim
-from bot.answer.writer.claims import continued
-from bot.answer.writer.sections import without_repeats
+from faultline.analysis.vocabulary import Claim
+from faultline.bot.answer.writer.claims import continued
+from faultline.bot.answer.writer.sections import without_repeats
 
 
 def left(text: str, headline: str) -> list[str]:

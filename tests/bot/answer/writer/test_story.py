@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
-from bot.answer.view import answer_view
-from bot.answer.writer.built_in import word
+from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
+from faultline.bot.answer.view import answer_view
+from faultline.bot.answer.writer.built_in import word
 
 ALERT = Alert(
     source="test", title="web fails", service="web", started_at=datetime(2026, 3, 1, 12, tzinfo=UTC)

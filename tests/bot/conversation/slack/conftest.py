@@ -16,22 +16,22 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.applications import Starlette
 
-from analysis.case.folder import read_diagnosis, write_evidence, write_json
-from analysis.vocabulary import Diagnosis, Gap, Report, Scope, Window
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty.replies import PagerDutyReplies
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.conversation.slack.listeners import SlackFace
-from bot.intake.accepting import store_accept
-from bot.intake.routes import intake_routes
-from bot.processes.check import all_checks
-from bot.settings import Settings
-from bot.store.store import ReplyTo, Store, StoredInvestigation
-from connectors.base import Check
-from loopback.pagerduty import LoopbackPagerDuty
-from loopback.server import serve_in_thread
-from loopback.slack import LoopbackSlack, SlackedMessage
-from loopback.slack_person import SlackPerson
+from faultline.analysis.case.folder import read_diagnosis, write_evidence, write_json
+from faultline.analysis.vocabulary import Diagnosis, Gap, Report, Scope, Window
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from faultline.bot.answer.targets.slack.replies import SlackReplies
+from faultline.bot.conversation.slack.listeners import SlackFace
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.routes import intake_routes
+from faultline.bot.processes.check import all_checks
+from faultline.bot.settings import Settings
+from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.connectors.shared.contract.base import Check
+from faultline.loopback.pagerduty import LoopbackPagerDuty
+from faultline.loopback.server import serve_in_thread
+from faultline.loopback.slack import LoopbackSlack, SlackedMessage
+from faultline.loopback.slack_person import SlackPerson
 from tests.bot.answer.targets.answers import (
     ALERT_AT,
     a_diagnosis,

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from bot.answer.targets.slack import buttons
-from loopback.slack_person import actions_of
+from faultline.bot.answer.targets.slack import buttons
+from faultline.loopback.slack_person import actions_of
 from tests.bot.conversation.slack.conftest import Room, eventually
 from tests.docs.test_extending import PAGE, example
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.answer.targets.slack.blocks import (
+from faultline.bot.answer.targets.slack.blocks import (
     actions,
     button,
     context,
@@ -19,7 +19,7 @@ from bot.answer.targets.slack.blocks import (
     preformatted,
     rich,
 )
-from loopback.block_kit_rules import broken_rules, broken_view, view_too_large
+from faultline.loopback.block_kit_rules import broken_rules, broken_view, view_too_large
 
 
 def knows(_: str) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bot.settings.tickets import GitHubIssuesSettings, GitHubRevertsSettings
-from bot.store.follow_ups import FollowUps
-from bot.store.labels import Labels
-from bot.store.mutes import Mutes
-from bot.store.store import ReplyTo
-from loopback.slack_person import actions_of
+from faultline.bot.settings.tickets import GitHubIssuesSettings, GitHubRevertsSettings
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.store import ReplyTo
+from faultline.loopback.slack_person import actions_of
 from tests.bot.answer.targets.answers import a_diagnosis
 from tests.bot.answer.targets.test_reverts import blaming
 from tests.bot.conversation.slack.conftest import CHANNEL, Room, eventually

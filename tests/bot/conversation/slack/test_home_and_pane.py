@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bot.store.mutes import Mutes
-from loopback.slack_person import SlackPerson, actions_of
+from faultline.bot.store.mutes import Mutes
+from faultline.loopback.slack_person import SlackPerson, actions_of
 from tests.bot.conversation.slack.conftest import Room, eventually
 
 

@@ -10,32 +10,32 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.case.earlier import RecordLevel
-from analysis.vocabulary import Cause, Claim, Evidence, Finding, Impact, Verdict
-from bot.answer.targets.slack.button_type import AnswerStatus
-from bot.answer.targets.slack.message import (
+from faultline.analysis.case.earlier import RecordLevel
+from faultline.analysis.vocabulary import Cause, Claim, Evidence, Finding, Impact, Verdict
+from faultline.bot.answer.targets.slack.button_type import AnswerStatus
+from faultline.bot.answer.targets.slack.message import (
     MAX_TEXT,
     final_message,
     first_message,
     slack_alert_failed_message,
 )
-from bot.answer.targets.tickets.target import TicketOffer
-from bot.answer.view import answer_view
-from bot.conversation.slack.assistant import MAX_PROMPTS, prompts
-from bot.conversation.slack.evidence_modal import (
+from faultline.bot.answer.targets.tickets.target import TicketOffer
+from faultline.bot.answer.view import answer_view
+from faultline.bot.conversation.slack.assistant import MAX_PROMPTS, prompts
+from faultline.bot.conversation.slack.evidence_modal import (
     EvidenceShown,
     evidence_modal,
     no_evidence_modal,
     read_page,
     reading_modal,
 )
-from bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
-from bot.conversation.slack.home_view import Home, home_view
-from bot.store.labels import AnswerLabel
-from bot.store.mutes import Mute
-from bot.store.store import GroupedAlert, StoredInvestigation
-from connectors.base import Check
-from loopback.block_kit_rules import broken_rules, broken_view, too_long, view_too_large
+from faultline.bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
+from faultline.bot.conversation.slack.home_view import Home, home_view
+from faultline.bot.store.labels import AnswerLabel
+from faultline.bot.store.mutes import Mute
+from faultline.bot.store.store import GroupedAlert, StoredInvestigation
+from faultline.connectors.shared.contract.base import Check
+from faultline.loopback.block_kit_rules import broken_rules, broken_view, too_long, view_too_large
 from tests.bot.answer.targets.answers import (
     ALERT_AT,
     PAGE,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bot.conversation.slack.listeners import SlackFace
-from bot.intake import slack_socket
-from bot.intake.accepting import store_accept
-from bot.intake.slack_socket import start_socket_mode
-from bot.processes.check import all_checks
-from bot.store.labels import Labels
+from faultline.bot.conversation.slack.listeners import SlackFace
+from faultline.bot.intake import slack_socket
+from faultline.bot.intake.accepting import store_accept
+from faultline.bot.intake.slack_socket import start_socket_mode
+from faultline.bot.processes.check import all_checks
+from faultline.bot.store.labels import Labels
 from tests.bot.answer.targets.answers import a_store, an_alert, settings
 from tests.bot.intake.conftest import until
 from tests.bot.intake.slack_on_loopback import slack_on_loopback

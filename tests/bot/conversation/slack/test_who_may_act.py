@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bot.settings.people import PeopleSettings
-from bot.store.labels import Labels
-from bot.store.mutes import Mute, Mutes
-from bot.store.store import ReplyTo, StoredInvestigation
-from loopback.slack import SlackedMessage
-from loopback.slack_person import SlackPerson
-from loopback.slack_views import SlackView
+from faultline.bot.settings.people import PeopleSettings
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.mutes import Mute, Mutes
+from faultline.bot.store.store import ReplyTo, StoredInvestigation
+from faultline.loopback.slack import SlackedMessage
+from faultline.loopback.slack_person import SlackPerson
+from faultline.loopback.slack_views import SlackView
 from tests.bot.conversation.slack.conftest import CHANNEL, Room, eventually
 
 MEMBERS_ONLY = "Only members of this workspace may do this."

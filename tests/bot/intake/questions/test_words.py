@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analysis.vocabulary import Window
-from bot.intake.questions.commands import Command, command_in, findings_in, is_courtesy
-from bot.intake.questions.follow_up_scope import (
+from faultline.analysis.vocabulary import Window
+from faultline.bot.intake.questions.commands import Command, command_in, findings_in, is_courtesy
+from faultline.bot.intake.questions.follow_up_scope import (
     LONGEST,
     AskedSpan,
     asked_span,
@@ -16,10 +16,10 @@ from bot.intake.questions.follow_up_scope import (
     days_ago,
     window_of,
 )
-from bot.intake.questions.is_question import is_question
-from bot.intake.questions.request_kind import RequestKind, understand
-from bot.intake.questions.subjects import subject_of
-from bot.intake.questions.words import nearest, words
+from faultline.bot.intake.questions.is_question import is_question
+from faultline.bot.intake.questions.request_kind import RequestKind, understand
+from faultline.bot.intake.questions.subjects import subject_of
+from faultline.bot.intake.questions.words import nearest, words
 
 
 @pytest.mark.parametrize(

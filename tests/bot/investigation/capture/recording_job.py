@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bot.investigation.capture.dynolog import output_of
-from bot.settings import Settings, StoreSettings
-from bot.settings.jobs import JobSettings
+from faultline.bot.investigation.capture.dynolog import output_of
+from faultline.bot.settings import Settings, StoreSettings
+from faultline.bot.settings.jobs import JobSettings
 from tests.dynolog_daemon import DynologDaemon, Process
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import ConnectorError
-from bot.investigation.capture.debug_server import DebugServerClient
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.investigation.capture.debug_server import DebugServerClient
 from tests.torch_python import torch_python
 
 JOB = """

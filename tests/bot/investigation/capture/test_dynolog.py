@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import ConnectorError
-from analysis.traces.reading.kineto import read_trace
-from bot.investigation.capture.dynolog import (
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.bot.investigation.capture.dynolog import (
     LEAD_SECONDS,
     CaptureOptions,
     DaemonAddress,

@@ -11,8 +11,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from analysis.errors import ConnectorError
-from bot.investigation.capture.outputs import (
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.investigation.capture.outputs import (
     Collector,
     DirectoryOutput,
     ExpectedFile,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.investigation.capture.dynolog import DaemonAddress
-from bot.investigation.capture.plan import plan_capture
-from bot.settings import load_settings
+from faultline.analysis.errors import SettingsError
+from faultline.bot.investigation.capture.dynolog import DaemonAddress
+from faultline.bot.investigation.capture.plan import plan_capture
+from faultline.bot.settings import load_settings
 
 ALLOWED = "[jobs.llm]\nallow_capture = true\n"
 HOSTS = ALLOWED + "hosts = ['a', 'b:9']\njob_directory = '/mnt/traces/'\n"

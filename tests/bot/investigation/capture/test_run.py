@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import SettingsError
-from bot.investigation.capture.captured import CaptureResult
-from bot.investigation.capture.plan import plan_capture
-from bot.investigation.capture.run import run_capture
-from bot.settings import Settings
-from bot.store.captures import CaptureLog, CaptureRecord
-from bot.store.opening import open_store
-from loopback.preloaded import run_preloaded
+from faultline.analysis.errors import SettingsError
+from faultline.bot.investigation.capture.captured import CaptureResult
+from faultline.bot.investigation.capture.plan import plan_capture
+from faultline.bot.investigation.capture.run import run_capture
+from faultline.bot.settings import Settings
+from faultline.bot.store.captures import CaptureLog, CaptureRecord
+from faultline.bot.store.opening import open_store
+from faultline.loopback.preloaded import run_preloaded
 from tests.bot.investigation.capture.recording_job import hosts, job_settings, recording
 from tests.bot.investigation.capture.test_dynolog import TRAINING
 from tests.dynolog_daemon import DynologDaemon, environment

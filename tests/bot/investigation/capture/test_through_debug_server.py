@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.investigation.capture.debug_server import DebugServerClient
-from bot.investigation.capture.outputs import KEEP_FREE_BYTES
+from faultline.bot.investigation.capture.debug_server import DebugServerClient
+from faultline.bot.investigation.capture.outputs import KEEP_FREE_BYTES
 from tests.bot.investigation.capture.recording_job import hosts, job_settings, recording
 from tests.bot.investigation.capture.test_debug_server import (
     _discovered,
@@ -80,7 +80,8 @@ def test_files_that_the_disk_has_no_room_for_are_gaps(
 ) -> None:
     nearly_full = SimpleNamespace(free=KEEP_FREE_BYTES + 20)
     monkeypatch.setattr(
-        "bot.investigation.capture.through_debug_server.shutil.disk_usage", lambda _: nearly_full
+        "faultline.bot.investigation.capture.through_debug_server.shutil.disk_usage",
+        lambda _: nearly_full,
     )
     with _server(RANK) as zero, _server(page(_url(zero))) as front:
         result = captured(

@@ -11,13 +11,13 @@ from typing import Any
 
 import polars as pl
 
-from analysis.case.folder import json_bytes, read_case
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Diagnosis, EvidenceKind
-from bot.investigation.model.investigating import Investigated, investigate
-from bot.settings import Settings
-from connectors.base import Check, Collected, Item, Missing, Request
-from connectors.limits import Limits
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Diagnosis, EvidenceKind
+from faultline.bot.investigation.model.investigating import Investigated, investigate
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
+from faultline.connectors.shared.settings.limits import Limits
 from tests.bot.answer.writer.openai_server import OpenAIServer
 from tests.scenarios.small_case import STARTED, write_small_case
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.investigation.model.abilities import forget_all
+from faultline.bot.investigation.model.abilities import forget_all
 from tests.bot.investigation.model.cases import diagnosed_case
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from analysis.vocabulary import ModelUse
-from bot.investigation.model.investigating import Investigated, investigate
-from bot.settings import Settings
+from faultline.analysis.vocabulary import ModelUse
+from faultline.bot.investigation.model.investigating import Investigated, investigate
+from faultline.bot.settings import Settings
 from tests.bot.investigation.model.cases import keeper
 from tests.bot.investigation.model.wire import Asked, WireServer, refusal
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bot.investigation.model.answering import Exchange, GuardedAnswer, answer_question
+from faultline.bot.investigation.model.answering import Exchange, GuardedAnswer, answer_question
 from tests.bot.answer.writer.openai_server import (
     OpenAIServer,
     calls,

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from bot.investigation.model.investigating import Investigated
+from faultline.bot.investigation.model.investigating import Investigated
 from tests.bot.investigation.model.cases import good_report
 from tests.bot.investigation.model.dialects import (
     ENOUGH,

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import read_case, read_diagnosis
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.bench import Bench, in_a_thread
-from bot.investigation.model.budget import Budget, ModelLimits
-from bot.investigation.model.client import ModelClient
-from bot.investigation.model.conversation import Conversation
-from bot.investigation.model.drafts import Draft, Said, read_draft
-from bot.investigation.model.toolbox import Toolbox
-from bot.investigation.model.tools.found import Arguments, Found, NotFound, Row, Tool
-from bot.investigation.model.transcript import Transcript
-from bot.settings.model import ModelSettings
-from prompts import load_prompt
+from faultline.analysis.case.folder import read_case, read_diagnosis
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.model.bench import Bench, in_a_thread
+from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.investigation.model.client import ModelClient
+from faultline.bot.investigation.model.conversation import Conversation
+from faultline.bot.investigation.model.drafts import Draft, Said, read_draft
+from faultline.bot.investigation.model.toolbox import Toolbox
+from faultline.bot.investigation.model.tools.found import Arguments, Found, NotFound, Row, Tool
+from faultline.bot.investigation.model.transcript import Transcript
+from faultline.bot.settings.model import ModelSettings
+from faultline.prompts import load_prompt
 from tests.bot.answer.writer.openai_server import OpenAIServer, calls, says, serving
 from tests.bot.investigation.model.cases import Payments, good_report, investigated
 from tests.bot.investigation.model.test_investigating import DONE, results

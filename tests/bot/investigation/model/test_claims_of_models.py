@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.vocabulary import Alert, Diagnosis, Gap, Report, Section
-from bot.answer.asserted.ground import Ground
-from bot.answer.asserted.steps import chosen_steps, offered_steps
-from bot.answer.writer.built_in import word
-from bot.answer.writer.guard import keep_supported
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.drafts import MOST_INFERENCES, Said, read_draft, said_in
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.vocabulary import Alert, Diagnosis, Gap, Report, Section
+from faultline.bot.answer.asserted.ground import Ground
+from faultline.bot.answer.asserted.steps import chosen_steps, offered_steps
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.guard import keep_supported
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.model.drafts import MOST_INFERENCES, Said, read_draft, said_in
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, GAPS
 from tests.bot.answer.writer.openai_server import calls, says, serving
 from tests.bot.investigation.model.cases import (

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from analysis.case.folder import json_bytes, read_case
-from analysis.diagnosis import diagnose
-from bot.investigation.model.budget import Budget, ModelLimits
-from bot.investigation.model.compaction import SHORTENED, in_short
-from bot.investigation.model.transcript import entries, read_transcript
-from bot.investigation.model.turns import (
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.investigation.model.compaction import SHORTENED, in_short
+from faultline.bot.investigation.model.transcript import entries, read_transcript
+from faultline.bot.investigation.model.turns import (
     AssistantMessage,
     ModelAnswer,
     ToolResult,
@@ -29,7 +29,7 @@ from bot.investigation.model.turns import (
     Usage,
     UserMessage,
 )
-from bot.settings.model import ModelSettings
+from faultline.bot.settings.model import ModelSettings
 from tests.bot.answer.writer.openai_server import Answer, calls, fails, says, serving
 from tests.bot.investigation.model.cases import LOG_LINES, claim, good_report, investigated
 from tests.bot.investigation.model.test_investigating import results

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import json_bytes, read_case
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Claim
-from bot.answer.replay import replay
+from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Claim
+from faultline.bot.answer.replay import replay
 from tests.bot.answer.writer.openai_server import (
     USAGE,
     Answer,

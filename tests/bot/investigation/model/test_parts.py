@@ -7,18 +7,23 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import ConnectorError, EvidenceError
-from bot.answer.finding_ids import with_kept_ids
-from bot.investigation.model.budget import Budget, ModelLimits
-from bot.investigation.model.chat_api import ChatReading
-from bot.investigation.model.client import ModelClient
-from bot.investigation.model.drafts import read_draft
-from bot.investigation.model.loop_guard import LoopGuard
-from bot.investigation.model.model_api import ServerFailure
-from bot.investigation.model.schemas import strict_schema
-from bot.investigation.model.tools.queries import CollectArguments
-from bot.investigation.model.transcript import Transcript, TranscriptLine, entries, read_transcript
-from bot.investigation.model.turns import (
+from faultline.analysis.errors import ConnectorError, EvidenceError
+from faultline.bot.answer.finding_ids import with_kept_ids
+from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.investigation.model.chat_api import ChatReading
+from faultline.bot.investigation.model.client import ModelClient
+from faultline.bot.investigation.model.drafts import read_draft
+from faultline.bot.investigation.model.loop_guard import LoopGuard
+from faultline.bot.investigation.model.model_api import ServerFailure
+from faultline.bot.investigation.model.schemas import strict_schema
+from faultline.bot.investigation.model.tools.queries import CollectArguments
+from faultline.bot.investigation.model.transcript import (
+    Transcript,
+    TranscriptLine,
+    entries,
+    read_transcript,
+)
+from faultline.bot.investigation.model.turns import (
     AssistantMessage,
     ModelAnswer,
     ToolCall,
@@ -27,7 +32,7 @@ from bot.investigation.model.turns import (
     Usage,
     UserMessage,
 )
-from bot.settings.model import ModelSettings
+from faultline.bot.settings.model import ModelSettings
 from tests.bot.answer.writer.diagnoses import DIAGNOSIS, finding
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import FaultlineError
-from bot.investigation.model.abilities import known_abilities
-from bot.investigation.model.probe import Probed, probe
-from bot.settings.model import ModelSettings
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.investigation.model.abilities import known_abilities
+from faultline.bot.investigation.model.probe import Probed, probe
+from faultline.bot.settings.model import ModelSettings
 from tests.bot.answer.writer.openai_server import (
     Answer,
     OpenAIServer,

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import read_case
-from analysis.vocabulary import Alert
-from bot.answer.asserted.ground import Ground
-from bot.answer.asserted.relations import described
-from bot.answer.writer.built_in import word
-from bot.answer.writer.payload import payload
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.drafts import read_draft, said_in
-from bot.investigation.model.investigating import Investigated, investigate
-from bot.settings import Settings
-from prompts import load_prompt
+from faultline.analysis.case.folder import read_case
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.asserted.ground import Ground
+from faultline.bot.answer.asserted.relations import described
+from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.payload import payload
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.model.drafts import read_draft, said_in
+from faultline.bot.investigation.model.investigating import Investigated, investigate
+from faultline.bot.settings import Settings
+from faultline.prompts import load_prompt
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, GAPS, LATENCY, finding, poisoned
 from tests.bot.answer.writer.openai_server import (
     answers_raw,

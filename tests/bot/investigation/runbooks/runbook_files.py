@@ -6,7 +6,7 @@ import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.vocabulary import Alert, Scope, Window
+from faultline.analysis.vocabulary import Alert, Scope, Window
 
 AT = datetime(2026, 3, 2, 2, 10, tzinfo=UTC)
 """A Monday."""

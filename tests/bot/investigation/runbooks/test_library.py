@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.investigation.runbooks import library as library_module
-from bot.investigation.runbooks.library import read_library
+from faultline.bot.investigation.runbooks import library as library_module
+from faultline.bot.investigation.runbooks.library import read_library
 from tests.bot.investigation.runbooks.runbook_files import write
 
 GOOD = """

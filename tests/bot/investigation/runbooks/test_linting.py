@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bot.investigation.runbooks.checking import runbook_checks
-from bot.investigation.runbooks.linting import lint
-from bot.investigation.runbooks.runbook import Hours, LookAt, RunbookKeys, RunbookMatch
-from bot.settings import Settings
+from faultline.bot.investigation.runbooks.checking import runbook_checks
+from faultline.bot.investigation.runbooks.linting import lint
+from faultline.bot.investigation.runbooks.runbook import Hours, LookAt, RunbookKeys, RunbookMatch
+from faultline.bot.settings import Settings
 from tests.bot.investigation.runbooks.runbook_files import write
 
 CATALOGUE: dict[str, Any] = {"checkout": {"aliases": ["shop"]}, "payments": {}}

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from analysis.vocabulary import Alert
-from bot.investigation.runbooks.library import read_library
-from bot.investigation.runbooks.matching import (
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.runbooks.library import read_library
+from faultline.bot.investigation.runbooks.matching import (
     MOST_APPLIED,
     applying,
     glob_matches,
     holds,
     in_words,
 )
-from bot.investigation.runbooks.runbook import Hours
+from faultline.bot.investigation.runbooks.runbook import Hours
 from tests.bot.investigation.runbooks.runbook_files import AT, alert, scope, write
 
 

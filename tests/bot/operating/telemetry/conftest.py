@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from loopback.bot_process import free_port, incident_event, signed_webhook
+from faultline.loopback.bot_process import free_port, incident_event, signed_webhook
 from tests.bot.operating.telemetry.collector import Collector, collecting
 from tests.scenarios.bot_story import SECRET, Story, bot_story
 from tests.scenarios.small_case import write_small_case

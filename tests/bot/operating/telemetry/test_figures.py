@@ -9,17 +9,17 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import text
 
-from analysis.vocabulary import Alert
-from bot.operating.telemetry.cloudwatch import metric_line
-from bot.operating.telemetry.store_figures import (
+from faultline.analysis.vocabulary import Alert
+from faultline.bot.operating.telemetry.cloudwatch import metric_line
+from faultline.bot.operating.telemetry.store_figures import (
     StoreFigures,
     StoreSnapshot,
     posted_since,
     read_figures,
 )
-from bot.runtime.measures import MOST_WORDS, OTHER, word
-from bot.store.labels import Labels
-from bot.store.store import Store
+from faultline.bot.runtime.measures import MOST_WORDS, OTHER, word
+from faultline.bot.store.labels import Labels
+from faultline.bot.store.store import Store
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
@@ -82,7 +82,7 @@ def test_many_scrapes_read_the_database_once(store: Store) -> None:
     now = 0.0
     figures = StoreFigures(store, clock=lambda: now)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bot.operating.telemetry.store_figures.read_figures", count)
+        patch.setattr("faultline.bot.operating.telemetry.store_figures.read_figures", count)
         for _ in range(5):
             assert "faultline_database_up 1.0" in _page(figures)
         assert len(asked) == 1

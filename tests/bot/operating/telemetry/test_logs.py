@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.runtime.logs import VERBATIM, JsonLines, TextLines, about, printable
+from faultline.bot.runtime.logs import VERBATIM, JsonLines, TextLines, about, printable
 
 HOSTILE = 'x\n{"level":"critical"}\r\x1b[2J\u202e\u2028\x00 end'
 
@@ -89,8 +89,8 @@ def test_each_task_logs_its_own_investigation() -> None:
 
 PROGRAM = """
 import logging, threading
-from bot.runtime.logs import configure_logging
-from bot.settings.telemetry import TelemetrySettings
+from faultline.bot.runtime.logs import configure_logging
+from faultline.bot.settings.telemetry import TelemetrySettings
 configure_logging(TelemetrySettings(logs="json"), "worker")
 import dbos
 from dbos._logger import init_logger

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from loopback.bot_process import free_port
+from faultline.loopback.bot_process import free_port
 from tests.bot.operating.telemetry.conftest import PATIENT_S, Observed
 from tests.debian_tools import debian_binary
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from bot.operating.telemetry.ping import Ping, PingError
+from faultline.bot.operating.telemetry.ping import Ping, PingError
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 
 import httpx
 
-from bot.runtime.tracing import root_id_of, trace_id_of
+from faultline.bot.runtime.tracing import root_id_of, trace_id_of
 from tests.bot.operating.telemetry.conftest import HOSTILE, PATIENT_S, Observed
 from tests.debian_tools import debian_binary
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from analysis.errors import ConnectorError, SettingsError
-from bot.runtime import tracing
-from bot.runtime.step_watch import post_outcome, watched
-from bot.settings.telemetry import TelemetrySettings
-from connectors.budgets import Deadline
-from connectors.limits import Limits
-from connectors.rate_limiter import RateLimiter
+from faultline.analysis.errors import ConnectorError, SettingsError
+from faultline.bot.runtime import tracing
+from faultline.bot.runtime.step_watch import post_outcome, watched
+from faultline.bot.settings.telemetry import TelemetrySettings
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.rate_limiter import RateLimiter
 from tests.bot.operating.telemetry.collector import Collector, SeenSpan, collecting
 from tests.forked import ForkedProcess, tell_modules
 
@@ -94,7 +94,7 @@ def test_a_step_that_fails_says_so_by_its_class(spans: list[SeenSpan]) -> None:
 
 
 def test_ids_are_the_same_in_every_process_and_differ_between_investigations() -> None:
-    program = f"from bot.runtime.tracing import trace_id_of; print(trace_id_of({ID!r}))"
+    program = f"from faultline.bot.runtime.tracing import trace_id_of; print(trace_id_of({ID!r}))"
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=300
     )
@@ -116,7 +116,7 @@ def test_a_collector_that_redirects_or_is_gone_costs_nothing() -> None:
 def test_opentelemetry_is_loaded_only_where_it_is_switched_on() -> None:
     bot = ForkedProcess(tell_modules)
     bot.kill()
-    assert {"bot.processes.server", "bot.processes.worker"} <= set(bot.said)
+    assert {"faultline.bot.processes.server", "faultline.bot.processes.worker"} <= set(bot.said)
     assert [name for name in bot.said if name.startswith("opentelemetry.sdk")] == []
 
 

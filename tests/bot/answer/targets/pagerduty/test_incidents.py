@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Alert, Link
-from bot.answer.message_updates import MessageUpdates
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty import pace
-from bot.answer.targets.pagerduty.incident import read_incident
-from bot.answer.targets.pagerduty.note import note_text
-from bot.answer.targets.pagerduty.replies import PagerDutyReplies
-from bot.answer.targets.tickets.target import ticket_offers
-from bot.answer.view import answer_view
-from bot.operating.settings_checks import settings_checks
-from bot.settings.settings import settings_of
-from bot.store.follow_ups import FollowUps, FollowUpScope
-from bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
-from bot.store.tickets import AskedTickets
-from loopback.pagerduty import LoopbackIncident
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert, Link
+from faultline.bot.answer.message_updates import MessageUpdates
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.pagerduty import pace
+from faultline.bot.answer.targets.pagerduty.incident import read_incident
+from faultline.bot.answer.targets.pagerduty.note import note_text
+from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from faultline.bot.answer.targets.tickets.target import ticket_offers
+from faultline.bot.answer.view import answer_view
+from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
+from faultline.bot.store.tickets import AskedTickets
+from faultline.loopback.pagerduty import LoopbackIncident
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,

@@ -14,14 +14,14 @@ import httpx
 import jsonschema
 import pytest
 
-from analysis.errors import ConnectorError
-from analysis.vocabulary import Claim
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.pagerduty.calls import TRIES
-from bot.answer.targets.pagerduty.note import MAX_NOTE, bears_marker, note_text
-from bot.answer.targets.pagerduty.replies import PagerDutyReplies
-from bot.answer.view import answer_view
-from bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Claim
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.pagerduty.calls import TRIES
+from faultline.bot.answer.targets.pagerduty.note import MAX_NOTE, bears_marker, note_text
+from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
+from faultline.bot.answer.view import answer_view
+from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,

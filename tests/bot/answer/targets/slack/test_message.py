@@ -12,21 +12,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.vocabulary import Claim, Finding, Impact, Verdict
-from bot.answer.targets.pagerduty.note import note_text
-from bot.answer.targets.slack.button_type import AnswerStatus
-from bot.answer.targets.slack.buttons import MAX_BUTTONS
-from bot.answer.targets.slack.message import (
+from faultline.analysis.vocabulary import Claim, Finding, Impact, Verdict
+from faultline.bot.answer.targets.pagerduty.note import note_text
+from faultline.bot.answer.targets.slack.button_type import AnswerStatus
+from faultline.bot.answer.targets.slack.buttons import MAX_BUTTONS
+from faultline.bot.answer.targets.slack.message import (
     MAX_TEXT,
     SlackMessage,
     final_message,
     first_message,
     slack_alert_failed_message,
 )
-from bot.answer.targets.tickets.target import TicketOffer
-from bot.answer.view import answer_view
-from bot.store.labels import AnswerLabel
-from loopback.block_kit_rules import broken_rules, too_long
+from faultline.bot.answer.targets.tickets.target import TicketOffer
+from faultline.bot.answer.view import answer_view
+from faultline.bot.store.labels import AnswerLabel
+from faultline.loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.answer.targets.answers import (
     GRAPH,
     PAGE,

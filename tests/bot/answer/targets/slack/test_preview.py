@@ -7,10 +7,10 @@ import re
 
 from rich.console import Console
 
-from bot.answer.targets.slack.message import SlackMessage, final_message
-from bot.answer.targets.slack.pictures import to_html
-from bot.answer.targets.slack.preview import to_terminal
-from bot.answer.view import answer_view
+from faultline.bot.answer.targets.slack.message import SlackMessage, final_message
+from faultline.bot.answer.targets.slack.pictures import to_html
+from faultline.bot.answer.targets.slack.preview import to_terminal
+from faultline.bot.answer.view import answer_view
 from tests.bot.answer.targets.answers import (
     PAGE,
     a_diagnosis,

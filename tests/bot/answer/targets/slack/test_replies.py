@@ -12,17 +12,17 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from analysis.errors import ConnectorError
-from bot.answer.outcome import Answer, Outcome
-from bot.answer.targets.slack import posts as slack_posts
-from bot.answer.targets.slack import replies as slack_replies
-from bot.answer.targets.slack.message import SlackMessage
-from bot.answer.targets.slack.posts import MessageRef
-from bot.answer.targets.slack.replies import SlackReplies
-from bot.settings.settings import settings_of
-from bot.store.message_updates import DueDigest
-from bot.store.models import PostRow
-from bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.analysis.errors import ConnectorError
+from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets.slack import posts as slack_posts
+from faultline.bot.answer.targets.slack import replies as slack_replies
+from faultline.bot.answer.targets.slack.message import SlackMessage
+from faultline.bot.answer.targets.slack.posts import MessageRef
+from faultline.bot.answer.targets.slack.replies import SlackReplies
+from faultline.bot.settings.settings import settings_of
+from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.models import PostRow
+from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,

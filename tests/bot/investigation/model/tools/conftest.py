@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from analysis.case.folder import json_bytes, read_case, write_json
-from analysis.diagnosis import diagnose
-from analysis.vocabulary import Finding, Scope, Window
-from bot.answer.writer.redaction import Redactor
-from bot.investigation.model.bench import Bench, in_a_thread
-from bot.investigation.model.toolbox import Toolbox, ToolOutcome, toolbox_for
-from bot.investigation.model.turns import ToolCall
-from connectors.base import Connector
+from faultline.analysis.case.folder import json_bytes, read_case, write_json
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.vocabulary import Finding, Scope, Window
+from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.investigation.model.bench import Bench, in_a_thread
+from faultline.bot.investigation.model.toolbox import Toolbox, ToolOutcome, toolbox_for
+from faultline.bot.investigation.model.turns import ToolCall
+from faultline.connectors.shared.contract.base import Connector
 from tests.bot.investigation.model.cases import keeper
 from tests.scenarios.small_case import ALERT, STARTED
 

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from analysis.case.folder import json_bytes, read_case, write_json
-from analysis.diagnosis import diagnose
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.vocabulary import Alert, Scope, Window
-from bot.investigation.model.toolbox import Toolbox
-from bot.settings import Settings
-from connectors.base import Connector
-from connectors.covers import Covers
-from connectors.instance_settings import InstanceSettings
-from connectors.instances import ConnectorInstance
-from connectors.loki import CONNECTOR as LOKI
-from connectors.loki.connector import LokiConnector
-from connectors.prometheus.connector import PrometheusConnector
-from connectors.prometheus.settings import PrometheusSettings
+from faultline.analysis.case.folder import json_bytes, read_case, write_json
+from faultline.analysis.diagnosis import diagnose
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.bot.investigation.model.toolbox import Toolbox
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.shared.contract.instances import ConnectorInstance
+from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+from faultline.connectors.vendors.loki import CONNECTOR as LOKI
+from faultline.connectors.vendors.loki.connector import LokiConnector
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 from tests.bot.investigation.model.tools.conftest import Desk
 from tests.connectors.conftest import ALERT_AT, RunningPrometheus, prometheus, server
 from tests.connectors.local_http import LocalServer, Reply

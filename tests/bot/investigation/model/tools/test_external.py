@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.kinds.finding_details import ObservationDetails
 from tests.bot.investigation.model.tools.conftest import Desk
 from tests.hostile.planted import ORDER
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.kinds.finding_details import ObservationDetails
-from analysis.vocabulary import Finding
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.vocabulary import Finding
 from tests.bot.investigation.model.tools.conftest import TRACE, Desk
 
 

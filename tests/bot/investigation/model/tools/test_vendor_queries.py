@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from analysis.kinds.finding_details import ObservationDetails
-from bot.investigation.model.tools.overview import DATA
-from bot.settings import Settings
-from connectors.aws import CONNECTOR as AWS
-from connectors.azure import CONNECTOR as AZURE
-from connectors.base import Connector
-from connectors.datadog.connector import DatadogConnector
+from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.bot.investigation.model.tools.overview import DATA
+from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.vendors.aws import CONNECTOR as AWS
+from faultline.connectors.vendors.azure import CONNECTOR as AZURE
+from faultline.connectors.vendors.datadog.connector import DatadogConnector
 from tests.bot.investigation.model.tools.conftest import Desk
 from tests.bot.investigation.model.tools.test_bounded_query import desk_with
 from tests.connectors.conftest import ALERT_AT, server

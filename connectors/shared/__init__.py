@@ -1,0 +1,1 @@
+"""What connectors share, by room."""

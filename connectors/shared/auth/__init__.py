@@ -1,0 +1,1 @@
+"""Access tokens of clouds, and the headers and certificates of servers."""

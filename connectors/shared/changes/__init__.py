@@ -1,0 +1,1 @@
+"""Deploys, merges, builds and flags, whoever reports them."""

@@ -1,0 +1,451 @@
+"""From repositories to evidence, whatever hosts the code: what was rolled out around the incident,
+what it carried, and the code that a stack trace names.
+
+Of a repository its deployments count; where it has none, the pipelines that deploy; where it has
+none of those, its releases; and where nothing says what was rolled out, what was merged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Generic, Protocol, TypeVar
+
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.connectors.shared.changes.code_changes import (
+    ChangeRows,
+    CodeChange,
+    CodeCommit,
+    CodeComparison,
+    DiffBudget,
+    FileChange,
+    Rollout,
+    within,
+)
+from faultline.connectors.shared.changes.code_lines import (
+    SourceFrame,
+    SourceLines,
+    candidates,
+    excerpt,
+    touched,
+)
+from faultline.connectors.shared.contract.base import Collected, Item, Missing, Request
+from faultline.connectors.shared.vendor_text import short
+
+T = TypeVar("T")
+
+KIND: EvidenceKind = "changes"
+LOOKBACK = timedelta(hours=24)
+"""Changes are asked from so long before the earliest window: a deploy may take a day to do harm."""
+SKEW = timedelta(minutes=1)
+"""Clocks of a vendor and of ours may differ so much."""
+MOST_REPOSITORIES = 5
+MOST_COMPARED, MOST_CHANGES, MOST_LOOKED_UP = 4, 30, 10
+"""Of one repository: rollouts compared with the one before, changes whose files are read, merges
+looked up."""
+MOST_LINES = 3
+"""Places of a stack trace whose code is brought."""
+MOST_LISTED = 20
+"""Entries of one item's details."""
+
+
+@dataclass(frozen=True)
+class CodeHostList(Generic[T]):
+    """What one list of a host holds: `query` replays it, `link` shows it to a person, `cut` says
+    what is not in it."""
+
+    values: tuple[T, ...]
+    query: str
+    link: str | None = None
+    cut: str | None = None
+
+
+@dataclass(frozen=True)
+class PipelineRun:
+    """A run of a pipeline. `rollout` where it deploys."""
+
+    name: str
+    revision: str
+    at: datetime
+    failed: bool
+    link: str | None = None
+    author: str | None = None
+    rollout: Rollout | None = None
+
+
+class Repository(Protocol):
+    """One repository at its host, readable for one collection. Every call raises ConnectorError,
+    BudgetExceeded."""
+
+    @property
+    def name(self) -> str: ...
+    async def default_branch(self) -> str: ...
+    async def rollouts(self, window: Window) -> CodeHostList[Rollout]: ...
+    async def runs(self, window: Window) -> CodeHostList[PipelineRun]: ...
+    async def releases(self, window: Window) -> CodeHostList[Rollout]: ...
+    async def merged(self, window: Window, branch: str) -> CodeHostList[CodeChange]: ...
+    async def compare(self, base: str, head: str) -> CodeHostList[CodeComparison]: ...
+    async def change_of(self, commit: CodeCommit) -> CodeChange: ...
+    async def files_of(self, change: CodeChange) -> CodeHostList[FileChange]: ...
+    async def content(self, path: str, revision: str) -> bytes: ...
+    def file_link(self, path: str, revision: str, line: int) -> str: ...
+
+
+@dataclass
+class RepositoryReading:
+    """What one repository brought so far; a call that fails is a gap, and the others stand."""
+
+    repository: Repository
+    window: Window
+    rows: ChangeRows
+    alert_at: datetime
+    items: list[Item] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    files: dict[str, frozenset[str]] = field(default_factory=dict)
+    revision: str | None = None
+    """The revision that was in production when the alert came."""
+
+    async def tried(self, what: str, call: Awaitable[T]) -> T | None:
+        """The call's answer, or a gap. A credential that is not accepted fails the connector as a
+        whole."""
+        try:
+            return await call
+        except ConnectorError as error:
+            if error.status == 401:
+                raise
+            self.gap(what, str(error))
+        except FaultlineError as error:
+            self.gap(what, str(error))
+        return None
+
+    def gap(self, what: str, reason: str) -> None:
+        """Record what could not be collected."""
+        self.missing.append(Missing(KIND, f"{self.repository.name}: {what}", reason))
+
+    def item(
+        self, found: CodeHostList[T], rows: int, details: dict[str, str] | None = None
+    ) -> None:
+        """Record what was read."""
+        self.items.append(
+            Item(
+                KIND,
+                found.query,
+                self.window,
+                found.link,
+                rows=rows,
+                cut=found.cut,
+                details=details or {},
+            )
+        )
+
+
+async def read_repository(
+    repository: Repository, services: Sequence[str], request: Request, diffs: DiffBudget
+) -> RepositoryReading:
+    """Everything of one repository around the incident, its rollouts and changes as rows for these
+    services."""
+    scope = request.scope
+    window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end + SKEW)
+    reading = RepositoryReading(
+        repository, window, ChangeRows(services, diffs=diffs), request.alert.started_at
+    )
+    branch = await reading.tried("the repository", repository.default_branch())
+    if branch is None:
+        return reading
+    rollouts, runs, releases, merged = await asyncio.gather(
+        reading.tried("deployments", repository.rollouts(window)),
+        reading.tried("pipelines", repository.runs(window)),
+        reading.tried("releases", repository.releases(window)),
+        reading.tried("merges", repository.merged(window, branch)),
+    )
+    _tell_runs(reading, runs)
+    chosen = _chosen(reading, rollouts, runs, releases)
+    known = merged.values if merged else ()
+    changes, between = await _carried(reading, chosen, known)
+    if not chosen:
+        changes = [(change, None) for change in known]
+    if merged is not None:
+        ids = {s for change, _ in changes for s in change.shas}
+        waiting = [c for c in merged.values if not c.shas & ids]
+        said = {
+            short(
+                c.id, 60
+            ): f"merged {c.at:%Y-%m-%d %H:%M} UTC, not known to be deployed: {c.title}"
+            for c in waiting
+        }
+        reading.item(merged, len(merged.values), dict(list(said.items())[:MOST_LISTED]))
+    await _add_changes(reading, changes)
+    for rollout, comparison in reversed(between):
+        reading.rows.add_rollout(rollout, comparison)
+    return reading
+
+
+async def read_code(reading: RepositoryReading, frames: Sequence[SourceFrame]) -> int:
+    """The code at these frames, at the revision in production, as items; how many were found."""
+    brought = 0
+    for frame in frames:
+        if brought == MOST_LINES:
+            break
+        lines = await reading.tried(f"code at {frame.path}:{frame.line}", _lines_of(reading, frame))
+        if lines is not None:
+            brought += 1
+            reading.items.append(_code_item(reading, frame, lines))
+    return brought
+
+
+async def code_at(
+    repository: Repository, revision: str, path: str, line: int
+) -> SourceLines | None:
+    """The lines around `path:line` at a revision; None where the repository has no such file."""
+    try:
+        content = await repository.content(path, revision)
+    except ConnectorError as error:
+        if error.status == 404:
+            return None
+        raise
+    link = repository.file_link(path, revision, line)
+    return SourceLines(repository.name, revision, path, line, excerpt(content, line), link)
+
+
+def collected(readings: Sequence[RepositoryReading]) -> Collected:
+    """One table, and all items and gaps, of several repositories."""
+    rows = ChangeRows(())
+    items: list[Item] = []
+    missing: list[Missing] = []
+    for reading in readings:
+        # A change is put together from several answers about its repository.
+        own = reading.rows.table()
+        items += [item.holding(own) for item in reading.items]
+        missing += reading.missing
+        for key, row in reading.rows.rows.items():
+            rows.rows.setdefault(key, row)
+    return Collected({"changes": rows.table()}, tuple(items), tuple(missing))
+
+
+def _tell_runs(reading: RepositoryReading, runs: CodeHostList[PipelineRun] | None) -> None:
+    if runs is not None:
+        failed = [r for r in runs.values if r.failed]
+        said = {
+            f"{r.at:%Y-%m-%d %H:%M} {short(r.name, 80)}": f"failed at {r.revision[:12]}"
+            for r in failed
+        }
+        reading.item(runs, len(runs.values), dict(list(said.items())[:MOST_LISTED]))
+
+
+def _chosen(
+    reading: RepositoryReading,
+    deployments: CodeHostList[Rollout] | None,
+    runs: CodeHostList[PipelineRun] | None,
+    releases: CodeHostList[Rollout] | None,
+) -> tuple[Rollout, ...]:
+    """The rollouts that count, the newest first. Those to production alone, where some are to
+    production."""
+    deploying = tuple(r.rollout for r in runs.values if r.rollout) if runs else ()
+    ways = [
+        deployments.values if deployments else (),
+        deploying,
+        releases.values if releases else (),
+    ]
+    recent = (way for way in ways if any(r.at >= reading.window.start for r in way))
+    chosen = next(recent, ways[0])
+    chosen = tuple(r for r in chosen if r.production) or chosen
+    for found in (deployments, releases):
+        if found is not None:
+            said = {
+                f"{r.at:%Y-%m-%d %H:%M} {short(r.environment, 60)}": f"{r.title}: {r.state}"
+                for r in found.values
+            }
+            reading.item(found, len(found.values), dict(list(said.items())[:MOST_LISTED]))
+    chosen = tuple(sorted(chosen, key=lambda r: r.at, reverse=True))
+    reading.revision = next(
+        (r.revision for r in chosen if r.reached and r.at <= reading.alert_at), None
+    )
+    return chosen
+
+
+async def _carried(
+    reading: RepositoryReading, chosen: Sequence[Rollout], merged: Sequence[CodeChange]
+) -> tuple[list[tuple[CodeChange, Rollout | None]], list[tuple[Rollout, CodeComparison | None]]]:
+    """The changes that the rollouts in the window carried; and the rollouts with what lies before
+    each."""
+    inside = [r for r in chosen if reading.window.start <= r.at <= reading.window.end]
+    pairs = [(r, _before(r, chosen)) for r in inside]
+    asked = [(r, b) for r, b in pairs if b is not None][:MOST_COMPARED]
+    answers = await asyncio.gather(
+        *(
+            reading.tried("what was deployed", reading.repository.compare(b.revision, r.revision))
+            for r, b in asked
+        )
+    )
+    compared = {
+        id(r): found for (r, _), found in zip(asked, answers, strict=True) if found is not None
+    }
+    for rollout, before in pairs:
+        if before is None and rollout.reached:
+            reading.gap(
+                f"what {rollout.revision[:12]} carried",
+                "no earlier deployment is known to compare it with",
+            )
+    left_out = sum(1 for _, before in pairs if before is not None) - len(asked)
+    if left_out:
+        reading.gap(
+            "what was deployed", f"{left_out} earlier deployments in the window were not compared"
+        )
+    changes: list[tuple[CodeChange, Rollout | None]] = []
+    rollouts: list[tuple[Rollout, CodeComparison | None]] = []
+    for rollout in inside:
+        found = compared.get(id(rollout))
+        between = found.values[0] if found else None
+        rollouts.append((rollout, between))
+        if found is not None and between is not None:
+            reading.item(found, len(between.commits))
+        failed = rollout.state == "failed"
+        own = await _changes_of(reading, rollout, between, merged) if between and not failed else []
+        changes += [(change, rollout) for change in own]
+    return changes, rollouts
+
+
+def _before(rollout: Rollout, rollouts: Sequence[Rollout]) -> Rollout | None:
+    """The last rollout to the same environment before this one, of another revision."""
+    earlier = (
+        r
+        for r in rollouts
+        if r.at < rollout.at and r.environment == rollout.environment and r.reached
+    )
+    return next((r for r in earlier if r.revision != rollout.revision), None)
+
+
+async def _changes_of(
+    reading: RepositoryReading,
+    rollout: Rollout,
+    between: CodeComparison,
+    merged: Sequence[CodeChange],
+) -> list[CodeChange]:
+    """The merges and the commits nobody proposed that lie between two rollouts, the newest
+    first."""
+    by_sha = {sha: change for change in merged for sha in change.shas}
+    found: list[CodeChange] = []
+    unknown: list[CodeCommit] = []
+    for commit in first_parents(between.commits, rollout.revision):
+        change = by_sha.get(commit.sha)
+        if change is not None:
+            found.append(change)
+        else:
+            unknown.append(commit)
+    looked_up = await asyncio.gather(
+        *(
+            reading.tried(f"merge of {c.sha[:12]}", reading.repository.change_of(c))
+            for c in unknown[:MOST_LOOKED_UP]
+        )
+    )
+    found += [change for change in looked_up if change is not None]
+    if between.more_commits or len(unknown) > MOST_LOOKED_UP:
+        left_out = between.more_commits + max(0, len(unknown) - MOST_LOOKED_UP)
+        reading.gap(
+            f"what {rollout.revision[:12]} carried", f"{left_out} more commits were left out"
+        )
+    unique = {change.number or change.id: change for change in reversed(found)}
+    return sorted(unique.values(), key=lambda c: c.at, reverse=True)
+
+
+def first_parents(commits: Sequence[CodeCommit], head: str) -> list[CodeCommit]:
+    """The line of commits that the branch itself took, newest first; all where the head or the
+    parents are unknown."""
+    by_sha = {c.sha: c for c in commits}
+    at = by_sha.get(head)
+    if at is None or not all(c.parents for c in commits):
+        return list(commits)[::-1]
+    line: list[CodeCommit] = []
+    while at is not None and len(line) <= len(commits):
+        line.append(at)
+        at = by_sha.get(at.parents[0])
+    return line
+
+
+async def _add_changes(
+    reading: RepositoryReading, carried_by: Sequence[tuple[CodeChange, Rollout | None]]
+) -> None:
+    """Each change's row, with its files where they can be had; of several rollouts that carried it
+    the first counts."""
+    earliest = {
+        change.id: (change, rollout)
+        for change, rollout in sorted(carried_by, key=_when, reverse=True)
+    }
+    changes = sorted(earliest.values(), key=_when, reverse=True)
+    read = changes[:MOST_CHANGES]
+    if len(changes) > MOST_CHANGES:
+        reading.gap(
+            "files of changes",
+            f"the files of {len(changes) - MOST_CHANGES} more changes were not asked for",
+        )
+    answers = await asyncio.gather(
+        *(
+            reading.tried(f"files of {change.id[:12]}", reading.repository.files_of(change))
+            for change, _ in read
+        )
+    )
+    files = {change.id: found for (change, _), found in zip(read, answers, strict=True)}
+    before = (reading.rows.diffs.shortened, reading.rows.diffs.left_out)
+    for change, carried in changes:
+        found = files.get(change.id)
+        known = (
+            within(change, found.values, None if found.cut else 0)
+            if found
+            else within(change, (), 0)
+        )
+        reading.files[change.id] = frozenset(f.path for f in known.files)
+        reading.rows.add_change(known, carried)
+    if read:
+        _tell_files(reading, [f for f in answers if f is not None], before)
+
+
+def _when(carried: tuple[CodeChange, Rollout | None]) -> tuple[datetime, datetime]:
+    change, rollout = carried
+    return rollout.at if rollout else change.at, change.at
+
+
+def _tell_files(
+    reading: RepositoryReading, answers: Sequence[CodeHostList[FileChange]], before: tuple[int, int]
+) -> None:
+    diffs = reading.rows.diffs
+    cut = DiffBudget(
+        shortened=diffs.shortened - before[0], left_out=diffs.left_out - before[1]
+    ).said()
+    cuts = [c for c in (cut, *sorted({a.cut for a in answers if a.cut})) if c]
+    for number, answer in enumerate(answers):
+        said = "; ".join(cuts) or None if number == 0 else None
+        reading.items.append(
+            Item(KIND, answer.query, reading.window, answer.link, rows=len(answer.values), cut=said)
+        )
+
+
+async def _lines_of(reading: RepositoryReading, frame: SourceFrame) -> SourceLines | None:
+    known = {path for paths in reading.files.values() for path in paths}
+    revision = reading.revision or "HEAD"
+    for path in candidates(frame.path, known):
+        lines = await code_at(reading.repository, revision, path, frame.line)
+        if lines is not None:
+            return lines
+    return None
+
+
+def _code_item(reading: RepositoryReading, frame: SourceFrame, lines: SourceLines) -> Item:
+    by = touched([SourceFrame(lines.path, frame.line)], reading.files).get(
+        f"{lines.path}:{frame.line}", []
+    )
+    revision = (
+        lines.revision if reading.revision else "the default branch, for no deployment is known"
+    )
+    details = {
+        "repository": lines.repository,
+        "path": lines.path,
+        "line": str(lines.line),
+        "revision": revision,
+        "code": lines.text,
+        "changes that touch this file": ", ".join(i[:12] for i in by) or "none of those collected",
+    }
+    query = f"{lines.path}:{lines.line} of {lines.repository} at {lines.revision}"
+    return Item(KIND, query, link=lines.link, details=details)

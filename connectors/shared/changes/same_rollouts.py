@@ -1,0 +1,142 @@
+"""Rollouts that a cluster saw and somebody reported too: one change, told twice.
+
+A deploy tool, a code host or `POST /changes` says who deployed what and why; Kubernetes says when
+it reached production and what differs. Of both one row is made, so that an answer does not hold
+two suspects against each other, and so that a service does not seem to be deployed twice as often.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from faultline.analysis.case.tables import CHANGES
+
+ROLLS_OUT_FOR = timedelta(minutes=10)
+"""A tool that waits for its rollout reports it once it is done, and Kubernetes gives a rollout up
+after that long (`progressDeadlineSeconds`, 600 by default)."""
+SAME_VERSION_WITHIN = timedelta(hours=1)
+"""A pipeline announces a deploy when it begins, builds and tests, and rolls out last. A version
+that was rolled out twice within an hour is one change to who looks for a cause (our choice)."""
+SHORT_HASH = 7
+"""Git's own abbreviation."""
+_VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:[-+][\w.]{1,40})?)(?![\w.]*\d)")
+_HASH = re.compile(r"(?<![0-9a-z])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}(?![0-9a-z])")
+_IMAGE = re.compile(r"image (?:\S+ -> )?(\S+?)(?=[,; ]|$)")
+_NEW_IMAGE = re.compile(r"^\+\S+ image: (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class NamedVersions:
+    """The versions that a change names: numbers, and hashes as Git abbreviates them."""
+
+    numbers: frozenset[str]
+    hashes: frozenset[str]
+
+    @classmethod
+    def in_text(cls, text: str) -> NamedVersions:
+        """Those of a title, an id or images."""
+        lowered = text[:1_000].lower()
+        hashes = frozenset(one[:SHORT_HASH] for one in _HASH.findall(lowered))
+        return cls(frozenset(_VERSION.findall(lowered)), hashes)
+
+    def agrees(self, other: NamedVersions) -> bool | None:
+        """Whether both mean the same; None where they name nothing that can be compared. A commit
+        and the number of its release are two names, so neither contradicts the other."""
+        if self.numbers & other.numbers or self.hashes & other.hashes:
+            return True
+        both_number = bool(self.numbers and other.numbers)
+        both_hash = bool(self.hashes and other.hashes)
+        return False if both_number or both_hash else None
+
+
+@dataclass
+class _Deploy:
+    """A row of a deploy, and where it is a rollout, the reports about it."""
+
+    row: dict[str, Any]
+    versions: NamedVersions
+    reports: list[_Deploy] = field(default_factory=list)
+
+    @property
+    def at(self) -> datetime:
+        at = self.row["time"]
+        assert isinstance(at, datetime)
+        return at
+
+    def is_about(self, rollout: _Deploy) -> bool:
+        """Whether this report is about that rollout, and no other version than those that are
+        already known of it."""
+        answers = [self.versions.agrees(one.versions) for one in (rollout, *rollout.reports)]
+        if False in answers:
+            return False
+        within = SAME_VERSION_WITHIN if True in answers else ROLLS_OUT_FOR
+        return abs(self.at - rollout.at) <= within
+
+
+def with_joined_rollouts(cluster: pl.DataFrame, others: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The table of changes of a cluster's rollouts and of everything else that tells of changes.
+
+    A rollout that was reported keeps the time at which the cluster began it and what differs, and
+    takes the id, title, author and link of the report.
+    """
+    told = pl.concat(others) if others else cluster.clear()
+    rollouts: dict[str, list[_Deploy]] = defaultdict(list)
+    for row in _deploys(cluster):
+        rollouts[row["service"]].append(_Deploy(row, _rolled_out(row)))
+    for row in _deploys(told.sort("time")):
+        named = NamedVersions.in_text(f"{row['id']} {row['title'] or ''}")
+        _give_to_nearest(_Deploy(row, named), rollouts.get(row["service"], ()))
+    gone: set[tuple[Any, ...]] = set()
+    rows = []
+    for own in rollouts.values():
+        for rollout in own:
+            if rollout.reports:
+                gone.update(_key(one.row) for one in (rollout, *rollout.reports))
+                rows.append(_joined(rollout))
+    every = pl.concat([told, cluster])
+    if not rows:
+        return every
+    kept = [row for row in every.to_dicts() if _key(row) not in gone]
+    return pl.DataFrame([*kept, *rows], schema=CHANGES.columns)
+
+
+def _deploys(table: pl.DataFrame) -> list[dict[str, Any]]:
+    return table.filter(pl.col("kind") == "deploy", pl.col("service").is_not_null()).to_dicts()
+
+
+def _give_to_nearest(report: _Deploy, rollouts: Sequence[_Deploy]) -> None:
+    same = [one for one in rollouts if report.is_about(one)]
+    if same:
+        nearest = min(same, key=lambda one: abs(one.at - report.at))
+        nearest.reports.append(report)
+
+
+def _rolled_out(row: dict[str, Any]) -> NamedVersions:
+    """The versions of the images that a rollout brings."""
+    images = _NEW_IMAGE.findall(row["diff"] or "") or _IMAGE.findall(row["title"] or "")
+    tags = [image.rpartition("/")[2] for image in images]
+    return NamedVersions.in_text(" ".join(tags))
+
+
+def _joined(rollout: _Deploy) -> dict[str, Any]:
+    first = rollout.reports[0].row
+    seen = rollout.row
+    diffs = [one["diff"] for one in (seen, first) if one["diff"]]
+    return {
+        **first,
+        "time": seen["time"],
+        "title": f"{first['title'] or first['id']} ({seen['title']})",
+        "link": first["link"] or seen["link"],
+        "diff": "\n".join(diffs) or None,
+    }
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["service"], row["kind"], row["id"], row["time"]

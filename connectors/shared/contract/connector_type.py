@@ -1,0 +1,120 @@
+"""What declares a connector, once, for settings, registry, `faultline check` and the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.vocabulary import EvidenceKind
+from faultline.connectors.shared.contract.plugins import load_object
+from faultline.connectors.shared.settings.settings_types import Section
+
+if TYPE_CHECKING:
+    from faultline.connectors.shared.contract.base import Connector
+    from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+    from faultline.connectors.shared.settings.shared_settings import SharedSettings
+
+S = TypeVar("S", bound=Section)
+Build = Callable[[S, "SharedSettings"], "Connector | None"]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A connector's row in docs/connectors/README.md, which `python docs/connectors_table.py`
+    writes. Each field is a few words of Markdown."""
+
+    title: str
+    """The vendor's name, as the vendor writes it."""
+    login: str
+    """What one logs in with."""
+    places: str
+    """What tells clusters, regions and accounts apart."""
+    permissions: str
+    """The least that it needs."""
+    tested_against: str
+    """A real server, the published specification, or a stand-in after the documentation."""
+    also: str = ""
+    """What it brings besides its kinds."""
+
+
+@dataclass(frozen=True)
+class ConnectorType(Generic[S]):
+    """One connector: a vendor of evidence.
+
+    `build` takes the connector's own section and the settings that all connectors share. It gives
+    the connector, or None where the section does not configure one, and raises SettingsError naming
+    the key. `module:function` is imported when the section is set: importing every connector takes
+    longer than starting the bot with two.
+    """
+
+    name: str
+    """As in evidence, in `faultline check`, and the name of its section."""
+    settings: type[S]
+    """The model of its section in the settings file."""
+    build: str | Build[S]
+    kinds: tuple[EvidenceKind, ...]
+    """What it can bring, as its `kinds`."""
+    docs: str
+    """Its page: a file of docs/connectors, or a URL."""
+    listing: Listing | None = None
+    """Its row in the table of connectors; one of another package needs none."""
+    reads_jobs: bool = False
+    """Whether entries of [jobs] configure it too, even when its own section is empty."""
+    several: bool = True
+    """Whether its section can be given several times, as `[[name]]`:
+    `faultline.connectors.shared.contract.instances`."""
+
+    def configured(self, settings: SharedSettings) -> Connector | None:
+        """The connector as these settings have it; None where they leave it alone.
+
+        Raises SettingsError naming the key.
+        """
+        own = getattr(settings, self.name, None)
+        if not isinstance(own, self.settings) or not self.is_set(settings):
+            return None
+        return self._build()(own, settings)
+
+    def is_set(self, settings: SharedSettings) -> bool:
+        """Whether anything in the settings is for it. Loads nothing, and a connector may still
+        find that too little is set."""
+        own = getattr(settings, self.name, None)
+        if not isinstance(own, self.settings):
+            return False
+        has_jobs = self.reads_jobs and bool(settings.jobs)
+        return own != self.settings.model_construct() or has_jobs
+
+    def all_configured(self, settings: SharedSettings) -> tuple[Connector, ...]:
+        """The connector, or one for each instance. Raises SettingsError naming the key."""
+        instances = settings.instances(self.name)
+        if not instances:
+            single = self.configured(settings)
+            return () if single is None else (single,)
+        # Late, like the connectors themselves.
+        from faultline.connectors.shared.contract.instances import ConnectorInstance
+
+        built: list[Connector] = []
+        for one in instances:
+            connector = self._instance(one, settings)
+            if connector is not None:
+                built.append(ConnectorInstance(connector, one))
+        return tuple(built)
+
+    def _instance(self, one: InstanceSettings, settings: SharedSettings) -> Connector | None:
+        from faultline.connectors.shared.transport.rate_limiter import asking_instance
+
+        own = one.own
+        assert isinstance(own, self.settings)
+        try:
+            with asking_instance(one.name):
+                return self._build()(own, settings.seen_by(self.name, one))
+        except SettingsError as error:
+            key = error.key.replace(f"{self.name}.", f"{self.name}.{one.name}.", 1)
+            raise SettingsError(key, error.problem) from error
+
+    def _build(self) -> Build[S]:
+        if not isinstance(self.build, str):
+            return self.build
+        build: Any = load_object(self.build)
+        return build  # type: ignore[no-any-return]

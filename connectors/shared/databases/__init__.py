@@ -1,0 +1,1 @@
+"""What connectors of databases and brokers share."""

@@ -1,0 +1,108 @@
+"""What connectors of databases and brokers share: a server's snapshot as rows of the table
+`states`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from faultline.analysis.vocabulary import Scope, Window
+from faultline.connectors.shared.contract.base import Item, Missing
+from faultline.connectors.shared.rows.collection_builder import (
+    CollectionBuilder,
+    full_window,
+    nanoseconds,
+)
+from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.vendor_text import short
+
+STALE = timedelta(minutes=15)
+"""A snapshot tells of an incident that ended at most so long before it."""
+LONGEST_VALUE = 200
+LONGEST_S = 1e9
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that is wrong. `since_s`: for how many seconds it has been so, where known."""
+
+    name: str
+    value: str
+    since_s: float | None = None
+    kind: str | None = None
+    """The object's kind and name, where that is not the server itself."""
+    object: str | None = None
+    field: str | None = None
+    expected: str | None = None
+
+
+@dataclass
+class ServerSnapshot:
+    """What one server shows of itself at `at`, put into a collection query by query."""
+
+    kind: str
+    """The kind of object: Database, Cache, Broker."""
+    service: str
+    at: datetime
+    scope: Scope
+    builder: CollectionBuilder = field(default_factory=CollectionBuilder)
+
+    @property
+    def window_s(self) -> float:
+        """What happened at most so long ago belongs to the incident."""
+        return (self.at - full_window(self.scope).start).total_seconds()
+
+    def comes_too_late(self) -> bool:
+        """Whether the incident was over long before: what is so now says nothing of it. Then that
+        is the snapshot's gap."""
+        is_late = self.at - self.scope.incident.end > STALE
+        if is_late:
+            self.lacks("snapshot", "the server only tells of now, and the incident is over")
+        return is_late
+
+    def add(
+        self,
+        query: str,
+        facts: Iterable[Fact],
+        details: Mapping[str, str] | None = None,
+        link: str | None = None,
+    ) -> None:
+        """What a query showed, as a separate item, with what else a person may want to read."""
+        rows = [self._row(query, fact) for fact in facts]
+        count = self.builder.add("states", rows)
+        window = Window(start=min(self.scope.incident.end, self.at), end=self.at)
+        item = Item("states", query, window, link, rows=count, details=details or {})
+        self.builder.items.append(item)
+
+    def lacks(self, query: str, reason: str) -> None:
+        """What could not be asked."""
+        self.builder.missing.append(Missing("states", query, reason))
+
+    def calls(self, callers: Sequence[str]) -> int:
+        """Services that have connections to this server; gives how many."""
+        seen = nanoseconds(self.at)
+        rows = [(one, self.service, "database", seen, None) for one in sorted(set(callers))]
+        return self.builder.add("topology", [row for row in rows if row[0] != self.service])
+
+    def _row(self, query: str, fact: Fact) -> tuple[Any, ...]:
+        row = StateRow(
+            kind=fact.kind or self.kind,
+            name=short(fact.object or self.service, 120),
+            fact=fact.name,
+            service=self.service,
+            field=fact.field,
+            value=short(fact.value, LONGEST_VALUE) or None,
+            expected=fact.expected,
+            query=query,
+        )
+        since = self.since(fact.since_s)
+        values = row._asdict() | {"since": None if since is None else nanoseconds(since)}
+        return tuple(values.values())
+
+    def since(self, seconds: float | None) -> datetime | None:
+        """The moment so long ago."""
+        if seconds is None:
+            return None
+        return self.at - timedelta(seconds=min(max(0.0, seconds), LONGEST_S))

@@ -1,0 +1,103 @@
+"""Who blocks whom in a database: from what each session waits for to the sessions at the head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from faultline.analysis.wording.amounts import SECONDS, amount
+from faultline.analysis.wording.phrases import counted
+
+LEAST_WAIT_S = 1.0
+"""Shorter waits are usual: PostgreSQL looks for deadlocks, and logs a wait, after so long
+(`deadlock_timeout`)."""
+
+
+@dataclass(frozen=True)
+class DatabaseSession:
+    """One connection, times in seconds until now. Texts of clients are cut and masked."""
+
+    id: str
+    who: str
+    """Application and user: "reports, user etl"."""
+    doing: str
+    """Its state: "idle in transaction"."""
+    statement: str = ""
+    open_s: float | None = None
+    """How long its transaction has been open."""
+    waits_for: tuple[str, ...] = ()
+    """The ids of those that hold what it waits for."""
+    waited_s: float | None = None
+    lock: str = ""
+    """What it waits for, such as a table."""
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """A session that waits for nobody and for which others wait, directly or not."""
+
+    id: str
+    session: DatabaseSession | None
+    """None where the server does not list it: a prepared transaction, a connection that just
+    ended."""
+    waiting: tuple[DatabaseSession, ...]
+
+    @property
+    def longest_wait_s(self) -> float:
+        """Of those that wait."""
+        return max((one.waited_s or 0.0 for one in self.waiting), default=0.0)
+
+    def said(self) -> str:
+        """For humans: whom how many wait for, how long, on what, and what the holder does."""
+        locks = sorted({one.lock for one in self.waiting if one.lock})
+        text = (
+            f"{counted(len(self.waiting), 'session')} up to {amount(self.longest_wait_s, SECONDS)}"
+        )
+        text += f" for {self._who()}"
+        if locks:
+            text += f", on {locks[0]}"
+        if self.session is not None and self.session.statement:
+            text += f"; its statement: {self.session.statement}"
+        return text
+
+    def _who(self) -> str:
+        if self.session is None:
+            return self.id
+        one = self.session
+        since = f" for {amount(one.open_s, SECONDS)}" if one.open_s is not None else ""
+        return (
+            f"session {one.id} ({', '.join(part for part in (one.who, one.doing) if part)}{since})"
+        )
+
+
+def lock_holders(sessions: Iterable[DatabaseSession]) -> list[LockHolder]:
+    """The heads of all chains of waits of a second or more, the one that most wait for first.
+
+    Sessions that wait for one another are their own head: the one that has waited longest.
+    """
+    by_id = {one.id: one for one in sessions}
+    waiting: dict[str, dict[str, DatabaseSession]] = {}
+    for one in by_id.values():
+        if one.waits_for and (one.waited_s or 0.0) >= LEAST_WAIT_S:
+            for head in _heads(one, by_id):
+                if head != one.id:
+                    waiting.setdefault(head, {})[one.id] = one
+    found = [LockHolder(i, by_id.get(i), tuple(w.values())) for i, w in waiting.items()]
+    return sorted(found, key=lambda one: (-len(one.waiting), -one.longest_wait_s, one.id))
+
+
+def _heads(start: DatabaseSession, by_id: Mapping[str, DatabaseSession]) -> Sequence[str]:
+    """Where the ways from this session end."""
+    seen = {start.id: start}
+    heads, ahead = set(), [start]
+    while ahead:
+        for blocker in ahead.pop().waits_for:
+            session = by_id.get(blocker)
+            if session is None or not session.waits_for:
+                heads.add(blocker)
+            elif blocker not in seen:
+                seen[blocker] = session
+                ahead.append(session)
+    if heads:
+        return sorted(heads)
+    return [max(seen.values(), key=lambda one: (one.waited_s or 0.0, one.id)).id]

@@ -1,0 +1,1 @@
+"""JSON APIs over HTTP: GET, pages by links, GraphQL."""

@@ -1,0 +1,1 @@
+"""From a vendor's answer to rows of the evidence tables."""

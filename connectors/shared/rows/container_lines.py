@@ -1,0 +1,60 @@
+"""Lines that a cluster itself gave of its containers, beside those of a log backend.
+
+A backend that collects the logs of a cluster holds the same lines, and more of them. Both together
+would count each line twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from faultline.analysis.vocabulary import Evidence
+
+SOURCE = "kubernetes container log"
+COMMAND = "kubectl logs"
+"""How the query of such lines begins."""
+LEFT_OUT = "not counted: another source brought the lines of this service"
+LEAST_LINES = 50
+"""Some sources report a service in a few log lines, as of each error that they know: that is no
+backend that collects its logs, unless the cluster itself has no more of them."""
+_MARK = f'"source": "{SOURCE}"'
+
+
+def logged_elsewhere(cluster: pl.DataFrame, others: Sequence[pl.DataFrame]) -> frozenset[str]:
+    """The services whose lines another source collects as well."""
+    told = _counts(pl.concat(others)) if others else {}
+    own = _counts(cluster.filter(_is_line()))
+    found = []
+    for service, count in own.items():
+        if told.get(service, 0) >= min(count, LEAST_LINES):
+            found.append(service)
+    return frozenset(found)
+
+
+def _counts(logs: pl.DataFrame) -> dict[str, int]:
+    return dict(logs.group_by("service").len().drop_nulls().iter_rows())
+
+
+def _is_line() -> pl.Expr:
+    return pl.col("attributes").str.contains(_MARK, literal=True).fill_null(False)
+
+
+def without_known_services(cluster: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
+    """The rows of a cluster's logs but the container lines of these services."""
+    is_known = pl.col("service").is_in(list(services)).fill_null(False)
+    return cluster.filter(~(_is_line() & is_known))
+
+
+def told_apart(items: Sequence[Evidence], services: frozenset[str]) -> list[Evidence]:
+    """The items, of which those whose lines were left out say so. The last lines of a crash stay
+    in their details."""
+    told = []
+    for item in items:
+        is_known = bool(services.intersection(item.services or ()))
+        if item.query.startswith(COMMAND) and is_known:
+            told.append(item.model_copy(update={"rows": 0, "cut": LEFT_OUT}))
+        else:
+            told.append(item)
+    return told

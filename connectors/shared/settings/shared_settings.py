@@ -1,0 +1,229 @@
+"""The part of the settings that every connector may read: services, training jobs, sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+
+from pydantic import Field, PrivateAttr
+
+from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.shared.settings.settings_types import Locations, Names, Section
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from faultline.connectors.shared.contract.base import Connector
+    from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+
+S = TypeVar("S", bound=Section)
+
+
+class ServiceAwsSettings(Section):
+    """What a service is made of in AWS, for the table `[services.NAME.aws]`:
+    docs/connectors/aws.md."""
+
+    account: str | None = None
+    """The account's `name`. Unset: all accounts are looked at."""
+    region: str | None = None
+    """Unset: all regions of the account."""
+    ecs: Names = ()
+    """`cluster/service`."""
+    target_groups: Names = ()
+    """`targetgroup/name/0123456789abcdef`, as in the metrics of its load balancer."""
+    lambdas: Names = ()
+    """Names of functions."""
+    databases: Names = ()
+    """Identifiers of RDS instances."""
+    queues: Names = ()
+    """Names of SQS queues."""
+    apis: Names = ()
+    """API Gateway: names of REST APIs, ids of HTTP APIs."""
+    tables: Names = ()
+    """Names of DynamoDB tables."""
+    caches: Names = ()
+    """Ids of ElastiCache clusters, those of a replication group one by one (`cart-001`)."""
+    auto_scaling_groups: Names = ()
+    """Names of EC2 Auto Scaling groups."""
+    instances: Names = ()
+    """Ids of EC2 instances outside such groups."""
+    streams: Names = ()
+    """Names of Kinesis data streams."""
+    state_machines: Names = ()
+    """ARNs of Step Functions state machines."""
+    nat_gateways: Names = ()
+    """Ids of the NAT gateways that it leaves its network by."""
+    db_clusters: Names = ()
+    """Identifiers of Aurora clusters."""
+    eks_clusters: Names = ()
+    """Names of the EKS clusters that it runs in."""
+    codedeploy: Names = ()
+    """`application/deployment-group`."""
+    log_groups: Names = ()
+    """Log groups beside those of its functions and tasks."""
+    xray: Names = ()
+    """Its names in X-Ray, if others than its own and its aliases."""
+
+
+class ServiceSettings(Section):
+    """One entry of the service catalogue."""
+
+    aliases: Names = ()
+    """Other names alerts use for it."""
+    depends_on: Names = ()
+    """Services it calls. They are investigated too."""
+    slack_channel: str | None = None
+    """Channel id for replies about this service, instead of `slack.channel`. With several
+    workspaces `NAME:ID`."""
+    slo_objective: float | None = Field(default=None, ge=50, lt=100)
+    """The share of good requests it promises, in percent, such as 99.9. The impact then includes
+    its error budget."""
+    training_job: str | None = None
+    """Name of the training job it runs, as in `traces.locations`."""
+    pagerduty_service: str | None = None
+    """Its id or name in PagerDuty, if another."""
+    datadog_service: str | None = None
+    """Its name in Datadog, if another."""
+    aws: ServiceAwsSettings | None = None
+    """Its resources in AWS, as a table: docs/connectors/aws.md."""
+    github_repository: Names = ()
+    """Its repositories at GitHub, each `owner/repository`."""
+    gitlab_project: Names = ()
+    """Its projects at GitLab, each `group/project` or a number."""
+    sentry_project: str | None = None
+    """The slug or id of its project in Sentry."""
+    kubernetes: Names = ()
+    """Its workloads in Kubernetes, a list of `namespace/kind/name` and `namespace/label=value`."""
+    azure_role_name: str | None = None
+    """Its role's name in Application Insights (`cloud_RoleName`), if another."""
+
+
+class JobLocations(Section):
+    """How a training job is recognised, and where its files lie."""
+
+    aliases: Names = ()
+    """Other names that alerts use for it. `*` stands for anything."""
+    pods: Names = ()
+    """Its pods, for alerts that only name a pod. `*` stands for anything."""
+    traces: Locations = ()
+    """Where its profiler traces, memory snapshots and telemetry are written."""
+    dumps: Locations = ()
+    """Where its flight-recorder dumps are written, with any name that ends with the rank."""
+    logs: Locations = ()
+    """Where its logs are written."""
+
+
+class PluginConnector(Protocol):
+    """A connector of another package, as far as settings know it: see
+    `faultline.connectors.shared.contract.connector_type.ConnectorType`."""
+
+    @property
+    def name(self) -> str:
+        """The name of its section."""
+
+    @property
+    def several(self) -> bool:
+        """Whether its section can be given several times."""
+
+    def is_set(self, settings: SharedSettings) -> bool:
+        """Whether anything in the settings is for it."""
+
+    def all_configured(self, settings: SharedSettings) -> Sequence[Connector]:
+        """The connector as these settings have it, once for each instance. Raises
+        SettingsError."""
+
+
+class SharedSettings(Section):
+    """The service catalogue, the training jobs, and one section for each connector."""
+
+    plugins: ClassVar[Mapping[str, PluginConnector]] = {}
+    """Connectors of other packages that have a section in these settings, by section."""
+
+    services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
+    jobs: Mapping[str, JobLocations] = Field(default_factory=dict)
+
+    _instances: Mapping[str, tuple[InstanceSettings, ...]] = PrivateAttr(default_factory=dict)
+    """By section, those that were given as `[[section]]`. Their section itself then has its
+    defaults: it names no server."""
+    _named: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    """By section, the instance whose table the section is, in settings that were made for one."""
+
+    def section(self, of: type[S]) -> S:
+        """The section of that type, with its defaults where the settings have none."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if type(value) is of:
+                return value
+        return of()
+
+    def instances(self, section: str) -> tuple[InstanceSettings, ...]:
+        """The instances of a section; none where it is a single table."""
+        return self._instances.get(section, ())
+
+    def every_instance(self) -> tuple[InstanceSettings, ...]:
+        """Those of all sections."""
+        return tuple(one for several in self._instances.values() for one in several)
+
+    def sections(self, of: type[S]) -> tuple[S, ...]:
+        """Every table of that type: the single one, or one for each instance."""
+        found = tuple(one.own for one in self.every_instance() if type(one.own) is of)
+        return found or (self.section(of),)
+
+    def with_instances(self, instances: Mapping[str, tuple[InstanceSettings, ...]]) -> Self:
+        """These settings with the tables of sections that were given several times."""
+        copy = self.model_copy()
+        copy._instances = dict(instances)
+        return copy
+
+    def instance_of(self, section: str) -> str:
+        """The name of the instance whose table the section is; "" for a single table."""
+        return self._named.get(section, "")
+
+    def covers_of(self, section: str) -> Covers:
+        """What that instance covers; everything for a single table."""
+        for one in self.instances(section):
+            if one.name == self.instance_of(section):
+                return one.covers
+        return Covers()
+
+    def for_instance(self, section: str, instance: InstanceSettings) -> Self:
+        """These settings with the table of one instance as the section; the catalogue is whole."""
+        copy = self.model_copy(update={section: instance.own})
+        copy._named = {**self._named, section: instance.name}
+        return copy
+
+    def each(self, section: str) -> tuple[Self, ...]:
+        """These settings once for each instance of a section; as they are for a single table."""
+        found = [self.for_instance(section, one) for one in self.instances(section)]
+        return tuple(found) or (self,)
+
+    def seen_by(self, section: str, instance: InstanceSettings) -> Self:
+        """These settings for one instance: its table is the section, and the catalogue holds the
+        services that it covers.
+
+        Of another section with several it is given the one of its own name, else the only one
+        that may be about the same place.
+        """
+        update: dict[str, object] = {section: instance.own}
+        named = {section: instance.name}
+        for other, candidates in self._instances.items():
+            chosen = _counterpart(instance, candidates)
+            if other != section and chosen is not None:
+                update[other] = chosen.own
+                named[other] = chosen.name
+        known = instance.covers.knows
+        update["services"] = {name: one for name, one in self.services.items() if known(name)}
+        copy = self.model_copy(update=update)
+        copy._instances = {}
+        copy._named = named
+        return copy
+
+
+def _counterpart(
+    instance: InstanceSettings, candidates: Sequence[InstanceSettings]
+) -> InstanceSettings | None:
+    for one in candidates:
+        if one.name == instance.name:
+            return one
+    agreeing = [one for one in candidates if one.covers.agrees(instance.covers)]
+    return agreeing[0] if len(agreeing) == 1 else None

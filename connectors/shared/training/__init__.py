@@ -1,0 +1,1 @@
+"""What connectors of training jobs and GPUs share."""

@@ -1,0 +1,1 @@
+"""How servers are asked: rate, time, size, circuit breaker, proxies and trust."""

@@ -1,0 +1,244 @@
+"""Argo CD: which revision of which application was synced when, and by whom; applications that are
+unhealthy or out of sync, and syncs that failed.
+
+As its published description has it (argoproj/argo-cd, assets/swagger.json): GET
+/api/v1/applications alone, which holds the history of each application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from faultline.analysis.errors import SettingsError
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.auth.server_access import access_of
+from faultline.connectors.shared.changes.change_feeds import (
+    ChangeFeed,
+    ChangeFeeds,
+    FeedAnswer,
+    VendorChange,
+    moment,
+    person,
+    query_of,
+)
+from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.settings_types import Names
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.argocd.settings import ArgoCDSettings
+
+VENDOR = "argocd"
+APPLICATIONS = "/api/v1/applications"
+LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=2)
+"""An application takes some 10 KB, with hundreds of resources 100 KB."""
+FAILED = {"Failed": "failed", "Error": "failed", "Running": "still running"}
+AT_FAULT = frozenset({"Degraded", "Missing", "Unknown"})
+SHORT_HASH = 12
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Source(msgspec.Struct):
+    repoURL: str = ""
+    path: str = ""
+    chart: str = ""
+
+
+class _Initiator(msgspec.Struct):
+    username: str = ""
+    automated: bool = False
+
+
+class _Destination(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class SyncedRevision(msgspec.Struct):
+    """One entry of an application's history, the oldest first. Several sources have several
+    revisions."""
+
+    deployedAt: str = ""
+    revision: str = ""
+    revisions: list[str] = msgspec.field(default_factory=list)
+    source: _Source = msgspec.field(default_factory=_Source)
+    sources: list[_Source] = msgspec.field(default_factory=list)
+    initiatedBy: _Initiator = msgspec.field(default_factory=_Initiator)
+
+    @property
+    def named(self) -> str:
+        """The revision, or those of all sources."""
+        return self.revision or ", ".join(one for one in self.revisions if one)
+
+
+class _Sync(msgspec.Struct):
+    status: str = ""
+    revision: str = ""
+
+
+class _Health(msgspec.Struct):
+    status: str = ""
+    message: str = ""
+    lastTransitionTime: str | None = None
+
+
+class _Operation(msgspec.Struct):
+    initiatedBy: _Initiator = msgspec.field(default_factory=_Initiator)
+
+
+class _SyncResult(msgspec.Struct):
+    revision: str = ""
+
+
+class SyncOperation(msgspec.Struct):
+    """The latest sync of an application."""
+
+    phase: str = ""
+    message: str = ""
+    startedAt: str | None = None
+    operation: _Operation = msgspec.field(default_factory=_Operation)
+    syncResult: _SyncResult | None = None
+
+
+class _Spec(msgspec.Struct):
+    destination: _Destination = msgspec.field(default_factory=_Destination)
+    project: str = ""
+
+
+class _Status(msgspec.Struct):
+    history: list[SyncedRevision] | None = None
+    sync: _Sync = msgspec.field(default_factory=_Sync)
+    health: _Health = msgspec.field(default_factory=_Health)
+    operationState: SyncOperation | None = None
+
+
+class Application(msgspec.Struct):
+    """One application, as far as it is read."""
+
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class ApplicationList(msgspec.Struct):
+    """GET /api/v1/applications. Without any application `items` is null."""
+
+    items: list[Application] | None
+
+
+def build(own: ArgoCDSettings, settings: SharedSettings) -> ArgoCD | None:
+    """The configured connector, or None without an address. Raises SettingsError."""
+    if own.url is None:
+        return None
+    if own.username is not None:
+        raise SettingsError("argocd.username", "is not used: Argo CD takes tokens alone")
+    http = LinkedHttp(VENDOR, own.url, limits=own.limits(LIMITS), access=access_of(own, VENDOR))
+    names = ServiceNames.of_catalogue(settings.services)
+    return ArgoCD(http, names, own.environments, own.projects)
+
+
+class ArgoCD(ChangeFeeds):
+    """Syncs of a server's applications."""
+
+    name = VENDOR
+    title = "Argo CD"
+    needs = "`applications, get` in its RBAC"
+
+    def __init__(
+        self, http: LinkedHttp, names: ServiceNames, environments: Names, projects: Names
+    ) -> None:
+        super().__init__(http, names, environments)
+        self._projects = projects
+
+    def feeds(self) -> Sequence[ChangeFeed]:
+        """The applications with their histories."""
+        return [ChangeFeed("applications", self._read)]
+
+    async def _read(self, session: LinkedSession, window: Window) -> FeedAnswer:
+        params = [("projects", one) for one in self._projects]
+        answer = await session.get(APPLICATIONS, params, type=ApplicationList)
+        counted = [one for one in answer.items or () if self._counts(one)]
+        changes = [change for one in counted for change in self._syncs(one)]
+        link = f"{self._http.base_url}/applications"
+        if self._projects:
+            link += f"?{urlencode({'proj': ','.join(self._projects)})}"
+        told = {}
+        for one in counted:
+            if words := _state_of(one):
+                told[short(one.metadata.name, 100)] = words
+        return FeedAnswer(changes, query_of(APPLICATIONS, params), link, details=told)
+
+    def _counts(self, application: Application) -> bool:
+        """Whether its cluster or its namespace is one that counts."""
+        target = application.spec.destination
+        places = [target.name, target.namespace]
+        if self._environments:
+            return any(self.counts(one) for one in places)
+        return all(self.counts(one) for one in (*places, application.metadata.name))
+
+    def _syncs(self, application: Application) -> Iterable[VendorChange]:
+        """Each sync that is kept, with the revision before it; then a sync that did not end
+        well."""
+        name, history = application.metadata.name, application.status.history or []
+        link = self._link(application)
+        for before, one in pairwise((None, *history)):
+            if one is not None and (at := moment(one.deployedAt)) and one.named:
+                title = f"Argo CD synced {short(name, 80)}{_step(before, one)}"
+                by = one.initiatedBy
+                author = person(by.username) or ("automated sync" if by.automated else None)
+                yield VendorChange(
+                    at, "deploy", one.named, title, author, link, about=name, owner=name
+                )
+        latest = application.status.operationState
+        if latest is not None and latest.phase in FAILED and (at := moment(latest.startedAt)):
+            revision = (latest.syncResult and latest.syncResult.revision) or name
+            said = f"{FAILED[latest.phase]}: {short(latest.message, 100)}"
+            title = f"Argo CD sync of {short(name, 60)} {said}"
+            author = person(latest.operation.initiatedBy.username)
+            yield VendorChange(at, "deploy", revision, title, author, link, about=name, owner=name)
+
+    def _link(self, application: Application) -> str:
+        own = application.metadata
+        parts = [quote(part, safe="") for part in (own.namespace, own.name) if part]
+        return "/".join((self._http.base_url, "applications", *parts))
+
+
+def _step(before: SyncedRevision | None, after: SyncedRevision) -> str:
+    """From which revision to which, of which chart or path."""
+    new = _short(after.named)
+    source = after.source if after.revision else next(iter(after.sources), _Source())
+    what = f" ({short(source.chart or source.path, 60)})" if source.chart or source.path else ""
+    if before is None or not before.named:
+        return f": {new}{what}"
+    if before.named == after.named:
+        return f" again: {new}{what}"
+    return f": {_short(before.named)} -> {new}{what}"
+
+
+def _short(revision: str) -> str:
+    parts = [short(one, SHORT_HASH + 1).rstrip("…") for one in revision.split(", ")[:3]]
+    return ", ".join(part[:SHORT_HASH] for part in parts)
+
+
+def _state_of(application: Application) -> str | None:
+    """What is wrong with it now; None where nothing is."""
+    health, sync = application.status.health, application.status.sync
+    said = []
+    if health.status in AT_FAULT:
+        since = (
+            f" since {short(health.lastTransitionTime, 30)}" if health.lastTransitionTime else ""
+        )
+        message = f": {short(health.message, 120)}" if health.message else ""
+        said.append(f"{health.status}{since}{message}")
+    if sync.status == "OutOfSync":
+        said.append("out of sync")
+    return "; ".join(said) or None

@@ -1,0 +1,219 @@
+"""CloudWatch alarms: the one that fired, what it is composed of, those that are firing about the
+same services, and when each changed its state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Scope, Window
+from faultline.connectors.shared.contract.base import Item
+from faultline.connectors.shared.rows.collection_builder import full_window
+from faultline.connectors.vendors.aws.alarm_metrics import (
+    AlarmMetric,
+    alarm_dimensions,
+    condition,
+    metric_of,
+)
+from faultline.connectors.vendors.aws.calls import AwsCalls, objects
+from faultline.connectors.vendors.aws.console import alarm_link, firing_link
+from faultline.connectors.vendors.aws.evidence import AwsEvidence, cut_note, moment, words
+from faultline.connectors.vendors.aws.resource import Resource
+from faultline.connectors.vendors.aws.resource_kinds import own_name, resource_names
+from faultline.connectors.vendors.aws.session import AwsPlace
+
+MOST_FIRING = 500
+MOST_CHILDREN = 100
+MOST_HISTORIES = 10
+MOST_METRICS = 10
+HISTORY_PAGE = 100
+_TYPES = ["MetricAlarm", "CompositeAlarm"]
+
+
+@dataclass(frozen=True)
+class AlarmName:
+    """An alarm that the alert speaks of."""
+
+    name: str
+    place: AwsPlace
+
+
+@dataclass
+class Alarms:
+    """Alarms of interest, with the metrics to look at first. The alert's own come first."""
+
+    found: AwsEvidence = field(default_factory=AwsEvidence)
+    metrics: list[AlarmMetric] = field(default_factory=list)
+    resources: list[Resource] = field(default_factory=list)
+    """What the alert's own alarm is about, where the catalogue does not know it."""
+
+
+async def own_alarms(
+    calls: AwsCalls, named: Sequence[AlarmName], service: str | None, scope: Scope
+) -> Alarms:
+    """The alarm that the alert names, its children where it is composite, and their history."""
+    alarms = Alarms()
+    for one in named:
+        query = f"DescribeAlarms {one.place} {one.name}"
+        try:
+            described = await _described(calls, one.place, AlarmNames=[one.name])
+            children = await _children(calls, one, described)
+        except FaultlineError as error:
+            alarms.found.lacks("monitors", query, error)
+            continue
+        if not described:
+            continue
+        await _take(calls, alarms, one.place, [*described, *children], service, scope)
+        _look_at(alarms, one.place, [*described, *children], service)
+        link = alarm_link(one.place.region, one.name)
+        details = {
+            "condition": condition(described[0]),
+            "reason": words(described[0].get("StateReason")),
+        }
+        rows = 1 + len(children)
+        alarms.found.items.append(
+            Item("monitors", query, full_window(scope), link, rows=rows, details=details)
+        )
+    if named and not alarms.found.items and not alarms.found.missing:
+        alarms.found.lacks("monitors", f"DescribeAlarms {named[0].name}", "no alarm of that name")
+    return alarms
+
+
+async def firing_alarms(
+    calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource], scope: Scope
+) -> AwsEvidence:
+    """Alarms that are firing now about the services in scope."""
+    alarms = Alarms()
+    query = f"DescribeAlarms {place} StateValue=ALARM"
+    try:
+        page = await calls.pages(
+            place,
+            "cloudwatch",
+            "DescribeAlarms",
+            "MetricAlarms",
+            most=MOST_FIRING,
+            StateValue="ALARM",
+        )
+    except FaultlineError as error:
+        alarms.found.lacks("monitors", query, error)
+        return alarms.found
+    service_of = {(one.kind, one.name): one.service for one in resources if one.place == place}
+    for alarm in objects(page.entries):
+        service = next((s for d in alarm_dimensions(alarm) if (s := _service(d, service_of))), None)
+        if service is not None:
+            await _take(calls, alarms, place, [alarm], service, scope)
+    cut = cut_note(len(page.entries), more=page.more, what="firing alarms")
+    rows = len(alarms.found.rows.get("monitors", ()))
+    link = firing_link(place.region)
+    alarms.found.items.append(Item("monitors", query, full_window(scope), link, rows=rows, cut=cut))
+    return alarms.found
+
+
+async def _described(calls: AwsCalls, place: AwsPlace, **asked: Any) -> list[Mapping[str, Any]]:
+    answer = await calls.call(place, "cloudwatch", "DescribeAlarms", AlarmTypes=_TYPES, **asked)
+    return [*objects(answer.get("MetricAlarms")), *objects(answer.get("CompositeAlarms"))]
+
+
+async def _children(
+    calls: AwsCalls, one: AlarmName, described: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """What a composite alarm is made of; asked for its children, AWS names them and no more."""
+    if not any(alarm.get("AlarmRule") for alarm in described):
+        return []
+    listed = await _described(calls, one.place, ChildrenOfAlarmName=one.name)
+    names = [words(alarm.get("AlarmName"), 255) for alarm in listed if alarm.get("AlarmName")]
+    return await _described(calls, one.place, AlarmNames=names[:MOST_CHILDREN]) if names else []
+
+
+async def _take(
+    calls: AwsCalls,
+    alarms: Alarms,
+    place: AwsPlace,
+    described: Sequence[Mapping[str, Any]],
+    service: str | None,
+    scope: Scope,
+) -> None:
+    """Rows of these alarms: their state now, and each earlier one in the windows."""
+    for alarm in described:
+        name, since = words(alarm.get("AlarmName"), 255), moment(alarm.get("StateUpdatedTimestamp"))
+        if name and since is not None:
+            state = words(alarm.get("StateValue"), 40)
+            alarms.found.add(
+                "monitors", [(name, service, state, since, alarm_link(place.region, name))]
+            )
+    asked = [words(alarm.get("AlarmName"), 255) for alarm in described[:MOST_HISTORIES]]
+    await asyncio.gather(
+        *(_history(calls, alarms.found, place, name, service, full_window(scope)) for name in asked)
+    )
+
+
+async def _history(
+    calls: AwsCalls,
+    found: AwsEvidence,
+    place: AwsPlace,
+    name: str,
+    service: str | None,
+    window: Window,
+) -> None:
+    try:
+        answer = await calls.call(
+            place,
+            "cloudwatch",
+            "DescribeAlarmHistory",
+            AlarmName=name,
+            HistoryItemType="StateUpdate",
+            StartDate=window.start,
+            EndDate=window.end,
+            MaxRecords=HISTORY_PAGE,
+        )
+    except FaultlineError as error:
+        found.lacks("monitors", f"DescribeAlarmHistory {place} {name}", error)
+        return
+    for one in objects(answer.get("AlarmHistoryItems")):
+        at, state = moment(one.get("Timestamp")), _new_state(one.get("HistoryData"))
+        if at is not None and state:
+            found.add("monitors", [(name, service, state, at, alarm_link(place.region, name))])
+
+
+class _State(msgspec.Struct):
+    stateValue: str = ""
+
+
+class _HistoryData(msgspec.Struct):
+    newState: _State = msgspec.field(default_factory=_State)
+
+
+def _new_state(data: Any) -> str:
+    try:
+        return words(
+            msgspec.json.decode(
+                data if isinstance(data, str) else "{}", type=_HistoryData
+            ).newState.stateValue,
+            40,
+        )
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return ""
+
+
+def _look_at(
+    alarms: Alarms, place: AwsPlace, described: Sequence[Mapping[str, Any]], service: str | None
+) -> None:
+    for alarm in described[:MOST_METRICS]:
+        named = [n for d in alarm_dimensions(alarm) if (n := resource_names(d))]
+        whose = service or (own_name(named[0][1]) if named else words(alarm.get("AlarmName"), 255))
+        metric = metric_of(alarm, place, whose)
+        if metric is not None:
+            alarms.metrics.append(metric)
+        alarms.resources += [Resource(kind, name, whose, place) for kind, name in named]
+
+
+def _service(
+    dimensions: Mapping[str, str], service_of: Mapping[tuple[Any, str], str]
+) -> str | None:
+    named = resource_names(dimensions)
+    return service_of.get(named) if named else None

@@ -1,0 +1,404 @@
+"""CloudWatch metrics: the resources of services by template, and the metric or expression of the
+alarm itself.
+
+Arithmetic (rates, shares) is done here and not as metric math, so that a minute without errors, for
+which CloudWatch has no sample at all, counts as zero where there were requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.vocabulary import Scope, Window
+from faultline.connectors.shared.contract.base import Item
+from faultline.connectors.shared.rows.joined_windows import merged
+from faultline.connectors.vendors.aws.alarm_metrics import AlarmMetric
+from faultline.connectors.vendors.aws.calls import AwsCalls, entries, objects
+from faultline.connectors.vendors.aws.console import metrics_link
+from faultline.connectors.vendors.aws.evidence import AwsEvidence, moment, words
+from faultline.connectors.vendors.aws.level_states import WatchedWindows, level_states
+from faultline.connectors.vendors.aws.metric_templates import (
+    TEMPLATES,
+    AwsMetricTemplate,
+    dimensions,
+    metric_name,
+)
+from faultline.connectors.vendors.aws.resource import Resource
+from faultline.connectors.vendors.aws.resource_kinds import BY_KIND
+from faultline.connectors.vendors.aws.session import AwsPlace
+
+MOST_QUERIES = 500
+MOST_POINTS = 100_800
+"""Of one GetMetricData call (CloudWatch quotas); points in an answer beyond come page by page."""
+PERIODS = ((timedelta(days=15), 60), (timedelta(days=63), 300), (timedelta(days=455), 3600))
+"""For that long a resolution in seconds is kept (CloudWatch user guide, "Metrics retention")."""
+MOST_PAGES = 20
+BALANCERS = BY_KIND["target_group"].namespace
+Series = Mapping[datetime, float]
+Stat = tuple[str, str, str]
+"""Namespace, metric, statistic."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One metric of one resource, under the id by which the answer names it."""
+
+    id: str
+    namespace: str
+    metric: str
+    stat: str
+    dimensions: Mapping[str, str]
+
+    def query(self, period_s: int) -> dict[str, Any]:
+        """As GetMetricData takes it."""
+        named = [{"Name": name, "Value": value} for name, value in self.dimensions.items()]
+        metric = {"Namespace": self.namespace, "MetricName": self.metric, "Dimensions": named}
+        return {
+            "Id": self.id,
+            "MetricStat": {"Metric": metric, "Period": period_s, "Stat": self.stat},
+        }
+
+
+@dataclass(frozen=True)
+class _ResourceSignals:
+    """Rows of one resource by signal, and the item that names them."""
+
+    resource: Resource
+    signals: Mapping[str, list[tuple[Any, ...]]]
+    item: Item
+
+
+async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> AwsEvidence:
+    """The templates' signals of the resources, place by place."""
+    places = list(dict.fromkeys(one.place for one in resources))
+    found = AwsEvidence()
+    questions = []
+    for place in places:
+        there = [resource for resource in resources if resource.place == place]
+        questions.append(_of_place(calls, place, there, scope))
+    by_service: dict[str, list[_ResourceSignals]] = {}
+    for part, brought in await asyncio.gather(*questions):
+        found.missing += part.missing
+        found.items += part.items
+        found.add("states", part.rows.get("states", ()))
+        for one in brought:
+            by_service.setdefault(one.resource.service, []).append(one)
+    for of_service in by_service.values():
+        _add_preferred(found, of_service)
+    return found
+
+
+async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> AwsEvidence:
+    """What the alarm itself looks at, over all windows, in its own period."""
+    found = AwsEvidence()
+    spans = merged((*scope.baseline, scope.incident))
+    period = max(period_for(spans[0].start), 60 * math.ceil(metric.period_s / 60))
+    queries = [_with_period(query, period) for query in metric.queries]
+    try:
+        series, notes = await _ask(calls, metric.place, queries, spans, period)
+    except FaultlineError as error:
+        found.lacks("metrics", metric.text, error)
+        return found
+    rows: list[tuple[Any, ...]] = []
+    for shown in metric.shown:
+        for at, value in sorted(series.get(shown.id, {}).items()):
+            scaled = value * shown.scale
+            rows.append((at, metric.service, shown.signal, scaled, shown.unit, shown.labels))
+    if not found.add("metrics", rows):
+        found.lacks("metrics", metric.text, "no samples in these windows")
+        return found
+    window = Window(start=spans[0].start, end=spans[-1].end)
+    link = metrics_link(metric.place.region, metric.graph, window, period)
+    query = f"GetMetricData {metric.place} {metric.text} every {period} s"
+    item = Item("metrics", query, window, link, rows=len(rows), cut=notes.get(""))
+    found.items.append(item.holding(rows))
+    return found
+
+
+async def _of_place(
+    calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource], scope: Scope
+) -> tuple[AwsEvidence, list[_ResourceSignals]]:
+    """What the resources of one place brought, and what is missing."""
+    found = AwsEvidence()
+    balancers = await asyncio.gather(*(_load_balancer(calls, one, found) for one in resources))
+    spans = merged((*scope.baseline, scope.incident))
+    period = period_for(spans[0].start)
+    wanted: dict[Resource, dict[Stat, _Wanted]] = {}
+    for order, (resource, balancer) in enumerate(zip(resources, balancers, strict=True)):
+        # Some kinds have no metrics.
+        if _templates(resource) and (resource.kind != "target_group" or balancer):
+            wanted[resource] = _wanted(resource, order, balancer)
+    queries = []
+    for stats in wanted.values():
+        queries += [one.query(period) for one in stats.values()]
+    if not queries:
+        return found, []
+    try:
+        series, notes = await _ask(calls, place, queries, spans, period)
+    except FaultlineError as error:
+        names = ", ".join(resource.name for resource in wanted)
+        found.lacks("metrics", f"GetMetricData {place} {names}", error)
+        return found, []
+    window = Window(start=spans[0].start, end=spans[-1].end)
+    watched = WatchedWindows(window, scope.incident, period)
+    brought = []
+    for resource, stats in wanted.items():
+        samples = {stat: series.get(one.id, {}) for stat, one in stats.items()}
+        signals = _signals(resource, samples, period, spans[-1])
+        text = _text(resource, stats, period)
+        rows = sum(len(of_signal) for of_signal in signals.values())
+        if not rows:
+            reason = "no samples in these windows; is the name right, and the region?"
+            found.lacks("metrics", text, reason)
+            continue
+        link = metrics_link(place.region, _graph(resource, stats), window, period)
+        cut = _first_note(notes, stats)
+        brought_rows = [row for of_signal in signals.values() for row in of_signal]
+        item = Item("metrics", text, window, link, rows=rows, cut=cut).holding(brought_rows)
+        brought.append(_ResourceSignals(resource, signals, item))
+        states = level_states(resource, signals, watched, text, link)
+        if found.add("states", states):
+            found.items.append(Item("states", text, window, link, rows=len(states), cut=cut))
+    return found, brought
+
+
+def _graph(resource: Resource, stats: Mapping[Stat, _Wanted]) -> list[list[Any]]:
+    """As the console's page of metrics takes it: each metric, and each share of one in another on
+    its own axis."""
+    lines: list[list[Any]] = []
+    for one in stats.values():
+        shown = {"id": one.id, "stat": one.stat}
+        lines.append([one.namespace, one.metric, *_flat(one.dimensions), shown])
+    for number, template in enumerate(_templates(resource)):
+        total = _total_stat(template)
+        if total is None:
+            continue
+        part, whole = stats[_stat(template)].id, stats[total].id
+        share = f"FILL({part},0)/{whole}"
+        if template.rate:
+            share += f"/PERIOD({part})"
+        name = {"id": f"share{number}", "label": template.signal, "yAxis": "right"}
+        lines.append([{"expression": share, **name}])
+    return lines
+
+
+def _first_note(notes: Mapping[str, str], stats: Mapping[Stat, _Wanted]) -> str | None:
+    """What was left out of one resource's samples, else of all."""
+    for one in stats.values():
+        if one.id in notes:
+            return notes[one.id]
+    return notes.get("")
+
+
+async def _load_balancer(calls: AwsCalls, resource: Resource, found: AwsEvidence) -> str | None:
+    """The load balancer that a target group's metrics name beside it."""
+    if resource.kind != "target_group":
+        return None
+    query = f"ListMetrics {resource.place} {BALANCERS} TargetGroup={resource.name}"
+    try:
+        answer = await calls.call(
+            resource.place,
+            "cloudwatch",
+            "ListMetrics",
+            Namespace=BALANCERS,
+            MetricName="RequestCount",
+            Dimensions=[{"Name": "TargetGroup", "Value": resource.name}],
+        )
+    except FaultlineError as error:
+        found.lacks("metrics", query, error)
+        return None
+    for metric in objects(answer.get("Metrics")):
+        named = {}
+        for one in objects(metric.get("Dimensions")):
+            named[words(one.get("Name"))] = words(one.get("Value"))
+        if named.get("LoadBalancer") and set(named) == {"LoadBalancer", "TargetGroup"}:
+            return named["LoadBalancer"]
+    found.lacks("metrics", query, "no load balancer has metrics of this target group")
+    return None
+
+
+def _wanted(resource: Resource, order: int, balancer: str | None) -> dict[Stat, _Wanted]:
+    """Each metric and statistic that the resource's templates need, once."""
+    named = dimensions(resource, balancer)
+    stats: dict[Stat, _Wanted] = {}
+    for template in _templates(resource):
+        for key in (_stat(template), _total_stat(template)):
+            if key is None or key in stats:
+                continue
+            namespace, metric, stat = key
+            name = metric_name(resource, metric)
+            # Ids of one request differ, also between resources.
+            query_id = f"r{order}m{len(stats)}"
+            stats[key] = _Wanted(query_id, namespace, name, stat, named)
+    return stats
+
+
+def _templates(resource: Resource) -> list[AwsMetricTemplate]:
+    return [template for template in TEMPLATES if template.kind == resource.kind]
+
+
+def _stat(template: AwsMetricTemplate) -> Stat:
+    return _namespace(template), template.metric, template.stat
+
+
+def _total_stat(template: AwsMetricTemplate) -> Stat | None:
+    """What a share is a share of."""
+    if template.over is None:
+        return None
+    return _namespace(template), template.over, template.over_stat or template.stat
+
+
+def _namespace(template: AwsMetricTemplate) -> str:
+    return template.namespace or BY_KIND[template.kind].namespace
+
+
+async def _ask(
+    calls: AwsCalls,
+    place: AwsPlace,
+    queries: Sequence[Mapping[str, Any]],
+    spans: Sequence[Window],
+    period_s: int,
+) -> tuple[dict[str, dict[datetime, float]], dict[str, str]]:
+    """Samples by query id, and what was left out by query id ("" for all)."""
+    series: dict[str, dict[datetime, float]] = {}
+    notes: dict[str, str] = {}
+    for span in spans:
+        points = max(1, math.ceil(span.seconds / period_s))
+        together = max(1, min(MOST_QUERIES, MOST_POINTS // points))
+        for first in range(0, len(queries), together):
+            asked = queries[first : first + together]
+            await _ask_once(calls, place, asked, _aligned(span, period_s), series, notes)
+    return series, notes
+
+
+async def _ask_once(
+    calls: AwsCalls,
+    place: AwsPlace,
+    queries: Sequence[Mapping[str, Any]],
+    span: Window,
+    series: dict[str, dict[datetime, float]],
+    notes: dict[str, str],
+) -> None:
+    token = None
+    for _ in range(MOST_PAGES):
+        answer = await calls.call(
+            place,
+            "cloudwatch",
+            "GetMetricData",
+            MetricDataQueries=list(queries),
+            StartTime=span.start,
+            EndTime=span.end,
+            ScanBy="TimestampAscending",
+            NextToken=token,
+        )
+        for one in objects(answer.get("MetricDataResults")):
+            query_id = words(one.get("Id"))
+            series.setdefault(query_id, {}).update(_samples(one))
+            # The next page brings the rest of what is partial.
+            if one.get("StatusCode") not in ("Complete", "PartialData", None):
+                notes[query_id] = f"CloudWatch says {words(one.get('StatusCode'), 40)}"
+        token = answer.get("NextToken")
+        if not token:
+            return
+    notes[""] = f"only {MOST_PAGES} pages of samples were taken; there are more"
+
+
+def _samples(result: Mapping[str, Any]) -> Iterable[tuple[datetime, float]]:
+    times, values = entries(result.get("Timestamps")), entries(result.get("Values"))
+    if len(times) != len(values):
+        raise ConnectorError("aws", "GetMetricData", "times and values differ in number")
+    for raw, value in zip(times, values, strict=True):
+        at = moment(raw)
+        if at is not None and isinstance(value, (int, float)) and math.isfinite(value):
+            yield at, float(value)
+
+
+def _signals(
+    resource: Resource, series: Mapping[Stat, Series], period_s: int, last: Window
+) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows by signal."""
+    labels = msgspec.json.encode({"resource": f"{resource.kind} {resource.name}"}).decode()
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    for template in _templates(resource):
+        signal, unit = template.signal, template.unit
+        own: list[tuple[Any, ...]] = []
+        for at, value in sorted(_values(template, series, period_s, last).items()):
+            own.append((at, resource.service, signal, value * template.scale, unit, labels))
+        if own:
+            rows[signal] = own
+    return rows
+
+
+def _values(
+    template: AwsMetricTemplate, series: Mapping[Stat, Series], period_s: int, last: Window
+) -> Series:
+    """A template's values: as they are, as a share of another metric, or as a rate."""
+    values = series.get(_stat(template), {})
+    total_stat = _total_stat(template)
+    if total_stat is not None:
+        total = series.get(total_stat, {})
+        values = {at: values.get(at, 0.0) / count for at, count in total.items() if count > 0}
+    if template.rate:
+        values = {at: value / period_s for at, value in values.items()}
+    if template.stat == "Sum":
+        # A sum over a period that had not ended yet would look like a fall.
+        ended = last.end - timedelta(seconds=period_s)
+        values = {at: value for at, value in values.items() if at <= ended}
+    return values
+
+
+def _add_preferred(found: AwsEvidence, brought: Sequence[_ResourceSignals]) -> None:
+    """Of one service: each signal from the kind of resource that comes first among the templates
+    and has it."""
+    for signal in dict.fromkeys(template.signal for template in TEMPLATES):
+        having = [one for one in brought if signal in one.signals]
+        if not having:
+            continue
+        order = [template.kind for template in TEMPLATES if template.signal == signal]
+        first = min(order.index(one.resource.kind) for one in having)
+        for one in having:
+            if order.index(one.resource.kind) == first:
+                found.add("metrics", one.signals[signal])
+    found.items += [one.item for one in brought]
+
+
+def period_for(start: datetime) -> int:
+    """The finest period in seconds in which samples so old are still kept."""
+    age = datetime.now(UTC) - start
+    for kept, period in PERIODS:
+        if age < kept:
+            return period
+    return PERIODS[-1][1]
+
+
+def _aligned(span: Window, period_s: int) -> Window:
+    """The span from the beginning of its first period (samples carry the time at which their period
+    begins)."""
+    start = span.start.timestamp()
+    return Window(start=datetime.fromtimestamp(start - start % period_s, UTC), end=span.end)
+
+
+def _with_period(query: Mapping[str, Any], period_s: int) -> dict[str, Any]:
+    stat = query.get("MetricStat")
+    if isinstance(stat, Mapping):
+        return {**query, "MetricStat": {**stat, "Period": period_s}}
+    return {**query, "Period": period_s}
+
+
+def _flat(dimensions: Mapping[str, str]) -> list[str]:
+    return [text for pair in dimensions.items() for text in pair]
+
+
+def _text(resource: Resource, stats: Mapping[Stat, _Wanted], period_s: int) -> str:
+    first = next(iter(stats.values()))
+    named = " ".join(f"{name}={value}" for name, value in first.dimensions.items())
+    asked = ", ".join(f"{one.metric} {one.stat}" for one in stats.values())
+    return f"GetMetricData {resource.place} {first.namespace} {named}: {asked} every {period_s} s"

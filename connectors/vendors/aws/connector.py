@@ -1,0 +1,436 @@
+"""AWS: metrics, alarms, logs, traces, deployments and changes of the services in scope, by read
+operations alone.
+
+Each part asks for itself and fails for itself; which operations are ever sent stands in
+`aws_operations`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind, Scope
+from faultline.connectors.shared.contract.abilities import BoundedQuery
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import (
+    ServiceAwsSettings,
+    ServiceSettings,
+    SharedSettings,
+)
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.vendors.aws.alarms import Alarms, firing_alarms, own_alarms
+from faultline.connectors.vendors.aws.calls import AwsCalls
+from faultline.connectors.vendors.aws.check import check_place
+from faultline.connectors.vendors.aws.cloudwatch import alarm_metric, metrics_of
+from faultline.connectors.vendors.aws.database_states import (
+    EVENT_SOURCES,
+    cache_states,
+    cluster_states,
+    database_states,
+)
+from faultline.connectors.vendors.aws.deployments import (
+    codedeploy_deployments,
+    ecs_deployments,
+    lambda_versions,
+)
+from faultline.connectors.vendors.aws.eks import eks_health
+from faultline.connectors.vendors.aws.errors import OF_CREDENTIALS
+from faultline.connectors.vendors.aws.evidence import AwsEvidence, collected
+from faultline.connectors.vendors.aws.executions import failed_executions
+from faultline.connectors.vendors.aws.happenings import database_happenings, ecs_happenings
+from faultline.connectors.vendors.aws.health_events import health_events
+from faultline.connectors.vendors.aws.insights import ScanBudget
+from faultline.connectors.vendors.aws.log_queries import log_answer
+from faultline.connectors.vendors.aws.logs import ServiceLogs, logs_of
+from faultline.connectors.vendors.aws.machines import instance_states, scaling_activities
+from faultline.connectors.vendors.aws.queues import dead_letter_queues
+from faultline.connectors.vendors.aws.resource import Resource, ResourceKind
+from faultline.connectors.vendors.aws.scope import (
+    MOST_RESOURCES,
+    MOST_SERVICES,
+    named_alarms,
+    places_of,
+    resources_of,
+    service_places,
+    their_names,
+    without_found_elsewhere,
+)
+from faultline.connectors.vendors.aws.session import (
+    VENDOR,
+    AwsAccount,
+    AwsPlace,
+    AwsSession,
+    Bounds,
+)
+from faultline.connectors.vendors.aws.settings import AwsSettings
+from faultline.connectors.vendors.aws.table_states import table_states
+from faultline.connectors.vendors.aws.trail import joined, trail_of
+from faultline.connectors.vendors.aws.xray import graph_of, traces_of
+
+LIMITS = Limits(deadline_s=45, max_bytes=48 * 1024 * 1024)
+"""A query of Logs Insights over some GB takes about ten seconds, and there are several."""
+THREADS = 16
+MOST_NAMED = 20
+"""Services in the words to a model."""
+Reader = Callable[[AwsCalls, Resource, Scope], Awaitable[AwsEvidence]]
+READERS: Mapping[ResourceKind, tuple[EvidenceKind, Reader]] = {
+    "database": ("states", database_states),
+    "db_cluster": ("states", cluster_states),
+    "cache": ("states", cache_states),
+    "table": ("states", table_states),
+    "scaling_group": ("changes", scaling_activities),
+    "instance": ("states", instance_states),
+    "state_machine": ("logs", failed_executions),
+    "eks": ("states", eks_health),
+}
+"""What is read of a resource of these kinds beside its metrics, its events, its logs and what
+CloudTrail knows; and of what that is evidence."""
+NOT_UNDERSTOOD = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
+"""How a part fails on an answer of a shape that nobody documented."""
+
+
+def build(own: AwsSettings, settings: SharedSettings) -> AwsConnector | None:
+    """The configured connector, or None without a region."""
+    accounts = [(AwsAccount(a.name, a.role_arn, a.external_id), a.regions) for a in own.accounts]
+    places = places_of(own.regions, accounts)
+    if not places:
+        return None
+    return AwsConnector(
+        places,
+        services=settings.services,
+        scanned_gb=own.logs_max_scanned_gb,
+        endpoint_url=own.endpoint_url,
+        limits=own.limits(LIMITS),
+    )
+
+
+class AwsConnector:
+    """All of AWS that is read. `services`: what the catalogue says of each service."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = (
+        "metrics",
+        "logs",
+        "spans",
+        "changes",
+        "topology",
+        "monitors",
+        "states",
+    )
+    query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
+
+    def __init__(
+        self,
+        places: Sequence[AwsPlace],
+        *,
+        services: Mapping[str, ServiceSettings] | None = None,
+        scanned_gb: float = 20,
+        endpoint_url: str | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._places = tuple(places)
+        self._services = dict(services or {})
+        self._scanned_gb = scanned_gb
+        self._session = AwsSession(endpoint_url)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=VENDOR)
+        self._ours = {
+            theirs.casefold(): name
+            for name, entry in self._services.items()
+            for theirs in their_names(name, entry.aliases, entry.aws)
+        }
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Everything that concerns the alarm and the services in scope. A part that fails becomes a
+        gap."""
+        calls, scope, alert = self._calls(), request.scope, request.alert
+        services = list(scope.services[:MOST_SERVICES])
+        named = named_alarms(alert, self._places)
+        alarms = Alarms()
+        try:
+            alarms = await own_alarms(
+                calls, named, services[0] if services else alert.service, scope
+            )
+        except NOT_UNDERSTOOD as error:
+            alarms.found.lacks("monitors", "the alert's alarm", _not_understood(error))
+        resources, left = self._resources(services, alarms)
+        parts = await asyncio.gather(
+            _part("metrics", "metrics", _metrics(calls, resources, scope)),
+            *(
+                _part("metrics", metric.text, alarm_metric(calls, metric, scope))
+                for metric in alarms.metrics
+            ),
+            *(
+                _part("monitors", f"alarms {place}", firing_alarms(calls, place, resources, scope))
+                for place in dict.fromkeys(one.place for one in resources)
+            ),
+            *(
+                _part("states", f"AWS Health {place}", health_events(calls, place, there, scope))
+                for place, there in _by_place(resources).items()
+            ),
+            _part("changes", "changes", self._changes(calls, resources, services, scope)),
+            _part("logs", "logs", self._logs(calls, resources, services, scope)),
+            *(
+                _part(kind, f"state of {one.name}", read(calls, one, scope))
+                for one in resources
+                if one.kind in READERS
+                for kind, read in [READERS[one.kind]]
+            ),
+            *(
+                _part("spans", f"X-Ray {place}", self._xray(calls, place, services, scope))
+                for place in self._looked_at(services, resources)
+            ),
+        )
+        found = collected([alarms.found, left, *parts])
+        _refuse_without_credentials(found)
+        return without_found_elsewhere(found, self._places)
+
+    @property
+    def query_language(self) -> str | None:
+        """Logs Insights', where the catalogue names log groups."""
+        named = ", ".join(list(self._with_logs())[:MOST_NAMED])
+        return f"Logs Insights (give service: {named})" if named else None
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The rows of one query over the log groups of its service. Raises FaultlineError."""
+        logs = self._with_logs()
+        if query.service not in logs:
+            known = ", ".join(list(logs)[:MOST_NAMED]) or "none"
+            problem = (
+                f"`service` must be one that the catalogue gives log groups; there are {known}"
+            )
+            raise ConnectorError(VENDOR, "query", problem)
+        budget = ScanBudget(self._scanned_gb)
+        return await log_answer(self._calls(), logs[query.service], query, budget)
+
+    def _with_logs(self) -> dict[str, list[ServiceLogs]]:
+        """Where the logs of each service of the catalogue are, as far as it says so."""
+        found: dict[str, list[ServiceLogs]] = {}
+        for name, entry in self._services.items():
+            if entry.aws is None:
+                continue
+            functions = (f"/aws/lambda/{one}" for one in entry.aws.lambdas)
+            groups = tuple(dict.fromkeys((*entry.aws.log_groups, *functions)))
+            if groups:
+                places = service_places(entry.aws, self._places)
+                found[name] = [ServiceLogs(name, place, groups) for place in places]
+        return found
+
+    async def check(self) -> Check:
+        """What can be read in each place, and what else the credentials seem to be allowed to."""
+        calls = self._calls()
+        checks = await asyncio.gather(
+            *(check_place(calls, place, self._catalogued(place)) for place in self._places)
+        )
+        line = f"{'; '.join(one.line for one in checks)}; only listed reads are sent"
+        unread: list[str] = []
+        for one in checks:
+            unread += one.unread
+        return Check(self.name, all(one.ok for one in checks), line, tuple(unread))
+
+    def _catalogued(self, place: AwsPlace) -> list[Resource]:
+        """All resources of the catalogue that may be in a place."""
+        resources = []
+        for name in self._services:
+            for one in resources_of(name, self._entry(name), self._places):
+                if one.place == place:
+                    resources.append(one)
+        return resources
+
+    def _calls(self) -> AwsCalls:
+        budget = ByteBudget("size of aws's answers", self.limits.max_bytes)
+        return AwsCalls(self._session, self._threads, Bounds(Deadline.within(self.limits), budget))
+
+    def _entry(self, service: str) -> ServiceAwsSettings | None:
+        entry = self._services.get(service)
+        return entry.aws if entry else None
+
+    def _our_name(self, theirs: str) -> str:
+        return self._ours.get(theirs.casefold(), theirs)
+
+    def _resources(
+        self, services: Sequence[str], alarms: Alarms
+    ) -> tuple[list[Resource], AwsEvidence]:
+        """What to look at; what the alarm itself is about comes first, and is the catalogue's where
+        that knows it."""
+        found = AwsEvidence()
+        known = [
+            one for name in services for one in resources_of(name, self._entry(name), self._places)
+        ]
+        named = {(one.kind, one.name, one.place) for one in known}
+        resources = [
+            one for one in alarms.resources if (one.kind, one.name, one.place) not in named
+        ] + known
+        resources = list(dict.fromkeys(resources))
+        if len(resources) > MOST_RESOURCES:
+            found.lacks(
+                "metrics",
+                "resources in scope",
+                f"{len(resources) - MOST_RESOURCES} of them were left out",
+            )
+        have = {one.service for one in resources} | {
+            n for n in services if (e := self._entry(n)) and e.log_groups
+        }
+        for name in services:
+            if name not in have:
+                found.lacks(
+                    "metrics",
+                    f"resources of {name}",
+                    f"none are known: name them under [services.{name}.aws]",
+                )
+        return resources[:MOST_RESOURCES], found
+
+    def _looked_at(self, services: Sequence[str], resources: Sequence[Resource]) -> list[AwsPlace]:
+        there = [
+            place for name in services for place in service_places(self._entry(name), self._places)
+        ]
+        return list(dict.fromkeys((*(one.place for one in resources), *there)))[:MOST_SERVICES]
+
+    async def _changes(
+        self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
+    ) -> AwsEvidence:
+        deployments = [ecs_deployments(calls, one, scope) for one in resources if one.kind == "ecs"]
+        deployments += [
+            lambda_versions(calls, one, scope) for one in resources if one.kind == "lambda"
+        ]
+        for name in services:
+            entry = self._entry(name)
+            for group in entry.codedeploy if entry else ():
+                for place in service_places(entry, self._places):
+                    whose = Resource("ecs", group, name, place)
+                    deployments.append(codedeploy_deployments(calls, whose, group, scope))
+        places = list(dict.fromkeys(one.place for one in resources))
+        trails = [
+            trail_of(calls, [one for one in resources if one.place == place], scope)
+            for place in places
+        ]
+        parts = await asyncio.gather(
+            *(_part("changes", "changes", one) for one in (*deployments, *trails))
+        )
+        told, trail = _together(parts[: len(deployments)]), _together(parts[len(deployments) :])
+        joined(told, trail)
+        return _together([told, trail])
+
+    async def _logs(
+        self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
+    ) -> AwsEvidence:
+        tasks = [one for one in resources if one.kind == "ecs"]
+        databases = [one for one in resources if one.kind in EVENT_SOURCES]
+        written: dict[Resource, tuple[str, ...]] = {}
+        happened = [
+            _part("logs", f"events of {one.name}", ecs_happenings(calls, one, scope, written))
+            for one in tasks
+        ]
+        told = await asyncio.gather(*happened)
+        groups: dict[tuple[str, AwsPlace], list[str]] = {}
+        for resource, of_tasks in written.items():
+            groups.setdefault((resource.service, resource.place), []).extend(of_tasks)
+        for one in resources:
+            if one.kind == "lambda":
+                groups.setdefault((one.service, one.place), []).append(f"/aws/lambda/{one.name}")
+        for name in services:
+            entry = self._entry(name)
+            for place in service_places(entry, self._places) if entry and entry.log_groups else ():
+                groups.setdefault((name, place), []).extend(entry.log_groups if entry else ())
+        budget = ScanBudget(self._scanned_gb)
+        asked = [
+            ServiceLogs(name, place, tuple(dict.fromkeys(g)))
+            for (name, place), g in groups.items()
+            if g
+        ]
+        parts = await asyncio.gather(
+            *(
+                _part("logs", f"logs of {one.service}", logs_of(calls, one, scope, budget))
+                for one in asked
+            ),
+            *(
+                _part("logs", f"events of {one.name}", database_happenings(calls, one, scope))
+                for one in databases
+            ),
+        )
+        return _together([*told, *parts])
+
+    async def _xray(
+        self, calls: AwsCalls, place: AwsPlace, services: Sequence[str], scope: Scope
+    ) -> AwsEvidence:
+        """The graph, then traces of those services that it names."""
+        seen: dict[str, str] = {}
+
+        def ours(theirs: str) -> str:
+            seen.setdefault(theirs.casefold(), theirs)
+            return self._our_name(theirs)
+
+        graph = await graph_of(calls, place, scope, ours)
+        if graph.missing:
+            return graph
+        parts = [graph]
+        for name in services:
+            entry = self._services.get(name)
+            theirs = their_names(name, entry.aliases if entry else (), self._entry(name))
+            there = [seen[known.casefold()] for known in theirs if known.casefold() in seen]
+            if there:
+                parts.append(await traces_of(calls, place, name, there[0], scope, self._our_name))
+            else:
+                graph.lacks("spans", f"X-Ray {place} {name}", _unknown(seen.values()))
+        return _together(parts)
+
+
+async def _metrics(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> AwsEvidence:
+    """Metrics of these resources, and of the dead-letter queues that they lead to."""
+    led_to = AwsEvidence()
+    dead = await dead_letter_queues(calls, resources, led_to)
+    return _together([led_to, await metrics_of(calls, [*resources, *dead], scope)])
+
+
+async def _part(kind: EvidenceKind, what: str, asked: Awaitable[AwsEvidence]) -> AwsEvidence:
+    """The edge of one part: what it could not read is a gap, and the other parts stand."""
+    try:
+        return await asked
+    except FaultlineError as error:
+        problem: object = error
+    except NOT_UNDERSTOOD as error:
+        problem = _not_understood(error)
+    found = AwsEvidence()
+    found.lacks(kind, what, problem)
+    return found
+
+
+def _by_place(resources: Sequence[Resource]) -> Mapping[AwsPlace, list[Resource]]:
+    places: dict[AwsPlace, list[Resource]] = {}
+    for one in resources:
+        places.setdefault(one.place, []).append(one)
+    return places
+
+
+def _refuse_without_credentials(found: Collected) -> None:
+    """Where nothing at all could be read because of the credentials, that is one thing to say and
+    not thirty."""
+    reasons = () if found.items else tuple(gap.reason for gap in found.missing)
+    said = next((said for said in OF_CREDENTIALS for reason in reasons if said in reason), None)
+    if said:
+        raise ConnectorError(VENDOR, "every call", said)
+
+
+def _not_understood(error: Exception) -> str:
+    return f"unexpected response of AWS ({type(error).__name__})"
+
+
+def _together(parts: Sequence[AwsEvidence]) -> AwsEvidence:
+    whole = AwsEvidence()
+    for part in parts:
+        for table, rows in part.rows.items():
+            whole.add(table, rows)
+        whole.items += part.items
+        whole.missing += part.missing
+    return whole
+
+
+def _unknown(names: Iterable[str]) -> str:
+    known = ", ".join(sorted(names)[:8])
+    if not known:
+        return "X-Ray saw no service at that time"
+    return f"X-Ray's services of that time do not include it ({known})"

@@ -1,0 +1,226 @@
+"""What AWS itself says happened: events of ECS services, why tasks stopped, events of databases; as
+log lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Scope
+from faultline.connectors.shared.contract.base import Item
+from faultline.connectors.shared.rows.collection_builder import full_window
+from faultline.connectors.shared.rows.evidence_rows import ChangeRow, LogRow, readable
+from faultline.connectors.vendors.aws.calls import AwsCalls, objects
+from faultline.connectors.vendors.aws.console import ecs_link
+from faultline.connectors.vendors.aws.database_states import (
+    EVENT_SOURCES,
+    LONGEST_BACK,
+    event_link,
+    event_states,
+)
+from faultline.connectors.vendors.aws.evidence import AwsEvidence, cut_note, moment, within, words
+from faultline.connectors.vendors.aws.logs import task_log_groups
+from faultline.connectors.vendors.aws.resource import Resource
+
+MOST_TASKS = 100
+"""DescribeTasks takes that many; ECS forgets a stopped task after an hour (ECS API reference)."""
+MOST_EVENTS = 300
+MOST_CONTAINERS = 10
+"""Containers of one task; ECS allows as many in a task definition."""
+_TROUBLE = re.compile(
+    r"unable|fail|unhealthy|error|out ?of ?memory|oom|killed|not "
+    r"(enough|available)|insufficient|rolling back|"
+    r"failover|restart|reboot|shutdown|exceed|storage.full|stopped",
+    re.IGNORECASE,
+)
+_PLANNED = re.compile(
+    r"scaling activity|has reached a steady state|has started|deployment initiated", re.IGNORECASE
+)
+
+
+async def ecs_happenings(
+    calls: AwsCalls, resource: Resource, scope: Scope, written: dict[Resource, tuple[str, ...]]
+) -> AwsEvidence:
+    """The service's events and stopped tasks. The log groups that its tasks write to are put into
+    `written`."""
+    found = AwsEvidence()
+    query = f"DescribeServices {resource.place} {resource.name}"
+    try:
+        answer = await calls.call(
+            resource.place,
+            "ecs",
+            "DescribeServices",
+            cluster=resource.cluster,
+            services=[resource.short_name],
+        )
+    except FaultlineError as error:
+        found.lacks("logs", query, error)
+        return found
+    services = objects(answer.get("services"))
+    if not services:
+        found.lacks("logs", query, "no such ECS service")
+        return found
+    window = full_window(scope)
+    listed = objects(services[0].get("events"))[:MOST_EVENTS]
+    rows = readable(_event_row(resource, one) for one in listed)
+    kept = [row for row in rows if within(row.time, window)]
+    found.add("logs", kept)
+    link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "events")
+    item = Item("logs", f"{query} events", window, link, rows=len(kept))
+    found.items.append(item.holding(kept))
+    await _stopped_tasks(calls, resource, scope, found)
+    definition = words(services[0].get("taskDefinition"), 1600)
+    if definition:
+        try:
+            described = await calls.call(
+                resource.place, "ecs", "DescribeTaskDefinition", taskDefinition=definition
+            )
+            written[resource] = task_log_groups([described.get("taskDefinition")])
+        except FaultlineError as error:
+            found.lacks("logs", f"log groups of {resource.name}", error)
+    return found
+
+
+async def _stopped_tasks(
+    calls: AwsCalls, resource: Resource, scope: Scope, found: AwsEvidence
+) -> None:
+    query = f"ListTasks {resource.place} {resource.name} desiredStatus=STOPPED"
+    try:
+        page = await calls.pages(
+            resource.place,
+            "ecs",
+            "ListTasks",
+            "taskArns",
+            most=MOST_TASKS,
+            cluster=resource.cluster,
+            serviceName=resource.short_name,
+            desiredStatus="STOPPED",
+        )
+        arns = [one for one in page.entries if isinstance(one, str)]
+        tasks = await _described_tasks(calls, resource, arns)
+    except FaultlineError as error:
+        found.lacks("logs", query, error)
+        return
+    window = full_window(scope)
+    rows = readable(_task_row(resource, task) for task in tasks)
+    kept = [row for row in rows if within(row.time, window)]
+    found.add("logs", kept)
+    link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "tasks")
+    cut = cut_note(len(arns), more=page.more, what="stopped tasks")
+    details = {"note": "ECS forgets a stopped task after an hour"}
+    item = Item("logs", query, window, link, rows=len(kept), cut=cut, details=details)
+    found.items.append(item.holding(kept))
+
+
+async def _described_tasks(
+    calls: AwsCalls, resource: Resource, arns: list[str]
+) -> list[Mapping[str, Any]]:
+    if not arns:
+        return []
+    answer = await calls.call(
+        resource.place, "ecs", "DescribeTasks", cluster=resource.cluster, tasks=arns
+    )
+    return objects(answer.get("tasks"))
+
+
+async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
+    """Events of a database or cache: failovers and restarts as log lines, changes of its
+    configuration as changes."""
+    found = AwsEvidence()
+    window = full_window(scope)
+    source = EVENT_SOURCES[resource.kind]
+    query = f"DescribeEvents {resource.place} {source.type} {resource.name}"
+    try:
+        page = await calls.pages(
+            resource.place,
+            source.service,
+            "DescribeEvents",
+            "Events",
+            most=MOST_EVENTS,
+            SourceIdentifier=resource.name,
+            SourceType=source.type,
+            StartTime=max(window.start, window.end - LONGEST_BACK),
+            EndTime=window.end,
+        )
+    except FaultlineError as error:
+        found.lacks("logs", query, error)
+        return found
+    link = event_link(resource)
+    events = objects(page.entries)
+    lines: list[LogRow] = []
+    changes: list[ChangeRow] = []
+    states = event_states(resource, events, scope, query)
+    for event in events:
+        at = moment(event.get("Date"))
+        said = words(event.get("Message"))
+        categories = event.get("EventCategories")
+        kinds = categories if isinstance(categories, list) else []
+        if at is None or not within(at, window) or not said:
+            continue
+        lines.append(log_row(at, resource, f"{source.name} {resource.name}: {said}", said))
+        if "configuration change" in kinds or "maintenance" in kinds:
+            identity = f"{resource.name} {at.isoformat()}"
+            changes.append(ChangeRow(at, resource.service, "config", identity, said, link=link))
+    found.add("logs", lines)
+    cut = cut_note(len(page.entries), more=page.more, what="events")
+    item = Item("logs", query, window, link, rows=len(lines), cut=cut)
+    found.items.append(item.holding(lines))
+    if changes:
+        found.add("changes", changes)
+        item = Item("changes", query, window, link, rows=len(changes))
+        found.items.append(item.holding(changes))
+    if states:
+        found.add("states", states)
+        found.items.append(Item("states", query, window, link, rows=len(states), cut=cut))
+    return found
+
+
+def _event_row(resource: Resource, event: Mapping[str, Any]) -> LogRow | None:
+    at = moment(event.get("createdAt"))
+    said = words(event.get("message"))
+    if at is None or not said:
+        return None
+    return log_row(at, resource, f"ECS: {said}", said)
+
+
+def _task_row(resource: Resource, task: Mapping[str, Any]) -> LogRow | None:
+    """Why a task stopped: its own reason, and those of its containers with their exit codes."""
+    at = moment(task.get("stoppedAt")) or moment(task.get("stoppingAt"))
+    if at is None:
+        return None
+    said = words(task.get("stoppedReason"), 200)
+    for container in objects(task.get("containers"))[:MOST_CONTAINERS]:
+        said += _container_end(container)
+    # That is how ECS says that it scaled the service in.
+    level = "info" if said.startswith("Scaling activity") else "error"
+    message = f"ECS task stopped: {said}"
+    return LogRow(at, resource.service, message, level, None, attributes(resource))
+
+
+def _container_end(container: Mapping[str, Any]) -> str:
+    """How a container ended; "" for one that ended as it should."""
+    code = container.get("exitCode")
+    reason = words(container.get("reason"), 200)
+    failed = isinstance(code, int) and code != 0
+    if not reason and not failed:
+        return ""
+    said = f"; container {words(container.get('name'), 80)}"
+    if isinstance(code, int):
+        said += f" exit code {code}"
+    return f"{said}: {reason}" if reason else said
+
+
+def log_row(at: datetime, resource: Resource, message: str, said: str) -> LogRow:
+    """A line of what AWS `said`; an error where its words tell of trouble."""
+    level = "error" if _TROUBLE.search(said) and not _PLANNED.search(said) else "info"
+    return LogRow(at, resource.service, message, level, None, attributes(resource))
+
+
+def attributes(resource: Resource) -> str:
+    """What a log line of AWS itself is about, as JSON."""
+    return msgspec.json.encode({"resource": f"{resource.kind} {resource.name}"}).decode()

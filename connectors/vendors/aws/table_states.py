@@ -1,0 +1,77 @@
+"""What DynamoDB says of a table: whether it can be reached, and when its capacity was changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Scope
+from faultline.connectors.shared.contract.base import Item
+from faultline.connectors.shared.rows.collection_builder import full_window
+from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.vendors.aws.calls import AwsCalls
+from faultline.connectors.vendors.aws.console import resource_link
+from faultline.connectors.vendors.aws.evidence import (
+    AwsEvidence,
+    changes_window,
+    moment,
+    within,
+    words,
+)
+from faultline.connectors.vendors.aws.resource import Resource
+from faultline.connectors.vendors.aws.resource_states import resource_state
+
+UNREACHABLE = frozenset(
+    {"INACCESSIBLE_ENCRYPTION_CREDENTIALS", "ARCHIVING", "ARCHIVED", "DELETING"}
+)
+"""Of TableStatus (DynamoDB API reference, TableDescription): nobody can read or write."""
+_CHANGED = {"LastIncreaseDateTime": "raised", "LastDecreaseDateTime": "lowered"}
+
+
+async def table_states(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
+    """Its status as a fact, its last changes of provisioned capacity as changes."""
+    found = AwsEvidence()
+    query = f"DescribeTable {resource.place} {resource.name}"
+    try:
+        answer = await calls.call(
+            resource.place, "dynamodb", "DescribeTable", TableName=resource.name
+        )
+    except FaultlineError as error:
+        found.lacks("states", query, error)
+        return found
+    table = answer.get("Table")
+    if not isinstance(table, Mapping):
+        found.lacks("states", query, "unexpected response: no table")
+        return found
+    link = resource_link(resource)
+    status = words(table.get("TableStatus"), 60)
+    states = []
+    if status in UNREACHABLE:
+        row = resource_state(
+            resource, "database_unavailable", "TableStatus", status, query, link=link
+        )
+        states.append(row._replace(expected="ACTIVE"))
+    found.add("states", states)
+    found.items.append(Item("states", query, full_window(scope), link, rows=len(states)))
+    changes = _capacity_changes(resource, table.get("ProvisionedThroughput"), scope)
+    if found.add("changes", changes):
+        item = Item("changes", query, changes_window(scope), link, rows=len(changes))
+        found.items.append(item.holding(changes))
+    return found
+
+
+def _capacity_changes(resource: Resource, capacity: Any, scope: Scope) -> list[ChangeRow]:
+    if not isinstance(capacity, Mapping):
+        return []
+    reads, writes = (words(capacity.get(f"{one}CapacityUnits"), 20) for one in ("Read", "Write"))
+    rows = []
+    for key, how in _CHANGED.items():
+        at = moment(capacity.get(key))
+        if at is None or not within(at, changes_window(scope)):
+            continue
+        title = f"DynamoDB capacity of {resource.name} {how} (now {reads} read, {writes} write)"
+        identity = f"{resource.name}:{key}:{at.isoformat()}"
+        link = resource_link(resource)
+        rows.append(ChangeRow(at, resource.service, "scale", identity, title, link=link))
+    return rows

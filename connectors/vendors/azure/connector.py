@@ -1,0 +1,430 @@
+"""Azure Monitor: metrics, spans and logs of Application Insights, logs of Log Analytics, changes of
+the activity log, and platform metrics of resources that an alert names.
+
+All but the last is a KQL query over GET (API version v1); the texts are those of `azure_queries`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+import polars as pl
+
+from faultline.analysis.case.tables import METRICS
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.connectors.shared.auth.azure_token import VENDOR, Tokens
+from faultline.connectors.shared.contract.abilities import BoundedQuery
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
+from faultline.connectors.shared.queries.pipe_queries import KQL, pipe_query
+from faultline.connectors.shared.queries.record_answers import RecordColumns, records_answer
+from faultline.connectors.shared.rows.readable_parts import ReadableParts
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.azure import queries as kql
+from faultline.connectors.vendors.azure import rows as tables
+from faultline.connectors.vendors.azure.platform import named_resources, platform_rows
+from faultline.connectors.vendors.azure.queries import LogTable, Schema
+from faultline.connectors.vendors.azure.session import QueryApi, QuerySession, Rows, credential_of
+from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
+
+LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=4)
+"""Azure takes 200 queries in 30 s and 5 at once from one user (learn.microsoft.com, "Azure Monitor
+service limits")."""
+LOOKBACK = timedelta(hours=24)
+"""Changes are asked from so long before the incident: one may take a day to do harm."""
+MOST_SERVICES, MOST_NAME = 20, 200
+READER = 'the role "Monitoring Reader"'
+
+
+@dataclass(frozen=True)
+class AzureSource:
+    """One thing that can be asked: an API, the path of its queries, and its page in the portal."""
+
+    api: QueryApi
+    path: str
+    portal: str
+    resource_id: str | None
+
+    def link(self, text: str, timespan: str) -> str | None:
+        """The query in the portal, packed as its own "Copy link" does: gzip, then base64."""
+        if not self.resource_id:
+            return None
+        packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+        parts = (quote(p, safe="") for p in (self.resource_id, packed, timespan))
+        resource, query, when = parts
+        blade = "#view/Microsoft_Azure_Monitoring_Logs/LogsBlade"
+        share = f"source/LogsBlade.AnalyticsShareLinkToQuery/q/{query}/timespan/{when}"
+        return f"{self.portal}/{blade}/resourceId/{resource}/{share}"
+
+
+@dataclass(frozen=True)
+class PlatformSource:
+    """Azure Resource Manager, and the portal of its links."""
+
+    api: QueryApi
+    portal: str
+
+
+def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorConnector | None:
+    """The configured connector, or None without a workspace or application. Raises
+    SettingsError."""
+    if own.workspace_id is None and own.application_id is None:
+        return None
+    limits = own.limits(LIMITS)
+    tokens = Tokens(credential_of(own), limits)
+    workspace = application = None
+    if own.workspace_id is not None:
+        api = QueryApi(own.api_url, tokens, limits, "azure_monitor.api_url")
+        path = f"/v1/workspaces/{quote(own.workspace_id, safe='')}/query"
+        workspace = AzureSource(api, path, own.portal_url, own.workspace_resource_id)
+    if own.application_id is not None:
+        api = QueryApi(own.applications_url, tokens, limits, "azure_monitor.applications_url")
+        path = f"/v1/apps/{quote(own.application_id, safe='')}/query"
+        application = AzureSource(api, path, own.portal_url, own.application_resource_id)
+    platform = None
+    if own.platform_metrics:
+        key = "azure_monitor.management_url"
+        api = QueryApi(own.management_url, tokens, limits, key, below="/subscriptions/")
+        platform = PlatformSource(api, own.portal_url)
+    roles = {
+        name: entry.azure_role_name
+        for name, entry in settings.services.items()
+        if entry.azure_role_name
+    }
+    return AzureMonitorConnector(
+        workspace,
+        application,
+        roles,
+        [LogTable.of(t) for t in own.log_tables],
+        platform=platform,
+        limits=limits,
+    )
+
+
+class AzureMonitorConnector:
+    """`roles`: the role's name in Azure by our name of the service; the service's own where it is
+    not given."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "spans", "logs", "changes")
+    query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
+
+    def __init__(
+        self,
+        workspace: AzureSource | None,
+        application: AzureSource | None = None,
+        roles: Mapping[str, str] | None = None,
+        log_tables: Sequence[LogTable] = (),
+        *,
+        platform: PlatformSource | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._workspace = workspace
+        self._application = application
+        self._roles = dict(roles or {})
+        self._log_tables = tuple(log_tables)
+        self._platform = platform
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Every query side by side; one that fails is a gap, the rest stands."""
+        services = list(
+            dict.fromkeys(filter(None, (request.alert.service, *request.scope.services)))
+        )[:MOST_SERVICES]
+        asked = _AzureQuestion(self._roles, [s[:MOST_NAME] for s in services])
+        resources = named_resources(request.alert) if self._platform is not None else []
+        if not services and not resources:
+            return Collected(
+                missing=(
+                    Missing("metrics", "services", "the alert names no service to ask Azure for"),
+                )
+            )
+        deadline, budget = self._allowance()
+        sources = self._sources() if services else []
+        await asyncio.gather(
+            *(self._from(s, request, asked, deadline, budget) for s in sources),
+            self._measured(resources, request, asked, deadline, budget),
+        )
+        return asked.collected()
+
+    async def _measured(
+        self,
+        resources: Sequence[str],
+        request: Request,
+        asked: _AzureQuestion,
+        deadline: Deadline,
+        budget: ByteBudget,
+    ) -> None:
+        """Platform metrics of the resources that the alert names; each that fails is a gap."""
+        platform = self._platform
+        if platform is None or not resources:
+            return
+        window = Window(start=request.scope.events_from, end=request.scope.incident.end)
+        try:
+            async with platform.api.open(deadline, budget) as session:
+                for resource in resources:
+                    service = asked.owner(resource) or request.alert.service
+                    named = service or short(resource.rpartition("/")[2], 120)
+                    await asked.measure(session, platform, resource, named, request, window)
+        except FaultlineError as error:
+            asked.missing.append(Missing("metrics", "platform metrics", str(error)))
+
+    def _allowance(self) -> tuple[Deadline, ByteBudget]:
+        return Deadline.within(self.limits), ByteBudget(
+            f"size of {VENDOR}'s answers", self.limits.max_bytes
+        )
+
+    def _sources(self) -> list[AzureSource]:
+        return [s for s in (self._application, self._workspace) if s is not None]
+
+    async def _from(
+        self,
+        source: AzureSource,
+        request: Request,
+        asked: _AzureQuestion,
+        deadline: Deadline,
+        budget: ByteBudget,
+    ) -> None:
+        span = Window(start=request.scope.events_from, end=request.scope.incident.end)
+        try:
+            async with source.api.open(deadline, budget) as session:
+                calls = [
+                    asked.ask(session, source, query)
+                    for query in self._queries(source, asked, span, request)
+                ]
+                await asyncio.gather(*calls)
+        except FaultlineError as error:
+            asked.missing += [Missing(kind, source.path, str(error)) for kind in self.kinds]
+
+    def _queries(
+        self, source: AzureSource, asked: _AzureQuestion, span: Window, request: Request
+    ) -> list[KustoQuery]:
+        """What one source is asked. Each window's traces are chosen by themselves."""
+        found: list[KustoQuery] = []
+        roles = asked.roles
+        if source is (self._application or self._workspace):
+            schema = kql.APPLICATION if self._application is not None else kql.WORKSPACE
+            found += _telemetry(schema, roles, span)
+            windows = [request.scope.incident, *request.scope.baseline[:1]]
+            found += [
+                KustoQuery("spans", kql.spans(schema, roles), w, tables.spans_table)
+                for w in windows
+            ]
+        if source is self._workspace:
+            found += [
+                KustoQuery("logs", kql.table_logs(t, roles), span, tables.logs_table)
+                for t in self._log_tables
+            ]
+            since = Window(start=request.scope.incident.start - LOOKBACK, end=span.end)
+            found.append(KustoQuery("changes", kql.changes(), since, None))
+        return found
+
+    @property
+    def query_language(self) -> str:
+        """KQL, and the tables that it may be about."""
+        tables = ", ".join(table for one in self._sources() for table in self._queried(one))
+        return f"KQL (one of {tables}, then stages)"
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The rows of one query over a table that is read anyway. Raises FaultlineError."""
+        owners = {table: one for one in self._sources() for table in self._queried(one)}
+        taken = pipe_query(KQL, self.name, query, tuple(owners))
+        source = owners[taken.source]
+        asked = _AzureQuestion(self._roles, [*self._roles, *filter(None, [query.service])])
+        span = KustoQuery("logs", taken.text, query.window, None).timespan
+        deadline, budget = self._allowance()
+        async with source.api.open(deadline, budget) as session:
+            answer = await session.query(source.path, taken.text, span)
+        schema = kql.WORKSPACE if source is self._workspace else kql.APPLICATION
+        columns = RecordColumns(schema.role, schema.message, schema.operation, asked.named)
+        for table in self._log_tables if source is self._workspace else ():
+            if table.table == taken.source:
+                columns = RecordColumns(table.service, table.message, named=asked.named)
+        return await asyncio.to_thread(
+            records_answer,
+            query,
+            taken,
+            answer.rows,
+            columns,
+            link=source.link(taken.text, span),
+            cut=answer.partial,
+        )
+
+    async def check(self) -> Check:
+        """Which tables can be read with this credential?"""
+        deadline, budget = self._allowance()
+        refusals: dict[str, str | None] = {}
+        for source in self._sources():
+            try:
+                async with source.api.open(deadline, budget) as session:
+                    for name in self._tables(source):
+                        refusals[name] = await _refusal(session, source.path, name)
+            except FaultlineError as error:
+                return Check(self.name, False, str(error))
+        parts = ReadableParts(refusals)
+        hosts = " and ".join(s.api.base_url for s in self._sources())
+        line = (
+            f"Azure Monitor at {hosts}: {parts.words}; only "
+            "GET is sent, besides the token's request"
+        )
+        return Check(self.name, bool(parts.readable), line, parts.unread)
+
+    def _queried(self, source: AzureSource) -> list[str]:
+        """What a query may be about: what is read of a source, and the telemetry beside it."""
+        schema = kql.WORKSPACE if source is self._workspace else kql.APPLICATION
+        tables = self._tables(source)
+        more = [schema.dependencies, schema.exceptions] if schema.requests in tables else []
+        return [*tables, *more]
+
+    def _tables(self, source: AzureSource) -> list[str]:
+        """What is read of a source."""
+        if source is not self._workspace:
+            return [kql.APPLICATION.requests, kql.APPLICATION.traces]
+        telemetry = [] if self._application else [kql.WORKSPACE.requests, kql.WORKSPACE.traces]
+        return [*telemetry, "AzureActivity", *(t.table for t in self._log_tables)]
+
+
+@dataclass(frozen=True)
+class KustoQuery:
+    """One query, its window, and what makes a table of its rows; changes are made by
+    `_AzureQuestion`."""
+
+    kind: EvidenceKind
+    text: str
+    window: Window
+    table: Callable[[Sequence[tables.Row], tables.Named], pl.DataFrame] | None
+
+    @property
+    def timespan(self) -> str:
+        """The window as ISO 8601 interval."""
+        return f"{_utc(self.window.start)}/{_utc(self.window.end)}"
+
+
+@dataclass
+class _AzureQuestion:
+    """One collection: whom it is about, and what came."""
+
+    by_service: Mapping[str, str]
+    services: Sequence[str]
+    parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+    @cached_property
+    def _ours(self) -> dict[str, str]:
+        by_role = {role.casefold(): service for service, role in self.by_service.items()}
+        return {s.casefold(): s for s in self.services} | by_role
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles of the services asked for."""
+        return [self.by_service.get(s, s)[:MOST_NAME] for s in self.services]
+
+    async def ask(self, session: QuerySession, source: AzureSource, query: KustoQuery) -> None:
+        """Ask, and keep the rows or the gap."""
+        said = f"GET {source.path} timespan={query.timespan} query={query.text}"
+        try:
+            answer = await session.query(source.path, query.text, query.timespan)
+        except FaultlineError as error:
+            self.missing.append(Missing(query.kind, said, str(error)))
+            return
+        link = source.link(query.text, query.timespan)
+        if query.table is None:
+            table = tables.changes_table(answer.rows, self.owner, link)
+        else:
+            table = await asyncio.to_thread(query.table, answer.rows, self.named)
+        self.parts.setdefault(query.kind, []).append(table)
+        cut = _cut(query.kind, answer)
+        item = Item(query.kind, said, query.window, link, rows=table.height, cut=cut)
+        self.items.append(item.holding(table))
+        if answer.partial:
+            self.missing.append(Missing(query.kind, said, answer.partial))
+
+    async def measure(
+        self,
+        session: QuerySession,
+        platform: PlatformSource,
+        resource: str,
+        service: str,
+        request: Request,
+        window: Window,
+    ) -> None:
+        """Ask for a resource's metrics, and keep the rows or the gap."""
+        try:
+            rows, items = await platform_rows(
+                session, resource, service, request.alert, window, platform.portal
+            )
+        except ConnectorError as error:
+            remedy = f": give the credential {READER} on it" if error.status == 403 else ""
+            self.missing.append(Missing("metrics", f"GET {resource}", f"{error}{remedy}"))
+            return
+        if rows:
+            table = pl.DataFrame(rows, schema=METRICS.columns, orient="row")
+            self.parts.setdefault("metrics", []).append(table)
+        self.items += items
+
+    def named(self, role: str) -> str:
+        """Our name of a role, or of the resource that an id ends with; Azure's own where the
+        catalogue has none."""
+        last = role.rsplit("/", 1)[-1].casefold()
+        return self._ours.get(role.casefold()) or self._ours.get(last) or short(role, 120)
+
+    def owner(self, resource: str) -> str | None:
+        """The service whose name one of a resource id's parts bears."""
+        parts = {p.casefold() for p in resource.split("/")[:30]}
+        roles = {**{s: s for s in self.services}, **self.by_service}
+        return next(
+            (s for s, role in roles.items() if {role.casefold(), s.casefold()} & parts), None
+        )
+
+    def collected(self) -> Collected:
+        """Everything that came."""
+        whole = {name: pl.concat(parts) for name, parts in self.parts.items()}
+        if "spans" in whole:
+            whole["spans"] = whole["spans"].unique(["trace_id", "span_id"], maintain_order=True)
+        return Collected(whole, tuple(self.items), tuple(self.missing))
+
+
+def _telemetry(schema: Schema, roles: Sequence[str], span: Window) -> list[KustoQuery]:
+    return [
+        KustoQuery("metrics", kql.requests(schema, roles), span, tables.request_metrics),
+        KustoQuery("metrics", kql.dependencies(schema, roles), span, tables.dependency_metrics),
+        KustoQuery("logs", kql.logs(schema, roles), span, tables.logs_table),
+    ]
+
+
+def _cut(kind: str, answer: Rows) -> str | None:
+    """What the query itself left out."""
+    total = answer.rows[0].get("total") if answer.rows else None
+    if isinstance(total, int) and total > len(answer.rows):
+        return f"{len(answer.rows):,} of {total:,} lines, the same share at all times"
+    if kind == "changes" and len(answer.rows) >= kql.MOST_CHANGES:
+        return f"the latest {kql.MOST_CHANGES}; there are more"
+    return f"the first {kql.MOST_ROWS:,} rows" if len(answer.rows) >= kql.MOST_ROWS else None
+
+
+async def _refusal(session: QuerySession, path: str, table: str) -> str | None:
+    """Why a table cannot be read, None when it can. Raises what is no answer at all."""
+    try:
+        await session.query(path, f"{table} | take 1 | project 1", "PT1H")
+    except FaultlineError as error:
+        status: Any = getattr(error, "status", None)
+        if status is None or status in (401, 403):
+            raise
+        return getattr(error, "problem", str(error))
+    return None
+
+
+def _utc(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,208 @@
+"""Platform metrics of Azure Monitor: what Azure measures of a resource by itself, such as the CPU
+of a plan or the connections of a database, for the resources that an alert names.
+
+GET alone, of two calls of Microsoft.Insights (learn.microsoft.com, "Metric Definitions - List" and
+"Metrics - List", api-version 2018-01-01).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.vocabulary import Alert, Window
+from faultline.connectors.shared.contract.base import Item
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.azure.rows import time_of
+from faultline.connectors.vendors.azure.session import QuerySession
+
+VERSION = "2018-01-01"
+MOST_RESOURCES = 5
+MOST_METRICS = 20
+"""Metrics that one call answers (the same page, `metricnames`)."""
+MOST_SERIES = 50
+GRAINS = ("PT1M", "PT5M", "PT15M", "PT1H")
+"""Finest first; coarser ones show nothing within an incident."""
+AGGREGATIONS = ("Average", "Total", "Maximum", "Minimum", "Count")
+UNITS = {
+    "Percent": "percent",
+    "Seconds": "s",
+    "MilliSeconds": "ms",
+    "Bytes": "bytes",
+    "Count": "count",
+    "CountPerSecond": "1/s",
+    "BytesPerSecond": "bytes/s",
+}
+RESOURCE_ID = re.compile(
+    r"/subscriptions/[A-Za-z0-9-]{1,64}/resource-?groups/[\w.()-]{1,90}"
+    r"/providers/[A-Za-z0-9.]{1,100}(?:/[A-Za-z0-9]{1,100}/[\w.()-]{1,260}){1,4}",
+    re.IGNORECASE,
+)
+"""learn.microsoft.com, "Naming rules and restrictions for Azure resources"."""
+_WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+")
+
+
+class _AzureName(msgspec.Struct):
+    value: str = ""
+
+
+class _Availability(msgspec.Struct, rename="camel"):
+    time_grain: str | None = None
+
+
+class MetricDefinition(msgspec.Struct, rename="camel"):
+    """One metric that a resource has."""
+
+    name: _AzureName = msgspec.field(default_factory=_AzureName)
+    unit: str | None = None
+    primary_aggregation_type: str | None = None
+    is_dimension_required: bool | None = None
+    metric_availabilities: list[_Availability] | None = None
+
+    @property
+    def grain(self) -> str | None:
+        """The finest one that is of use."""
+        known = {one.time_grain for one in self.metric_availabilities or ()}
+        return next((grain for grain in GRAINS if grain in known), None)
+
+
+class _Definitions(msgspec.Struct):
+    value: list[MetricDefinition]
+
+
+class _MetricSeries(msgspec.Struct):
+    data: list[dict[str, Any]] | None = None
+
+
+class _PlatformMetric(msgspec.Struct):
+    name: _AzureName
+    unit: str | None = None
+    timeseries: list[_MetricSeries] | None = None
+
+
+class _PlatformMetrics(msgspec.Struct):
+    value: list[_PlatformMetric]
+
+
+@dataclass(frozen=True)
+class PlatformQuestion:
+    """One call: metrics of a resource that have the same grain."""
+
+    resource: str
+    grain: str
+    metrics: Sequence[MetricDefinition]
+
+    @property
+    def path(self) -> str:
+        """Where it is asked."""
+        return f"{self.resource}/providers/microsoft.insights/metrics"
+
+    def params(self, window: Window) -> list[tuple[str, str]]:
+        """As the call takes them."""
+        aggregations = dict.fromkeys(aggregation_of(one) for one in self.metrics)
+        return [
+            ("api-version", VERSION),
+            ("timespan", f"{_utc(window.start)}/{_utc(window.end)}"),
+            ("interval", self.grain),
+            ("metricnames", ",".join(one.name.value for one in self.metrics)),
+            ("aggregation", ",".join(aggregations)),
+        ]
+
+
+def named_resources(alert: Alert) -> list[str]:
+    """The resources that the alert's labels name by their ids, each once."""
+    found: dict[str, str] = {}
+    for value in alert.labels.values():
+        if RESOURCE_ID.fullmatch(value) and ".." not in value:
+            found.setdefault(value.casefold(), value)
+    return list(found.values())[:MOST_RESOURCES]
+
+
+async def platform_rows(
+    session: QuerySession, resource: str, service: str, alert: Alert, window: Window, portal: str
+) -> tuple[list[tuple[Any, ...]], list[Item]]:
+    """Rows of the metrics table of one resource, and their items. Raises ConnectorError,
+    BudgetExceeded."""
+    path = f"{resource}/providers/microsoft.insights/metricDefinitions"
+    known = await session.get(path, [("api-version", VERSION)], type=_Definitions)
+    watched = alert.query.text if alert.query else ""
+    rows: list[tuple[Any, ...]] = []
+    items = []
+    for question in _questions(resource, known.value, watched):
+        params = question.params(window)
+        answer = await session.get(question.path, params, type=_PlatformMetrics)
+        own = list(_rows(answer, question, service))
+        rows += own
+        said = " ".join(f"{name}={value}" for name, value in params)
+        link = f"{portal}/#resource{resource}/metrics"
+        item = Item("metrics", f"GET {question.path} {said}", window, link, rows=len(own))
+        items.append(item.holding(own))
+    return rows, items
+
+
+def _questions(
+    resource: str, known: Iterable[MetricDefinition], watched: str
+) -> Iterator[PlatformQuestion]:
+    """The alert's own metric, then those whose meaning is known, as many as one call takes."""
+    usable = [one for one in known if _is_usable(one)]
+    usable.sort(key=lambda one: one.name.value != watched)
+    chosen = []
+    for one in usable:
+        if one.name.value == watched or classify(signal_of(one)) is not SignalClass.OTHER:
+            chosen.append(one)
+    by_grain: dict[str, list[MetricDefinition]] = {}
+    for one in chosen[:MOST_METRICS]:
+        by_grain.setdefault(one.grain or GRAINS[0], []).append(one)
+    for grain, own in by_grain.items():
+        yield PlatformQuestion(resource, grain, own)
+
+
+def _is_usable(one: MetricDefinition) -> bool:
+    # A comma would make two names of one.
+    has_name = bool(one.name.value) and "," not in one.name.value and len(one.name.value) <= 200
+    return has_name and one.grain is not None and not one.is_dimension_required
+
+
+def aggregation_of(one: MetricDefinition) -> str:
+    """How Azure itself adds the metric up."""
+    given = one.primary_aggregation_type or ""
+    return given if given in AGGREGATIONS else AGGREGATIONS[0]
+
+
+def signal_of(one: MetricDefinition) -> str:
+    """The metric's name in small letters: `HttpResponseTime` is `http_response_time`."""
+    return short("_".join(part for part in _WORD_ENDS.split(one.name.value) if part).lower(), 100)
+
+
+def _rows(
+    answer: _PlatformMetrics, question: PlatformQuestion, service: str
+) -> Iterator[tuple[Any, ...]]:
+    by_name = {one.name.value.casefold(): one for one in question.metrics}
+    for metric in answer.value:
+        known = by_name.get(metric.name.value.casefold())
+        if known is None:
+            continue
+        signal, key = signal_of(known), aggregation_of(known).lower()
+        unit = UNITS.get(metric.unit or "")
+        for series in (metric.timeseries or ())[:MOST_SERIES]:
+            for point in series.data or ():
+                at, value = time_of(point.get("timeStamp")), _number(point, key)
+                if at is not None and value is not None:
+                    yield at, service, signal, value, unit, None
+
+
+def _number(point: Mapping[str, Any], key: str) -> float | None:
+    value = point.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value)
+
+
+def _utc(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

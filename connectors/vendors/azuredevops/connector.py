@@ -1,0 +1,250 @@
+"""Azure DevOps: runs of pipelines that deploy, builds of the main branches, and deployments of
+classic releases to their stages.
+
+REST API 7.1 as its published specification has it (MicrosoftDocs/vsts-rest-api-specs, build and
+release): GET of builds and of deployments alone. Lists stand in an object with `count` and `value`,
+and go on by a token in a header.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.changes.build_changes import BuildRules, BuildRun, BuildState
+from faultline.connectors.shared.changes.change_feeds import (
+    ChangeFeed,
+    ChangeFeeds,
+    FeedAnswer,
+    Params,
+    RecordPage,
+    moment,
+    person,
+    query_of,
+    read_records,
+)
+from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.azuredevops.settings import AzureDevOpsSettings
+
+T = TypeVar("T")
+
+VENDOR = "azuredevops"
+LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
+"""Azure DevOps slows down who uses more than 200 times what a person does in five minutes, and says
+so by `Retry-After` (learn.microsoft.com, "Rate and usage limits")."""
+VERSION = ("api-version", "7.1")
+PER_PAGE, MOST_PAGES = 100, 3
+CONTINUED = "x-ms-continuationtoken"
+BUILDS: dict[str, BuildState] = {
+    "succeeded": "done",
+    "partiallySucceeded": "done",
+    "failed": "failed",
+}
+DEPLOYMENTS: dict[str, BuildState] = {**BUILDS, "inProgress": "running"}
+"""The others have not begun, or were cancelled."""
+
+
+class _Identity(msgspec.Struct):
+    displayName: str = ""
+    id: str = ""
+
+
+class _Named(msgspec.Struct):
+    id: Any = None
+    name: str = ""
+
+
+class AzureBuild(msgspec.Struct):
+    """One build."""
+
+    id: int
+    buildNumber: str = ""
+    status: str = ""
+    result: str | None = None
+    sourceBranch: str = ""
+    sourceVersion: str = ""
+    startTime: str | None = None
+    finishTime: str | None = None
+    definition: _Named = msgspec.field(default_factory=_Named)
+    repository: _Named | None = None
+    requestedFor: _Identity | None = None
+    triggerInfo: dict[str, Any] | None = None
+
+
+class AzureDeployment(msgspec.Struct):
+    """One deployment of a release to a stage."""
+
+    id: int
+    deploymentStatus: str = ""
+    startedOn: str | None = None
+    completedOn: str | None = None
+    release: _Named = msgspec.field(default_factory=_Named)
+    releaseDefinition: _Named = msgspec.field(default_factory=_Named)
+    releaseEnvironment: _Named = msgspec.field(default_factory=_Named)
+    requestedFor: _Identity | None = None
+
+
+class AzureBuilds(msgspec.Struct):
+    """GET /{organization}/{project}/_apis/build/builds."""
+
+    value: list[AzureBuild]
+
+
+class AzureDeployments(msgspec.Struct):
+    """GET /{organization}/{project}/_apis/release/deployments."""
+
+    value: list[AzureDeployment]
+
+
+def build(own: AzureDevOpsSettings, settings: SharedSettings) -> AzureDevOps | None:
+    """The configured connector, or None without a token, an organization or a project."""
+    if own.token is None or own.organization is None or not own.projects:
+        return None
+    secret = base64.b64encode(f":{own.token.get_secret_value()}".encode()).decode()
+    headers = {"Authorization": f"Basic {secret}"}
+    limits = own.limits(LIMITS)
+    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=limits)
+    releases = None
+    if own.releases:
+        releases = LinkedHttp(VENDOR, own.releases_url, headers=headers, limits=limits)
+    names = ServiceNames.of_catalogue(settings.services)
+    return AzureDevOps(http, releases, names, own)
+
+
+class AzureDevOps(ChangeFeeds):
+    """Builds and deployments of some projects."""
+
+    name = VENDOR
+    title = "Azure DevOps"
+    needs = "a token with the scopes Build (read) and Release (read)"
+
+    def __init__(
+        self,
+        http: LinkedHttp,
+        releases: LinkedHttp | None,
+        names: ServiceNames,
+        own: AzureDevOpsSettings,
+    ) -> None:
+        super().__init__(http, names, own.environments)
+        self._releases = releases
+        self._organization = own.organization or ""
+        self._projects = own.projects
+        self._rules = BuildRules(own.branches, own.deploys, self.counts)
+
+    def feeds(self) -> Sequence[ChangeFeed]:
+        """Builds, and deployments of releases, of each project."""
+        feeds = []
+        for project in self._projects:
+            feeds.append(self._builds(project))
+            if self._releases is not None:
+                feeds.append(self._deployments(project, self._releases))
+        return feeds
+
+    def _builds(self, project: str) -> ChangeFeed:
+        place = f"/{self._organization}/{quote(project)}"
+        path = f"{place}/_apis/build/builds"
+
+        async def read(session: LinkedSession, window: Window) -> FeedAnswer:
+            params = [
+                VERSION,
+                ("queryOrder", "startTimeDescending"),
+                ("minTime", _stamp(window.start)),
+                ("maxTime", _stamp(window.end)),
+                ("$top", str(PER_PAGE)),
+            ]
+            pages = _pages(session, path, params, AzureBuilds, lambda answer: answer.value)
+            found = await read_records(pages, params, most_pages=MOST_PAGES)
+            page = f"{self._http.base_url}{place}/_build"
+            runs = [_build_run(one, page) for one in found.values]
+            return self._rules.answer(runs, query_of(path, params), page, found.cut)
+
+        return ChangeFeed(f"builds of {project}", read)
+
+    def _deployments(self, project: str, http: LinkedHttp) -> ChangeFeed:
+        place = f"/{self._organization}/{quote(project)}"
+        path = f"{place}/_apis/release/deployments"
+
+        async def read(_: LinkedSession, window: Window) -> FeedAnswer:
+            params = [
+                VERSION,
+                ("queryOrder", "descending"),
+                ("minStartedTime", _stamp(window.start)),
+                ("maxStartedTime", _stamp(window.end)),
+                ("$top", str(PER_PAGE)),
+            ]
+            # Another server holds the releases.
+            async with http.open() as session:
+                pages = _pages(session, path, params, AzureDeployments, lambda one: one.value)
+                found = await read_records(pages, params, most_pages=MOST_PAGES)
+            page = f"{self._http.base_url}{place}/_releaseProgress"
+            runs = [_deployment_run(one, page) for one in found.values]
+            link = f"{self._http.base_url}{place}/_release"
+            return self._rules.answer(runs, query_of(path, params), link, found.cut)
+
+        return ChangeFeed(f"releases of {project}", read)
+
+
+def _pages(
+    session: LinkedSession,
+    path: str,
+    params: Params,
+    type: type[Any],
+    values: Callable[[Any], Sequence[T]],
+) -> Callable[[Params], Any]:
+    async def read(given: Params) -> RecordPage[T]:
+        page = await session.page(path, given, type=type)
+        token = page.headers.get(CONTINUED, "")[:200]
+        following = [*params, ("continuationToken", token)] if token else None
+        return RecordPage(values(page.value), following)
+
+    return read
+
+
+def _build_run(one: AzureBuild, page: str) -> BuildRun:
+    state = BUILDS.get(one.result or "")
+    if one.status == "inProgress":
+        state = "running"
+    message = (one.triggerInfo or {}).get("ci.message", "")
+    repository = one.repository.name if one.repository else ""
+    return BuildRun(
+        one.definition.name,
+        one.buildNumber or str(one.id),
+        moment(one.finishTime) or moment(one.startTime),
+        state,
+        branch=one.sourceBranch.removeprefix("refs/heads/"),
+        revision=one.sourceVersion,
+        message=message if isinstance(message, str) else "",
+        author=_author(one.requestedFor),
+        link=f"{page}/results?buildId={one.id}",
+        repository=repository,
+    )
+
+
+def _deployment_run(one: AzureDeployment, page: str) -> BuildRun:
+    number = one.release.id if isinstance(one.release.id, int) else 0
+    return BuildRun(
+        one.releaseDefinition.name,
+        one.release.name or str(number),
+        moment(one.completedOn) if one.deploymentStatus != "inProgress" else moment(one.startedOn),
+        DEPLOYMENTS.get(one.deploymentStatus),
+        environment=one.releaseEnvironment.name or "a stage",
+        author=_author(one.requestedFor),
+        link=f"{page}?_a=release-pipeline-progress&releaseId={number}",
+    )
+
+
+def _author(by: _Identity | None) -> str | None:
+    return person(by.displayName, by.id) if by else None
+
+
+def _stamp(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,316 @@
+"""Datadog: metrics, logs, spans and traces, monitors and their history, events, errors, deployments
+and the catalogue.
+
+What is asked follows the alert: the monitor that fired and its own query first, then the services
+in scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Link, Scope, Window
+from faultline.connectors.shared.contract.abilities import BoundedQuery
+from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
+from faultline.connectors.shared.rows.readable_parts import ReadableParts
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.vendors.datadog import changes, logs, metrics, monitors, spans
+from faultline.connectors.vendors.datadog import check as datadog_check
+from faultline.connectors.vendors.datadog import gpus as datadog_gpus
+from faultline.connectors.vendors.datadog.bounded_answers import answer_of
+from faultline.connectors.vendors.datadog.calls import VALIDATE
+from faultline.connectors.vendors.datadog.inquiry import (
+    DatadogEvidence,
+    DatadogInquiry,
+    DatadogNames,
+    DatadogPart,
+)
+from faultline.connectors.vendors.datadog.links import APP_HOSTS, AppLinks
+from faultline.connectors.vendors.datadog.monitor_queries import (
+    CompositeMonitor,
+    MetricMonitor,
+    SearchMonitor,
+    read_monitor,
+)
+from faultline.connectors.vendors.datadog.session import (
+    VENDOR,
+    DatadogAccess,
+    DatadogSession,
+    threads,
+)
+from faultline.connectors.vendors.datadog.settings import DatadogSettings
+from faultline.connectors.vendors.datadog.topology import called_by, topology
+from faultline.connectors.vendors.datadog.values import text
+
+T = TypeVar("T")
+
+LIMITS = Limits(deadline_s=30.0, requests_per_s=8, concurrency=6)
+"""Datadog's limits go by endpoint and are honoured as its headers say; this keeps one investigation
+from taking all."""
+ENRICH_S = 4.0
+MOST_GOLDEN = 4
+"""Services whose golden signals are asked: the alert's own, and what it calls."""
+MOST_TRACED = 2
+"""Services whose spans are asked; each takes four of the 300 searches an hour."""
+MOST_COMPOSED = 3
+_IDENTITY = frozenset({"fingerprint", "incident_key"})
+"""Labels that decide which investigation an alert belongs to; what Datadog adds later must not
+change that."""
+_NOTHING = "the alert names no Datadog monitor, and no service and no training job is in scope"
+
+_NO_FILES = Path()
+_Alerting = tuple[MetricMonitor | SearchMonitor | None, ...]
+
+
+def build(own: DatadogSettings, settings: SharedSettings) -> DatadogConnector | None:
+    """The configured connector, or None without both keys."""
+    if own.api_key is None or own.app_key is None:
+        return None
+    known = {}
+    for name, entry in settings.services.items():
+        if entry.datadog_service:
+            known[name] = entry.datadog_service
+    return DatadogConnector(
+        own.api_key.get_secret_value(),
+        own.app_key.get_secret_value(),
+        site=own.site,
+        api_url=own.api_url,
+        app_host=own.app_host,
+        env=own.env,
+        services=known,
+        limits=own.limits(LIMITS),
+    )
+
+
+class DatadogConnector:
+    """One organisation. `services`: Datadog's name by our name, where they differ."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = (
+        "metrics",
+        "logs",
+        "spans",
+        "changes",
+        "topology",
+        "monitors",
+    )
+    query_language = "metrics (avg:name{tag:value} by {tag}), or a search for logs"
+    query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
+
+    def __init__(
+        self,
+        api_key: str,
+        app_key: str,
+        *,
+        site: str = "datadoghq.com",
+        api_url: str | None = None,
+        app_host: str | None = None,
+        env: str | None = None,
+        services: Mapping[str, str] | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._access = DatadogAccess(api_url or f"https://api.{site}", api_key, app_key, limits)
+        self._links = AppLinks(app_host or APP_HOSTS.get(site, f"app.{site}"))
+        self._env = env
+        self._names = DatadogNames(dict(services or {}))
+        self._threads = threads(limits)
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Everything around the alert. A call that fails is a gap, the others stand."""
+        with _opened(self._access, Deadline.within(self.limits)) as session:
+            monitor_id = monitors.monitor_of(request.alert)
+            inquiry = self._inquiry(session, request)
+            if monitor_id is None and not inquiry.services and request.scope.job is None:
+                return Collected(missing=(Missing("metrics", "monitor and services", _NOTHING),))
+            relations = DatadogPart(
+                "topology", "relations of the catalogue", partial(topology, inquiry)
+            )
+            (alerting, found), around = await asyncio.gather(
+                self._alerting(inquiry, monitor_id),
+                inquiry.gathered([relations] if inquiry.services else ()),
+            )
+            if inquiry.services:
+                inquiry = replace(inquiry, called=called_by(around, inquiry.services[0]))
+            rest = await inquiry.gathered(self._parts(inquiry, monitor_id, alerting))
+            found = DatadogEvidence.of([found, around, rest])
+        return Collected(found.tables(), tuple(found.items), tuple(found.missing))
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The series, or the lines, of one query. Raises FaultlineError."""
+        alert = Alert(source=VENDOR, title="query", started_at=query.window.start)
+        request = Request(alert, Scope(incident=query.window), _NO_FILES)
+        with _opened(self._access, Deadline.within(self.limits)) as session:
+            return await answer_of(self._inquiry(session, request), query)
+
+    async def enrich(self, alert: Alert) -> Alert:
+        """The alert with the tags of its monitor as labels. Raises ConnectorError."""
+        monitor_id = monitors.monitor_of(alert)
+        if monitor_id is None:
+            return alert
+        window = Window(start=alert.started_at, end=alert.started_at)
+        with _opened(self._access, Deadline.after(ENRICH_S)) as session:
+            inquiry = self._inquiry(session, Request(alert, Scope(incident=window), _NO_FILES))
+            try:
+                monitor = await monitors.read_monitor_of(inquiry, monitor_id)
+            except BudgetExceeded as error:
+                raise ConnectorError(VENDOR, "enrich", str(error), retryable=True) from error
+        page = self._links.monitor(monitor_id, window)
+        return _enriched(alert, monitors.tags_of(monitor), self._names, page)
+
+    async def check(self) -> Check:
+        """What can these keys read, and could they write?"""
+        with _opened(self._access, Deadline.within(self.limits)) as session:
+            try:
+                await self._in_thread(lambda: session.ask(VALIDATE, dict[str, Any]))
+                refusals = await datadog_check.readable(session, self._in_thread)
+                write = await datadog_check.writing(
+                    session, self._in_thread, self._access.application_key
+                )
+            except FaultlineError as error:
+                return Check(self.name, False, str(error))
+        parts = ReadableParts(refusals, datadog_check.PERMISSIONS)
+        line = f"Datadog at {self._access.url}: {parts.words}; {write}; only reading calls are sent"
+        return Check(self.name, "metrics" in parts.readable, line, parts.unread)
+
+    def _inquiry(self, session: DatadogSession, request: Request) -> DatadogInquiry:
+        env = request.alert.labels.get("env") or self._env
+        return DatadogInquiry(request, session, self._links, self._names, env, self._threads)
+
+    async def _alerting(
+        self, inquiry: DatadogInquiry, monitor_id: int | None
+    ) -> tuple[_Alerting, DatadogEvidence]:
+        """What the monitor that fired measures; from the alert's own labels where the monitor
+        cannot be read."""
+        labels = inquiry.request.alert.labels if inquiry.request.alert.source == VENDOR else {}
+        query = labels.get("query", "")
+        kind = labels.get("monitor_type", "")
+        found = DatadogEvidence()
+        if monitor_id is not None:
+            try:
+                monitor = await monitors.read_monitor_of(inquiry, monitor_id)
+            except FaultlineError as error:
+                if isinstance(error, ConnectorError) and error.status == 401:
+                    raise
+                found.missing.append(Missing("monitors", f"monitor {monitor_id}", str(error)))
+            else:
+                found = monitors.of_monitor(inquiry, monitor_id, monitor)
+                query, kind = text(monitor.get("query"), 4000), text(monitor.get("type"))
+        measures = read_monitor(query, kind) if query else None
+        if isinstance(measures, CompositeMonitor):
+            return await self._composed(inquiry, measures, found)
+        return (measures,), found
+
+    async def _composed(
+        self, inquiry: DatadogInquiry, composite: CompositeMonitor, found: DatadogEvidence
+    ) -> tuple[_Alerting, DatadogEvidence]:
+        """What the monitors measure that a composite one is made of."""
+        parts: list[MetricMonitor | SearchMonitor | None] = []
+        for one in composite.monitors[:MOST_COMPOSED]:
+            try:
+                monitor = await monitors.read_monitor_of(inquiry, one)
+            except FaultlineError as error:
+                found.missing.append(Missing("monitors", f"monitor {one}", str(error)))
+                continue
+            found = DatadogEvidence.of([found, monitors.of_monitor(inquiry, one, monitor)])
+            measures = read_monitor(text(monitor.get("query"), 4000), text(monitor.get("type")))
+            parts.append(None if isinstance(measures, CompositeMonitor) else measures)
+        return tuple(parts), found
+
+    def _parts(
+        self, inquiry: DatadogInquiry, monitor_id: int | None, alerting: _Alerting
+    ) -> list[DatadogPart]:
+        """All questions, in the order in which they take their turns: the most telling first."""
+        parts = [*_alerting_metrics(inquiry, alerting)]
+        for added in inquiry.request.scope.queries_of(self.name):
+            question = partial(metrics.added, inquiry, added)
+            parts.append(DatadogPart("metrics", added.query, question))
+        parts += _golden_signals(inquiry)
+        history = partial(monitors.history, inquiry, monitor_id)
+        in_logs = partial(logs.logs, inquiry, _search_in("logs", alerting))
+        parts += [
+            DatadogPart("metrics", "dcgm.*", partial(datadog_gpus.gpus, inquiry)),
+            DatadogPart("monitors", "state changes", history),
+            DatadogPart("logs", "logs", in_logs),
+        ]
+        if not inquiry.services:
+            return parts
+        watching = partial(monitors.of_services, inquiry, monitor_id)
+        parts += [
+            DatadogPart("changes", "DORA deployments", partial(changes.deployments, inquiry)),
+            DatadogPart("changes", "events", partial(changes.events, inquiry)),
+            DatadogPart("changes", "CI pipelines", partial(changes.pipelines, inquiry)),
+            DatadogPart("logs", "counts of logs", partial(logs.counts, inquiry)),
+            DatadogPart("monitors", "monitors of the services", watching),
+        ]
+        alerting_spans = _search_in("spans", alerting)
+        for service in inquiry.services[:MOST_TRACED]:
+            question = partial(spans.spans, inquiry, service, alerting_spans)
+            parts.append(DatadogPart("spans", f"spans of {service}", question))
+            # The monitor's own search is asked once, with the first service.
+            alerting_spans = None
+        for track in ("trace", "logs"):
+            question = partial(logs.issues, inquiry, track)
+            parts.append(DatadogPart("logs", f"error tracking, {track}", question))
+        return parts
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, copy_context().run, call
+        )
+
+
+def _alerting_metrics(inquiry: DatadogInquiry, alerting: _Alerting) -> Iterator[DatadogPart]:
+    """What the monitors that fired measure: metrics first, then searches."""
+    for one in alerting:
+        if isinstance(one, MetricMonitor):
+            question = partial(metrics.monitored, inquiry, one)
+            yield DatadogPart("metrics", one.expression, question)
+    for one in alerting:
+        if isinstance(one, SearchMonitor):
+            yield DatadogPart("metrics", one.search, partial(metrics.searched, inquiry, one))
+
+
+def _golden_signals(inquiry: DatadogInquiry) -> Iterator[DatadogPart]:
+    for place, service in enumerate(inquiry.services[:MOST_GOLDEN]):
+        split = place < metrics.MOST_SPLIT_SERVICES
+        question = partial(metrics.golden, inquiry, service, split=split)
+        yield DatadogPart("metrics", f"golden signals of {service}", question)
+
+
+def _search_in(source: str, alerting: _Alerting) -> str | None:
+    """The search of the first monitor that fired and watches logs, or spans."""
+    for one in alerting:
+        if isinstance(one, SearchMonitor) and one.source == source:
+            return one.search
+    return None
+
+
+@contextmanager
+def _opened(access: DatadogAccess, deadline: Deadline) -> Iterator[DatadogSession]:
+    session = access.session(deadline)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _enriched(alert: Alert, tags: Mapping[str, str], names: DatadogNames, page: str) -> Alert:
+    new = {name: value for name, value in tags.items() if name not in _IDENTITY}
+    links = alert.links
+    if not any("/monitors/" in link.url for link in links):
+        links = (*links, Link(title="Datadog monitor", url=page))
+    service = alert.service or names.ours(new.get("service"))
+    return alert.model_copy(
+        update={"labels": {**new, **alert.labels}, "links": links, "service": service}
+    )

@@ -1,0 +1,491 @@
+"""Metrics: the alerting monitor's own expression, and the golden signals of the services from their
+trace metrics.
+
+Trace metrics (docs.datadoghq.com, "Trace metrics"): `trace.<operation>.hits` and `.errors` are
+counts, the distribution `trace.<operation>` is in seconds. The metrics that carry a service's tag
+say which operations it has.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import AddedQuery, Window
+from faultline.connectors.shared.contract.base import Item, Missing
+from faultline.connectors.vendors.datadog.calls import ACTIVE_METRICS, QUERY, TIMESERIES
+from faultline.connectors.vendors.datadog.inquiry import (
+    DatadogEvidence,
+    DatadogInquiry,
+    DatadogPart,
+)
+from faultline.connectors.vendors.datadog.monitor_queries import (
+    MetricMonitor,
+    SearchMonitor,
+    read_monitor,
+)
+from faultline.connectors.vendors.datadog.values import (
+    attributes,
+    metric_tag,
+    nanoseconds,
+    tags,
+    text,
+)
+
+MOST_POINTS = 400
+"""Points of one series over one span of time."""
+LEAST_INTERVAL_S = 20.0
+"""The agent flushes every 10 s; with two of its points none is empty by chance."""
+MOST_SERIES = 60
+"""Series kept of one answer."""
+MOST_OPERATIONS = 2
+"""Operations of a service: what it serves, and the next one."""
+MOST_VALUES = 10
+"""Values of a tag that a signal is split by."""
+SPLITS = ("version", "kube_cluster_name", "availability-zone", "host")
+"""Tags that tell where or since which release something goes wrong."""
+MOST_SPLIT_SERVICES = 2
+_HITS = re.compile(r"trace\.([A-Za-z][\w.-]{0,180})\.hits")
+_SERVED = re.compile(
+    r"(?:\.request|\.server(?:\.request)?|_request|\.handler?|\.process|\.consume|\.invoke|\.job)$"
+)
+"""Operations by which a service is entered, by the tracers' naming."""
+
+RESOURCES: tuple[tuple[str, str, str, str, float], ...] = (
+    ("cpu_cores", "cores", "container.cpu.usage", "sum", 1e-9),
+    ("cpu_cores", "cores", "kubernetes.cpu.usage.total", "sum", 1e-9),
+    ("memory_bytes", "bytes", "container.memory.usage", "sum", 1.0),
+    ("memory_bytes", "bytes", "kubernetes.memory.usage", "sum", 1.0),
+    ("restarts", "1", "container.restarts", "sum", 1.0),
+    ("restarts", "1", "kubernetes.containers.restarts", "sum", 1.0),
+)
+"""Signal, unit, metric, how series are joined, and the factor to the unit (CPU comes in nanocores:
+integrations-core, kubelet/metadata.csv). The first metric of a signal that the service has is
+asked."""
+
+
+@dataclass(frozen=True)
+class DatadogQuestion:
+    """One series of a timeseries request: a formula over named queries.
+
+    A query's name is one letter. `service` names the rows where no tag does; an `optional` one is
+    not missed.
+    """
+
+    signal: str
+    unit: str | None
+    formula: str
+    queries: Mapping[str, str]
+    service: str | None = None
+    scale: float = 1.0
+    labels: Mapping[str, str] | None = None
+    optional: bool = False
+    most: int = MOST_SERIES
+
+    @property
+    def query(self) -> str:
+        """The formula with its queries in their places."""
+        return re.sub(r"\b[a-z]\b", lambda name: self.queries.get(name[0], name[0]), self.formula)
+
+
+class _DatadogSeries(msgspec.Struct):
+    group_tags: list[str] | None = None
+    query_index: int = 0
+
+
+class _Lines(msgspec.Struct):
+    series: list[_DatadogSeries] = []
+    times: list[float] = []
+    values: list[list[float | None]] = []
+
+
+class _LinesData(msgspec.Struct):
+    attributes: _Lines
+
+
+class DatadogLinesAnswer(msgspec.Struct):
+    """The answer of the timeseries API."""
+
+    data: _LinesData
+    errors: str | None = None
+
+
+class _PointSeries(msgspec.Struct):
+    pointlist: list[tuple[float, float | None]] = []
+    tag_set: list[str] | None = None
+    scope: str | None = None
+    unit: list[Any] | None = None
+
+
+class PointsAnswer(msgspec.Struct):
+    """The answer of the v1 query API."""
+
+    series: list[_PointSeries] = []
+    status: str = "ok"
+    error: str | None = None
+
+
+class DatadogNamesAnswer(msgspec.Struct):
+    """The metrics that were active."""
+
+    metrics: list[str]
+
+
+async def added(inquiry: DatadogInquiry, query: AddedQuery) -> DatadogEvidence:
+    """What a runbook wants to be asked, over all windows."""
+    measures = read_monitor(query.query, "query alert")
+    if not isinstance(measures, MetricMonitor):
+        return _nothing(query.query, f"{query.by}: is not a query of metrics")
+    return await monitored(inquiry, MetricMonitor(measures.expression, query.signal), by=query.by)
+
+
+async def monitored(
+    inquiry: DatadogInquiry, monitor: MetricMonitor, *, by: str | None = None
+) -> DatadogEvidence:
+    """The monitor's own expression over all windows; `by` says who wants it, where that is not the
+    monitor."""
+    rows: list[tuple[Any, ...]] = []
+    count = 0
+    for span in inquiry.spans_of_time:
+        given = {
+            "_from": _seconds(span.start),
+            "to": _seconds(span.end),
+            "query": monitor.expression,
+        }
+        answer = await inquiry.ask(QUERY, PointsAnswer, **given)
+        if answer.status != "ok" or answer.error:
+            problem = f"the query was not answered: {text(answer.error) or answer.status}"
+            raise ConnectorError("datadog", QUERY.said, problem)
+        count = max(count, len(answer.series))
+        for series in answer.series[:MOST_SERIES]:
+            rows += _monitored_rows(inquiry, monitor.signal, series)
+    if not rows:
+        whose = f"the query of {by}" if by else "the monitor's query"
+        return _nothing(monitor.expression, f"no series in these windows for {whose}")
+    found = DatadogEvidence()
+    window = inquiry.whole
+    item = Item(
+        "metrics",
+        monitor.expression,
+        window,
+        inquiry.links.metrics(monitor.expression, window),
+        rows=found.add("metrics", rows),
+        cut=f"{count - MOST_SERIES} of {count} series left out" if count > MOST_SERIES else None,
+        details={"asked_by": by} if by else {},
+    )
+    found.items.append(item.holding(rows))
+    return found
+
+
+def _nothing(query: str, reason: str) -> DatadogEvidence:
+    return DatadogEvidence(missing=[Missing("metrics", query, reason)])
+
+
+def _monitored_rows(
+    inquiry: DatadogInquiry, signal: str, series: _PointSeries
+) -> list[tuple[Any, ...]]:
+    labels = tags(series.tag_set or series.scope)
+    service = inquiry.names.ours(labels.pop("service", None)) or _first_service(inquiry)
+    unit = _unit(series)
+    said = attributes(labels)
+    rows: list[tuple[Any, ...]] = []
+    for at, value in series.pointlist:
+        ns = nanoseconds(at)
+        if ns:
+            rows.append((ns, service, signal, value, unit, said))
+    return rows
+
+
+def _first_service(inquiry: DatadogInquiry) -> str | None:
+    return inquiry.services[0] if inquiry.services else None
+
+
+def _unit(series: _PointSeries) -> str | None:
+    """The unit of a series; the second of the two that Datadog gives is the one it is divided
+    by."""
+    first = series.unit[0] if series.unit else None
+    if not isinstance(first, dict):
+        return None
+    return text(first.get("short_name") or first.get("name")) or None
+
+
+async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEvidence:
+    """What a log or span monitor counts, over all windows."""
+    query = _search_query(monitor)
+    asked = DatadogQuestion(monitor.signal, None, "q0", {}, _first_service(inquiry))
+    rows: list[tuple[Any, ...]] = []
+    for span in inquiry.spans_of_time:
+        rows += await computed(inquiry, asked, [query], span, MOST_POINTS)
+    said = (
+        f'{monitor.source}("{monitor.search}") {monitor.aggregation} '
+        f"by {', '.join(monitor.by) or 'nothing'}"
+    )
+    if not rows:
+        return _nothing(said, "nothing was counted in these windows for the monitor's search")
+    found = DatadogEvidence()
+    page = inquiry.links.logs if monitor.source == "logs" else inquiry.links.spans
+    link = page(monitor.search, inquiry.whole)
+    count = found.add("metrics", rows)
+    item = Item("metrics", said, inquiry.whole, link, rows=count)
+    found.items.append(item.holding(rows))
+    return found
+
+
+async def computed(
+    inquiry: DatadogInquiry,
+    asked: DatadogQuestion,
+    queries: Sequence[Mapping[str, Any]],
+    window: Window,
+    points: int,
+) -> list[tuple[Any, ...]]:
+    """Rows of one formula over named queries in one window. Raises ConnectorError."""
+    body = _body(window, queries, [asked.formula], points)
+    answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
+    return _lines(inquiry, answer, [asked])
+
+
+def _search_query(monitor: SearchMonitor) -> dict[str, Any]:
+    compute = {"aggregation": monitor.aggregation}
+    if monitor.measure:
+        compute["metric"] = monitor.measure
+    query: dict[str, Any] = {
+        "data_source": monitor.source,
+        "name": "q0",
+        "compute": compute,
+        "search": {"query": monitor.search},
+        "group_by": [{"facet": facet, "limit": MOST_VALUES} for facet in monitor.by],
+    }
+    if monitor.indexes:
+        query["indexes"] = list(monitor.indexes)
+    return query
+
+
+async def golden(inquiry: DatadogInquiry, service: str, *, split: bool) -> DatadogEvidence:
+    """Rate, errors, latency and resources of one service; where `split`, errors and latency also by
+    tags."""
+    tag = metric_tag("service", inquiry.names.of(service))
+    scope = f"{tag},{metric_tag('env', inquiry.env)}" if inquiry.env else tag
+    start = _seconds(inquiry.whole.start)
+    answer = await inquiry.ask(ACTIVE_METRICS, DatadogNamesAnswer, _from=start, tag_filter=tag)
+    active = set(answer.metrics)
+    operations = _operations(active)
+    asked = {}
+    for operation in operations:
+        asked[f"signals of {operation}"] = _signals(service, operation, scope, active)
+    if split and operations:
+        asked[f"{operations[0]} by tags"] = _split_signals(service, operations[0], scope)
+    resources = _resources(service, active, scope)
+    if resources:
+        asked["resources"] = resources
+    found = await inquiry.gathered(
+        DatadogPart("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, questions))
+        for what, questions in asked.items()
+    )
+    if not operations:
+        found.missing.append(Missing("metrics", f"trace.*{{{scope}}}", _NOT_TRACED))
+    return found
+
+
+_NOT_TRACED = (
+    "no trace metric carries this service's tag: it is not traced, "
+    "or services.<name>.datadog_service is wrong"
+)
+
+
+def _operations(active: Iterable[str]) -> list[str]:
+    """The operations of a service, those first by which it is entered."""
+    names = {m[1] for name in active if (m := _HITS.fullmatch(name))}
+    return sorted(names, key=lambda name: (_SERVED.search(name) is None, name))[:MOST_OPERATIONS]
+
+
+def _signals(service: str, operation: str, scope: str, active: set[str]) -> list[DatadogQuestion]:
+    """Of a service that never failed there is no metric of errors; of older agents no distribution,
+    but a sum."""
+    base = f"trace.{operation}"
+    hits, errors = f"sum:{base}.hits{{{scope}}}", f"sum:{base}.errors{{{scope}}}"
+    given: dict[str, Any] = {"service": service, "labels": {"operation": operation}}
+    never_failed = f"{base}.errors" not in active
+    has_sum_only = base not in active and f"{base}.duration" in active
+    rate = {"h": f"{hits}.as_rate()"}
+    ratio = {"e": f"{errors}.as_count()", "h": f"{hits}.as_count()"}
+    asked = [
+        DatadogQuestion("request_rate", "1/s", "h", rate, **given),
+        DatadogQuestion(
+            "error_ratio", "ratio", "default_zero(e) / h", ratio, optional=never_failed, **given
+        ),
+    ]
+    # The distribution is in seconds, as is the sum.
+    given["scale"] = 1000
+    for quantile in ("p50", "p99"):
+        queries = {"p": f"{quantile}:{base}{{{scope}}}"}
+        asked.append(
+            DatadogQuestion(
+                f"latency_{quantile}", "ms", "p", queries, optional=has_sum_only, **given
+            )
+        )
+    if has_sum_only:
+        mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
+        asked.append(DatadogQuestion("latency_mean", "ms", "d / h", mean, **given))
+    return asked
+
+
+def _split_signals(service: str, operation: str, scope: str) -> list[DatadogQuestion]:
+    base, labels = f"trace.{operation}", {"operation": operation}
+    given: dict[str, Any] = {"service": service, "labels": labels, "optional": True}
+    asked = []
+    for tag in SPLITS:
+        by = f"{{{scope}}} by {{{tag}}}"
+        ratio = {"e": f"sum:{base}.errors{by}.as_count()", "h": f"sum:{base}.hits{by}.as_count()"}
+        top = f"{MOST_VALUES}, 'mean', 'desc'"
+        asked.append(
+            DatadogQuestion(
+                "error_ratio", "ratio", f"top(default_zero(e) / h, {top})", ratio, **given
+            )
+        )
+        slow = {"p": f"p99:{base}{by}"}
+        asked.append(
+            DatadogQuestion("latency_p99", "ms", f"top(p, {top})", slow, scale=1000, **given)
+        )
+    return asked
+
+
+def _resources(service: str, active: set[str], scope: str) -> list[DatadogQuestion]:
+    asked: dict[str, DatadogQuestion] = {}
+    for signal, unit, metric, how, scale in RESOURCES:
+        if metric in active and signal not in asked:
+            query = {"m": f"{how}:{metric}{{{scope}}}"}
+            asked[signal] = DatadogQuestion(signal, unit, "m", query, service=service, scale=scale)
+    return list(asked.values())
+
+
+async def timeseries(
+    inquiry: DatadogInquiry,
+    asked: Sequence[DatadogQuestion],
+    windows: Sequence[Window] = (),
+    points: int = MOST_POINTS,
+) -> DatadogEvidence:
+    """All series of one request over all windows. Where Datadog finds one wrong, they are asked one
+    by one."""
+    windows = windows or inquiry.spans_of_time
+    try:
+        return await _together(inquiry, asked, windows, points)
+    except ConnectorError as error:
+        if error.status not in (400, 422):
+            raise
+        if len(asked) == 1:
+            return _nothing(asked[0].query, str(error))
+    return DatadogEvidence.of([await timeseries(inquiry, [one], windows, points) for one in asked])
+
+
+async def _together(
+    inquiry: DatadogInquiry,
+    asked: Sequence[DatadogQuestion],
+    windows: Sequence[Window],
+    points: int,
+) -> DatadogEvidence:
+    queries, formulas = _named(asked)
+    rows: list[list[tuple[Any, ...]]] = [[] for _ in asked]
+    for span in windows:
+        body = _body(span, queries, formulas, points)
+        answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
+        for number, one in enumerate(asked):
+            rows[number] += _lines(inquiry, answer, asked, only=one)
+    found = DatadogEvidence()
+    window = inquiry.whole
+    for one, some in zip(asked, rows, strict=True):
+        if some:
+            link = inquiry.links.metrics(one.query, window)
+            count = found.add("metrics", some)
+            item = Item("metrics", one.query, window, link, rows=count)
+            found.items.append(item.holding(some))
+        elif not one.optional:
+            found.missing.append(Missing("metrics", one.query, "no series in these windows"))
+    return found
+
+
+def _named(asked: Sequence[DatadogQuestion]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The queries under their own names, and the formulas that use these."""
+    queries, formulas = [], []
+    for number, one in enumerate(asked):
+        new = {name: f"{name}{number}" for name in one.queries}
+        for name, query in one.queries.items():
+            queries.append({"data_source": "metrics", "name": new[name], "query": query})
+        formula = one.formula
+        # A query's name is one letter, so a formula's other words are left as they are.
+        for name in sorted(set(re.findall(r"\b[a-z]\b", formula)) & set(new)):
+            formula = re.sub(rf"\b{name}\b", new[name], formula)
+        formulas.append(formula)
+    return queries, formulas
+
+
+def _body(
+    span: Window, queries: Sequence[Mapping[str, Any]], formulas: Sequence[str], points: int
+) -> dict[str, Any]:
+    """The request; its times are in ms."""
+    interval = max(LEAST_INTERVAL_S, math.ceil(span.seconds / points))
+    return {
+        "data": {
+            "type": "timeseries_request",
+            "attributes": {
+                "_from": _seconds(span.start) * 1000,
+                "to": _seconds(span.end) * 1000,
+                "interval": round(interval * 1000),
+                "queries": list(queries),
+                "formulas": [{"formula": formula} for formula in formulas],
+            },
+        }
+    }
+
+
+def _lines(
+    inquiry: DatadogInquiry,
+    answer: DatadogLinesAnswer,
+    asked: Sequence[DatadogQuestion],
+    only: DatadogQuestion | None = None,
+) -> list[tuple[Any, ...]]:
+    """Rows of the answer's series; those of one formula where `only` is given."""
+    if answer.errors:
+        problem = f"the query was not answered: {text(answer.errors)}"
+        raise ConnectorError("datadog", TIMESERIES.said, problem)
+    lines = answer.data.attributes
+    times = [nanoseconds(at) for at in lines.times]
+    rows: list[tuple[Any, ...]] = []
+    kept = 0
+    for series, values in zip(lines.series, lines.values, strict=False):
+        if not 0 <= series.query_index < len(asked):
+            continue
+        one = asked[series.query_index]
+        if (only is not None and one is not only) or kept >= one.most:
+            continue
+        kept += 1
+        rows += _series_rows(inquiry, one, series, zip(times, values, strict=False))
+    return rows
+
+
+def _series_rows(
+    inquiry: DatadogInquiry,
+    one: DatadogQuestion,
+    series: _DatadogSeries,
+    points: Iterable[tuple[int | None, float | None]],
+) -> list[tuple[Any, ...]]:
+    group = tags(series.group_tags or [])
+    of_service = inquiry.names.ours(group.pop("service", None))
+    service = one.service or of_service
+    labels = attributes({**(one.labels or {}), **group})
+    rows: list[tuple[Any, ...]] = []
+    for at, value in points:
+        if at is not None and value is not None and math.isfinite(value):
+            rows.append((at, service, one.signal, value * one.scale, one.unit, labels))
+    return rows
+
+
+def _seconds(at: datetime) -> int:
+    return math.floor(at.timestamp())

@@ -1,0 +1,169 @@
+"""What a search answers, its lines as rows of the table `logs` and its counts as `metrics`.
+
+Shapes: elastic/elasticsearch-specification and opensearch-project/opensearch-api-specification, as
+of 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from faultline.connectors.shared.rows.collection_builder import EARLIEST_NS, attributes, ns_of
+from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
+from faultline.connectors.shared.rows.otlp_spans import TRACE_ID_BYTES, hex_id
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.elasticsearch.fields import (
+    LEVELS,
+    MESSAGES,
+    SERVICES,
+    TRACES,
+    LogFields,
+)
+
+MOST_FIELDS = 1000
+DEEPEST = 12
+MOST_LEVELS = 50
+
+Row = tuple[Any, ...]
+
+
+class Shards(msgspec.Struct):
+    total: int = 0
+    failed: int = 0
+
+
+class Hit(msgspec.Struct):
+    sort: list[Any] = []
+    source: dict[str, Any] = msgspec.field(default_factory=dict, name="_source")
+
+
+class Hits(msgspec.Struct):
+    hits: list[Hit]
+
+
+class Step(msgspec.Struct):
+    key: float
+    doc_count: int
+
+
+class Steps(msgspec.Struct):
+    buckets: list[Step]
+
+
+class Named(msgspec.Struct):
+    key: str
+    steps: Steps | None = None
+
+
+class Names(msgspec.Struct):
+    buckets: list[Named]
+
+
+class Found(msgspec.Struct):
+    """What every search says of itself."""
+
+    timed_out: bool
+    shards: Shards = msgspec.field(name="_shards")
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why it is not all that is there."""
+        if self.shards.failed:
+            return f"{self.shards.failed} of {self.shards.total} shards did not answer"
+        return "the search ran into its time limit" if self.timed_out else None
+
+
+class LinesFound(Found, kw_only=True):
+    hits: Hits
+
+
+class Counts(msgspec.Struct):
+    levels: Names | None = None
+    steps: Steps | None = None
+
+
+class CountsFound(Found, kw_only=True):
+    aggregations: Counts
+
+
+class NamesFound(Found, kw_only=True):
+    aggregations: dict[str, Names]
+
+
+def line_rows(hits: Iterable[Hit], service: str, fields: LogFields) -> tuple[list[Row], int]:
+    """Lines as rows in the given order, and how many were left out because they have no readable
+    time or text."""
+    rows, dropped = [], 0
+    for hit in hits:
+        row = _row(hit, service, fields)
+        if row is None:
+            dropped += 1
+        else:
+            rows.append(row)
+    return rows, dropped
+
+
+def _row(hit: Hit, service: str, fields: LogFields) -> Row | None:
+    at = ns_of(hit.sort[0]) if hit.sort else None
+    known = flat(hit.source)
+    text = _first(known, (*fields.messages, *MESSAGES))
+    if at is None or at < EARLIEST_NS or text is None:
+        return None
+    level = _first(known, (_plain(fields.level), *LEVELS))
+    trace = hex_id((_first(known, TRACES) or "")[:64], TRACE_ID_BYTES) or None
+    told = {fields.time, *fields.messages, *LEVELS, *TRACES, *SERVICES[:3]}
+    kept = {name: value for name, value in known.items() if name not in told}
+    shown = short(level.lower(), 20) if level else None
+    return at, service, text[:LONGEST_LINE], shown, trace, attributes(kept)
+
+
+def _plain(name: str | None) -> str:
+    return (name or "").removesuffix(".keyword")
+
+
+def _first(known: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    for name in names:
+        value = known.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def flat(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A document's texts, numbers and booleans by their dotted names, bounded in number and
+    depth."""
+    found: dict[str, Any] = {}
+    waiting: list[tuple[str, Any, int]] = [("", source, 0)]
+    while waiting and len(found) < MOST_FIELDS:
+        path, value, depth = waiting.pop(0)
+        if isinstance(value, dict) and depth < DEEPEST:
+            for name, inner in list(value.items())[:MOST_FIELDS]:
+                waiting.append((f"{path}.{name}" if path else str(name), inner, depth + 1))
+        elif isinstance(value, (str, int, float)):
+            found[path] = value
+    return found
+
+
+def count_rows(found: Counts, service: str, grid: CountGrid, signals: tuple[str, str]) -> list[Row]:
+    """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
+    counted is 0. Without levels nothing is said of errors."""
+    if found.levels is None:
+        steps = found.steps.buckets if found.steps else ()
+        return grid.rows(signals[0], service, _counted(steps, grid))
+    others: list[Step] = []
+    errors: list[Step] = []
+    for level in found.levels.buckets:
+        counted = level.steps.buckets if level.steps else []
+        (errors if level.key.lower() in FAILING else others).extend(counted)
+    return [
+        *grid.rows(signals[0], service, _counted(others, grid)),
+        *grid.rows(signals[1], service, _counted(errors, grid)),
+    ]
+
+
+def _counted(steps: Sequence[Step], grid: CountGrid) -> Iterator[tuple[int, float]]:
+    for one in steps:
+        yield round(one.key / 1000 - grid.start_s) // grid.step_s, one.doc_count

@@ -1,0 +1,178 @@
+"""Google Cloud: golden signals of Cloud Run, load balancers, containers and databases, log lines,
+traces, groups of errors, and what was changed, of one project.
+
+REST with reading calls alone; specifications: the discovery documents of google-api-python-client
+2.202.0. A series in PromQL is the matter of the Prometheus connector, which speaks to Managed
+Service for Prometheus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.connectors.shared.auth.google_token import GoogleToken
+from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
+from faultline.connectors.shared.rows.readable_parts import ReadableParts
+from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.vendors.google_cloud import errors, logs, operations, revisions, traces
+from faultline.connectors.vendors.google_cloud.collecting import GoogleProject, ProjectCollection
+from faultline.connectors.vendors.google_cloud.logs import EntriesAnswer
+from faultline.connectors.vendors.google_cloud.metrics import METRICS, SeriesAnswer
+from faultline.connectors.vendors.google_cloud.session import (
+    VENDOR,
+    ApiDisabledError,
+    GoogleApi,
+    GoogleSession,
+)
+from faultline.connectors.vendors.google_cloud.settings import GoogleCloudSettings
+
+LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=6)
+MOST_SERVICES = 5
+NEEDS = {
+    "monitoring": "monitoring.timeSeries.list",
+    "logging": "logging.logEntries.list",
+    "cloudtrace": "cloudtrace.traces.list",
+    "clouderrorreporting": "errorreporting.groups.list",
+    "container": "container.operations.list",
+    "sqladmin": "cloudsql.instances.get",
+    "run": "run.revisions.list",
+}
+"""The permission for each API."""
+KINDS: Mapping[str, EvidenceKind] = {
+    "monitoring": "metrics",
+    "logging": "logs",
+    "cloudtrace": "spans",
+    "clouderrorreporting": "logs",
+    "container": "changes",
+    "sqladmin": "changes",
+    "run": "changes",
+}
+ANYWHERE = ("-", "us-central1")
+"""Any service of one region: enough to learn whether revisions can be listed."""
+
+
+def build(own: GoogleCloudSettings, settings: SharedSettings) -> GoogleCloudConnector | None:
+    """The configured connector, or None without a project. Raises SettingsError."""
+    if own.project is None:
+        return None
+    auth = GoogleToken(VENDOR, own.identity_url, own.credentials_file)
+    # A file that cannot be used stops the start.
+    auth.read()
+    limits = own.limits(LIMITS)
+    names = ServiceNames.of_catalogue(settings.services)
+    project = GoogleProject(own.project, own.console_url, names, own.trace_label)
+    apis = {name: GoogleApi(name, own.api_url, auth, limits) for name in NEEDS}
+    return GoogleCloudConnector(project, apis, limits)
+
+
+class GoogleCloudConnector:
+    """`apis`: by the first part of their host's name."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes")
+
+    def __init__(
+        self, project: GoogleProject, apis: Mapping[str, GoogleApi], limits: Limits = LIMITS
+    ) -> None:
+        self._project = project
+        self._apis = apis
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Every API side by side; one that fails is a gap, the rest stands."""
+        services, more = in_scope(request, MOST_SERVICES)
+        asking = ProjectCollection(self._project, request, services)
+        missing = asking.collection.missing
+        if more:
+            reason = f"{more} more services were not asked about"
+            missing.append(Missing("metrics", "services in scope", reason))
+        deadline, budget = self._allowance()
+        parts: dict[str, list[Callable[[GoogleSession], Awaitable[None]]]] = {
+            "logging": [asking.changes],
+            "container": [asking.cluster_operations],
+            "sqladmin": [asking.database_operations],
+        }
+        if services:
+            parts["monitoring"] = [asking.metrics, asking.line_counts]
+            parts["logging"].append(asking.lines)
+            parts["cloudtrace"] = [asking.spans]
+            parts["clouderrorreporting"] = [asking.error_groups]
+        else:
+            missing.append(
+                Missing("metrics", "services", "the alert names no service to ask about")
+            )
+
+        async def of_api(name: str) -> None:
+            try:
+                async with self._apis[name].open(deadline, budget) as session:
+                    await asyncio.gather(*(part(session) for part in parts[name]))
+            except FaultlineError as error:
+                missing.append(Missing(KINDS[name], name, str(error)))
+
+        await asyncio.gather(*(of_api(name) for name in parts))
+        if asking.run_places:
+            parts["run"] = [asking.revisions]
+            await of_api("run")
+        asking.keep_audited()
+        asking.name_the_unknown()
+        return asking.collection.collected()
+
+    async def check(self) -> Check:
+        """Which APIs can be read with this account?"""
+        deadline, budget = self._allowance()
+        now = self._project.now()
+        hour = Window(start=now - timedelta(hours=1), end=now)
+        calls = self._calls(hour)
+        refusals: dict[str, str | None] = {}
+        disabled: list[str] = []
+        for name, call in calls.items():
+            try:
+                async with self._apis[name].open(deadline, budget) as session:
+                    await call(session)
+                refusals[name] = None
+            except ApiDisabledError:
+                disabled.append(name)
+            except FaultlineError as error:
+                if getattr(error, "status", None) not in (403, 404):
+                    return Check(self.name, False, str(error))
+                refusals[name] = getattr(error, "problem", str(error))
+        parts = ReadableParts(refusals, NEEDS)
+        said = [parts.words or "no API can be read"]
+        if disabled:
+            said.append(f"not enabled in the project: {', '.join(disabled)}")
+        said.append("only reading calls are sent; what else the account may do is not asked")
+        line = f"Google Cloud project {self._project.id}: {'; '.join(said)}"
+        return Check(self.name, bool(parts.readable), line, parts.unread)
+
+    def _calls(self, hour: Window) -> dict[str, Callable[[GoogleSession], Awaitable[object]]]:
+        """One cheap call of each API."""
+        metric = METRICS[0].params(self._project.id, ["none"], hour)
+        trace = traces.trace_params(self._project.trace_label, "none", hour)
+        body = self._project.entries_body(logs.within("severity>=ERROR", hour), 1)
+        groups = errors.group_params("none", errors.PERIODS[0])
+        paths = self._project.paths
+        anywhere = revisions.revisions_path(self._project.id, ANYWHERE)
+        return {
+            "monitoring": lambda s: s.get(paths["monitoring"], metric, type=SeriesAnswer),
+            "logging": lambda s: s.entries(body, type=EntriesAnswer),
+            "cloudtrace": lambda s: s.get(paths["cloudtrace"], trace, type=traces.TracesAnswer),
+            "clouderrorreporting": lambda s: s.get(
+                paths["clouderrorreporting"], groups, type=errors.GroupsAnswer
+            ),
+            "container": lambda s: s.get(paths["container"], type=operations.ClusterOperations),
+            "sqladmin": lambda s: s.get(
+                paths["sqladmin"], [("maxResults", "1")], type=operations.DatabaseOperations
+            ),
+            "run": lambda s: s.get(anywhere, [("pageSize", "1")], type=revisions.RevisionsAnswer),
+        }
+
+    def _allowance(self) -> tuple[Deadline, ByteBudget]:
+        budget = ByteBudget(f"size of {VENDOR}'s answers", self.limits.max_bytes)
+        return Deadline.within(self.limits), budget

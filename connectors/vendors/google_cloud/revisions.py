@@ -1,0 +1,147 @@
+"""Revisions of Cloud Run services as changes: who deployed them, what differs from the one before,
+and why one did not become ready.
+
+`projects.locations.services.revisions.list` of the Cloud Run Admin API v2, the newest first. It
+takes no region for all, so the regions are those that series, lines and audit entries name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.rows.collection_builder import nanoseconds, time_of
+from faultline.connectors.shared.rows.log_windows import Row
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.kubernetes.pod_templates import Facts, TemplateDifference, facts
+
+MOST_REVISIONS, MOST_PLACES = 50, 10
+DEPLOYED_WITHIN_S = (-5, 120)
+"""An audit entry is from when the call began, and its revision is made within seconds of that. The
+longer end is our choice."""
+
+RunPlace = tuple[str, str]
+"""A service's name at Google, and its region."""
+
+
+class _RunCondition(msgspec.Struct):
+    type: str = ""
+    state: str = ""
+    message: str = ""
+
+
+class _RunScaling(msgspec.Struct):
+    minInstanceCount: int | None = None
+    maxInstanceCount: int | None = None
+
+
+class RunRevision(msgspec.Struct):
+    """One revision, as far as it is read."""
+
+    name: str = ""
+    createTime: str = ""
+    creator: str = ""
+    containers: list[dict[str, Any]] = []
+    conditions: list[_RunCondition] = []
+    scaling: _RunScaling | None = None
+    maxInstanceRequestConcurrency: int | None = None
+    timeout: str | None = None
+    serviceAccount: str | None = None
+
+    @property
+    def short_name(self) -> str:
+        """Such as `checkout-00042-abc`."""
+        return short(self.name.rpartition("/")[2], 100)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it did not become ready."""
+        for one in self.conditions:
+            if one.type == "Ready" and one.state == "CONDITION_FAILED":
+                return short(one.message, 160) or "no reason given"
+        return None
+
+    @property
+    def facts(self) -> Facts:
+        """What it says, as that of a pod template; values of variables are never shown."""
+        told = facts({"spec": {"containers": self.containers}})
+        scaling = self.scaling or _RunScaling()
+        settings = {
+            "minInstances": scaling.minInstanceCount,
+            "maxInstances": scaling.maxInstanceCount,
+            "concurrency": self.maxInstanceRequestConcurrency,
+            "timeout": self.timeout,
+            "serviceAccount": self.serviceAccount,
+        }
+        for key, value in settings.items():
+            if value is not None:
+                told[key] = (short(str(value), 120), str(value))
+        return told
+
+
+class RevisionsAnswer(msgspec.Struct):
+    """What the call answers."""
+
+    revisions: list[RunRevision] = []
+    nextPageToken: str = ""
+
+
+def revisions_path(project: str, place: RunPlace) -> str:
+    """Where the revisions of a service are listed; `-` stands for any service."""
+    name, region = (quote(part[:100], safe="") for part in place)
+    return f"/v2/projects/{quote(project, safe=':')}/locations/{region}/services/{name}/revisions"
+
+
+def revisions_link(console: str, project: str, place: RunPlace) -> str:
+    """The same in the console."""
+    name, region = (quote(part[:100], safe="") for part in place)
+    return f"{console}/run/detail/{region}/{name}/revisions?project={project}"
+
+
+def revision_rows(
+    found: Sequence[RunRevision],
+    service: str,
+    region: str,
+    window: Window,
+    link: str,
+    has_all: bool,
+) -> list[Row]:
+    """Rows of the table `changes`, of the revisions that were made in the window."""
+    rows: list[Row] = []
+    start, end = nanoseconds(window.start), nanoseconds(window.end)
+    for one, before in zip(found, (*found[1:], None), strict=False):
+        at = time_of(one.createTime)
+        if at is None or not start <= at < end or (before is None and not has_all):
+            continue
+        difference = TemplateDifference(before.facts if before else None, one.facts)
+        title = f"Cloud Run revision {one.short_name} in {region}: {difference.summary()}"
+        if one.trouble:
+            title += f"; not ready: {one.trouble}"
+        author, diff = short(one.creator, 120) or None, "\n".join(difference.lines()) or None
+        identity = f"{one.short_name} {short(region, 40)}"
+        told = ("deploy", identity, short(title, 400), author, link, None, diff)
+        rows.append((at, service, *told))
+    return rows
+
+
+def without_told_twice(
+    audited: Iterable[Row], of_run: frozenset[str], revisions: Iterable[Row]
+) -> list[Row]:
+    """The rows of the audit log without those that a revision tells of. `of_run` holds the ids of
+    the rows that are about Cloud Run."""
+    made: dict[str, list[int]] = {}
+    for at, service, *_ in revisions:
+        made.setdefault(service, []).append(at)
+    earliest, latest = DEPLOYED_WITHIN_S
+    kept = []
+    for row in audited:
+        at, service, _, identity = row[:4]
+        delays = [(one - at) / 1_000_000_000 for one in made.get(service, ())]
+        is_told = any(earliest <= delay <= latest for delay in delays)
+        if not (is_told and identity in of_run):
+            kept.append(row)
+    return kept

@@ -1,0 +1,119 @@
+"""Google Cloud's REST APIs, of which only reading calls can be sent.
+
+All are GET but `entries.list` of Cloud Logging, which takes its filter by POST: the client refuses
+every other POST, and a body that holds anything else than that call's parameters (Cloud Logging
+API v2, discovery document of google-api-python-client 2.202.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from faultline.analysis.errors import ConnectorError
+from faultline.connectors.shared.http.http import JSON_HEADERS, HttpSession
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.transport import CALL, Timeouts, open_client
+from faultline.connectors.shared.vendor_text import plain_url, short
+
+T = TypeVar("T")
+
+VENDOR = "google_cloud"
+ENTRIES = "/v2/entries:list"
+ENTRIES_KEYS = frozenset({"resourceNames", "filter", "orderBy", "pageSize", "pageToken"})
+READ_S = 20.0
+"""Searches of logs take longer than others."""
+NOT_ENABLED = "SERVICE_DISABLED"
+"""The reason in an error's details (google.aip.dev/193)."""
+
+
+class ApiDisabledError(ConnectorError):
+    """The project does not use that API, so there is nothing to read."""
+
+
+class _Detail(msgspec.Struct):
+    reason: str = ""
+
+
+class _GoogleError(msgspec.Struct):
+    message: str = ""
+    details: list[_Detail] = []
+
+
+class _ErrorAnswer(msgspec.Struct):
+    error: _GoogleError
+
+
+class GoogleApi:
+    """One of the APIs: `monitoring`, `logging` and so on."""
+
+    def __init__(self, name: str, base: str | None, auth: httpx.Auth, limits: Limits) -> None:
+        self.base_url = plain_url(base or f"https://{name}.googleapis.com", VENDOR)
+        self._auth = auth
+        self._limits = limits
+
+    @asynccontextmanager
+    async def open(self, deadline: Deadline, budget: ByteBudget) -> AsyncIterator[GoogleSession]:
+        """A session within a collection's deadline and size."""
+        async with open_client(
+            VENDOR,
+            self.base_url,
+            self._limits,
+            headers=JSON_HEADERS,
+            deadline=deadline,
+            budget=budget,
+            timeouts=Timeouts(read_s=READ_S),
+            allow=self._reads_only,
+            auth=self._auth,
+        ) as client:
+            yield GoogleSession(VENDOR, self.base_url, client, deadline)
+
+    def _reads_only(self, request: httpx.Request) -> None:
+        """Look at what is about to be sent, whoever built it."""
+        refused = ConnectorError(VENDOR, request.method, "a connector sends reading calls only")
+        if not str(request.url).startswith(f"{self.base_url}/v"):
+            raise refused
+        if request.method == "GET":
+            return
+        if request.method != "POST" or str(request.url) != f"{self.base_url}{ENTRIES}":
+            raise refused
+        try:
+            body = msgspec.json.decode(request.content, type=dict[str, Any])
+        except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
+            raise refused from error
+        if not ENTRIES_KEYS.issuperset(body):
+            raise refused
+
+
+class GoogleSession(HttpSession):
+    """One collection's calls of one API."""
+
+    async def entries(self, body: Mapping[str, Any], *, type: type[T]) -> T:
+        """A page of log entries. Raises ConnectorError, BudgetExceeded."""
+        response = await self._client.post(
+            self._base_url + ENTRIES,
+            content=msgspec.json.encode(body),
+            headers={"Content-Type": "application/json"},
+            extensions={CALL: ENTRIES},
+        )
+        return self._decoded(ENTRIES, self._accepted(ENTRIES, response), type)
+
+    def _refused(self, call: str, response: httpx.Response) -> ConnectorError:
+        """With Google's words where the request was wrong, and the reason of a refusal."""
+        error = super()._refused(call, response)
+        try:
+            told = msgspec.json.decode(response.content, type=_ErrorAnswer).error
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return error
+        reasons = [one.reason for one in told.details if one.reason]
+        if NOT_ENABLED in reasons:
+            problem = "this API is not enabled in the project"
+            return ApiDisabledError(VENDOR, call, problem, status=error.status)
+        why = told.message if response.status_code == 400 else ", ".join(reasons[:2])
+        problem = f"{error.problem}: {short(why)}" if why else error.problem
+        return ConnectorError(VENDOR, call, problem, status=error.status, retryable=error.retryable)

@@ -1,0 +1,208 @@
+"""What Kafka's answers say is wrong.
+
+Requests and fields: "Kafka protocol guide" (kafka.apache.org/protocol), versions 2.4 to 4.x.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from faultline.analysis.wording.amounts import PER_SECOND, SECONDS, amount
+from faultline.analysis.wording.phrases import counted
+from faultline.connectors.shared.databases.database_server import Fact
+from faultline.connectors.shared.vendor_text import short
+
+BEHIND = 10_000
+"""Messages of one topic: as of the exporters' facts (exporter_metrics.toml)."""
+STUCK = 100
+"""Messages that a group without members has not read, as of RabbitMQ's facts: fewer may be a
+restart."""
+MOST_GROUPS = 10
+NO_LEADER = -1
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Brokers by their ids; `leader` is -1 where there is none."""
+
+    at: Place
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The brokers that are there, and all partitions that the user may see."""
+
+    brokers: frozenset[int]
+    partitions: tuple[Partition, ...]
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(one.at.topic for one in self.partitions)
+
+    @property
+    def led(self) -> frozenset[Place]:
+        """The partitions that have a leader, whose offsets can be asked for."""
+        return frozenset(one.at for one in self.partitions if one.leader != NO_LEADER)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A consumer group. `state` is librdkafka's name of it, such as STABLE or EMPTY."""
+
+    name: str
+    state: str = "UNKNOWN"
+    members: int = 0
+
+    @property
+    def said(self) -> str:
+        """For humans."""
+        return f"{self.state.lower().replace('_', ' ')}, {counted(self.members, 'member')}"
+
+
+@dataclass(frozen=True)
+class GroupReading:
+    """A group's offsets beside those of the partitions it reads, at `at_s` (monotonic seconds)."""
+
+    group: Group
+    at_s: float
+    committed: Mapping[Place, int]
+    ends: Mapping[Place, int]
+    begins: Mapping[Place, int] = field(default_factory=dict)
+    """Of a group without members."""
+
+    def lags(self) -> dict[Place, int]:
+        """Messages that it has not read, by partition."""
+        lags = {}
+        for at, end in self.ends.items():
+            if at in self.committed:
+                lags[at] = max(0, end - self.committed[at])
+        return lags
+
+    def by_topic(self) -> Counter[str]:
+        """The same by topic."""
+        found: Counter[str] = Counter()
+        for at, lag in self.lags().items():
+            found[at.topic] += lag
+        return found
+
+    @property
+    def longest(self) -> int:
+        """Of the topic of which it has not read most."""
+        return max(self.by_topic().values(), default=0)
+
+    def has_lost(self, topic: str) -> bool:
+        """Whether messages were deleted before it read them: then it has been away for as long
+        as the topic keeps its messages, and is probably not used any more."""
+        ours = {at: start for at, start in self.begins.items() if at.topic == topic}
+        return any(self.committed.get(at, start) < start for at, start in ours.items())
+
+
+def cluster_facts(cluster: Cluster) -> list[Fact]:
+    """Brokers that are away, and partitions that cannot be used or have too few replicas."""
+    facts = []
+    kept = Counter(broker for one in cluster.partitions for broker in one.replicas)
+    for broker in sorted(set(kept) - cluster.brokers):
+        value = f"away from its cluster, with replicas of {counted(kept[broker], 'partition')}"
+        name = f"broker {broker}"
+        facts.append(Fact("database_unavailable", value, None, "Broker node", name, "brokers"))
+    total = len(cluster.partitions)
+    headless = [one for one in cluster.partitions if one.leader == NO_LEADER]
+    if headless:
+        facts.append(_of_partitions("partitions_without_leader", headless, total, "leader"))
+    missing: Counter[int] = Counter()
+    behind = []
+    for one in cluster.partitions:
+        away = set(one.replicas) - set(one.in_sync)
+        if away and one.leader != NO_LEADER:
+            behind.append(one)
+            missing.update(away)
+    if behind:
+        worst = ", ".join(str(broker) for broker, _ in missing.most_common(5))
+        more = f"; not in sync: {'broker' if len(missing) == 1 else 'brokers'} {worst}"
+        facts.append(_of_partitions("partitions_under_replicated", behind, total, "isr", more))
+    return facts
+
+
+def _of_partitions(
+    kind: str, found: Sequence[Partition], total: int, field: str, more: str = ""
+) -> Fact:
+    topics = Counter(one.at.topic for one in found)
+    value = f"{len(found)} of {counted(total, 'partition')}"
+    if len(topics) == 1:
+        [topic] = topics
+        numbers = ", ".join(str(one.at.number) for one in sorted(found, key=lambda one: one.at)[:8])
+        name = short(topic, 80)
+        return Fact(kind, f"{value} ({numbers}){more}", None, "Topic", name, field)
+    named = ", ".join(short(topic, 40) for topic, _ in topics.most_common(3))
+    return Fact(kind, f"{value}, of {len(topics)} topics ({named}, ...){more}", field=field)
+
+
+def group_facts(first: Iterable[GroupReading], second: Mapping[str, GroupReading]) -> list[Fact]:
+    """Groups that are behind, with what both readings show, the one that is most behind first."""
+    facts = []
+    for one in sorted(first, key=lambda one: (-one.longest, one.group.name)):
+        topics = one.by_topic().most_common(1)
+        if topics and (fact := _judged(one, second.get(one.group.name), *topics[0])):
+            facts.append(fact)
+    return facts[:MOST_GROUPS]
+
+
+def _judged(one: GroupReading, later: GroupReading | None, topic: str, lag: int) -> Fact | None:
+    name, value = short(one.group.name, 80), f"{lag:,} messages of {short(topic, 60)}"
+    if one.group.state == "EMPTY":
+        is_used = later is None or _moved(one, later, topic, lambda read: read.ends) > 0
+        if lag < STUCK or not is_used or one.has_lost(topic):
+            return None
+        return Fact("queue_without_consumers", value, None, "Consumer group", name, "members")
+    rebalances = "REBALANC" in one.group.state
+    if later is not None and rebalances and "REBALANC" in later.group.state and lag >= STUCK:
+        for_s = later.at_s - one.at_s
+        value += f", and it has been rebalancing for {amount(for_s, SECONDS)} at least"
+        return Fact("consumers_behind", value, for_s, "Consumer group", name, "state")
+    if lag < BEHIND:
+        return None
+    lags = {at: count for at, count in one.lags().items() if at.topic == topic}
+    worst = max(lags, key=lambda at: (lags[at], -at.number))
+    if len(lags) > 1:
+        value += f", {lags[worst]:,} of them in partition {worst.number} of {len(lags)}"
+    if later is not None and later.at_s > one.at_s:
+        seconds = later.at_s - one.at_s
+        comes = _moved(one, later, topic, lambda read: read.ends) / seconds
+        reads = _moved(one, later, topic, lambda read: read.committed) / seconds
+        value += f"; {amount(comes, PER_SECOND)} in, {amount(reads, PER_SECOND)} read"
+    return Fact("consumers_behind", value, None, "Consumer group", name, "lag")
+
+
+def _moved(
+    one: GroupReading,
+    later: GroupReading,
+    topic: str,
+    offsets: Callable[[GroupReading], Mapping[Place, int]],
+) -> int:
+    """By how many messages of a topic these offsets moved between two readings."""
+    before, after = offsets(one), offsets(later)
+    return sum(after[at] - before[at] for at in before if at.topic == topic and at in after)
+
+
+def groups_said(readings: Iterable[GroupReading]) -> dict[str, str]:
+    """The groups that are most behind, for people."""
+    lines = []
+    for one in sorted(readings, key=lambda one: (-one.longest, one.group.name))[:MOST_GROUPS]:
+        for topic, lag in one.by_topic().most_common(1):
+            name = short(one.group.name, 80)
+            lines.append(f"{name}: {lag:,} of {short(topic, 60)}, {one.group.said}")
+    return {"consumer groups that are most behind": "\n".join(lines)} if lines else {}

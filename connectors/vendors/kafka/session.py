@@ -1,0 +1,256 @@
+"""A client of Kafka that only describes: it has no method that produces, fetches, commits, creates
+or alters.
+
+confluent-kafka is librdkafka, which speaks to all versions of brokers and bounds the size of an
+answer. It blocks, so it is asked in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka import admin as kafka_admin
+from confluent_kafka.admin import AdminClient
+
+from faultline.analysis.errors import ConnectorError
+from faultline.connectors.shared.databases.driver_calls import one_call
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.kafka.facts import Cluster, Group, Partition, Place
+from faultline.connectors.vendors.kafka.settings import KafkaSettings
+
+K = TypeVar("K")
+R = TypeVar("R")
+VENDOR = "kafka"
+LONGEST_CALL_S = 8.0
+NOT_PERMITTED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+LOST = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._SSL,
+        KafkaError._AUTHENTICATION,
+    }
+)
+# Without types.
+_ADMIN: Any = kafka_admin
+READING = frozenset(
+    {
+        _ADMIN.AclOperation.DESCRIBE,
+        _ADMIN.AclOperation.DESCRIBE_CONFIGS,
+        _ADMIN.AclOperation.READ,
+    }
+)
+
+
+class KafkaSession:
+    """One collection's calls, one after the other."""
+
+    def __init__(self, own: KafkaSettings, limits: Limits, deadline: Deadline) -> None:
+        self.address = own.brokers or ""
+        self.deadline = deadline
+        self._limiter = rate_limiter_of(VENDOR, self.address, limits)
+        self._configuration = {**configuration(own, limits), "error_cb": self._noticed}
+        self._client: AdminClient | None = None
+        self._last_error = ""
+
+    async def close(self) -> None:
+        """Disconnect, which librdkafka does when nobody holds it any more."""
+
+        def drop() -> None:
+            self._client = None
+
+        await asyncio.to_thread(drop)
+
+    async def cluster(self) -> Cluster:
+        """Its brokers and partitions, with internal topics. Raises ConnectorError,
+        BudgetExceeded."""
+
+        def asks(client: AdminClient, within_s: float) -> Cluster:
+            found = client.list_topics(timeout=within_s)
+            partitions = []
+            for topic, told in found.topics.items():
+                for number, one in told.partitions.items():
+                    place = Place(topic, number)
+                    partitions.append(
+                        Partition(place, one.leader, tuple(one.replicas), tuple(one.isrs))
+                    )
+            return Cluster(frozenset(found.brokers), tuple(partitions))
+
+        return await self._asked("Metadata", asks)
+
+    async def groups(self) -> tuple[list[str], list[str]]:
+        """The names of consumer groups, and what brokers refused. Raises ConnectorError,
+        BudgetExceeded."""
+
+        def asks(client: AdminClient, within_s: float) -> tuple[list[str], list[str]]:
+            found = client.list_consumer_groups(request_timeout=within_s).result(within_s)
+            refused = [_problem(one)[0] for one in found.errors or ()]
+            return [one.group_id for one in found.valid or ()], refused
+
+        return await self._asked("ListGroups", asks)
+
+    async def described(self, names: Iterable[str]) -> tuple[dict[str, Group], list[str]]:
+        """State and members of these groups, and what was refused."""
+
+        def asks(client: AdminClient, within_s: float) -> tuple[dict[str, Group], list[str]]:
+            futures = client.describe_consumer_groups(list(names), request_timeout=within_s)
+            found, refused = _results(futures, within_s)
+            groups = {}
+            for name, one in found.items():
+                groups[name] = Group(name, one.state.name, len(one.members))
+            return groups, refused
+
+        return await self._asked("DescribeGroups", asks)
+
+    async def committed(self, group: str) -> dict[Place, int]:
+        """Up to where a group has read. Raises ConnectorError, BudgetExceeded."""
+
+        def asks(client: AdminClient, within_s: float) -> dict[Place, int]:
+            asked = [ConsumerGroupTopicPartitions(group)]
+            futures = client.list_consumer_group_offsets(asked, request_timeout=within_s)
+            offsets = {}
+            for one in futures[group].result(within_s).topic_partitions:
+                if one.error is None and one.offset >= 0:
+                    offsets[Place(one.topic, one.partition)] = one.offset
+            return offsets
+
+        return await self._asked("OffsetFetch", asks)
+
+    async def offsets(
+        self, places: Iterable[Place], *, first: bool = False
+    ) -> tuple[dict[Place, int], list[str]]:
+        """Where these partitions end, or begin, and what was refused."""
+        spec = _ADMIN.OffsetSpec.earliest() if first else _ADMIN.OffsetSpec.latest()
+        asked = {TopicPartition(one.topic, one.number): spec for one in places}
+
+        def asks(client: AdminClient, within_s: float) -> tuple[dict[Place, int], list[str]]:
+            futures = client.list_offsets(asked, request_timeout=within_s)
+            found, refused = _results(futures, within_s)
+            offsets = {Place(at.topic, at.partition): one.offset for at, one in found.items()}
+            return offsets, refused
+
+        return await self._asked("ListOffsets", asks) if asked else ({}, [])
+
+    async def rights(self) -> frozenset[str]:
+        """What this user may do with the cluster besides reading, where the cluster tells."""
+
+        def asks(client: AdminClient, within_s: float) -> frozenset[str]:
+            told = client.describe_cluster(
+                include_authorized_operations=True, request_timeout=within_s
+            ).result(within_s)
+            given = set(told.authorized_operations or ()) - READING
+            return frozenset(one.name for one in given)
+
+        return await self._asked("DescribeCluster", asks)
+
+    def _noticed(self, error: KafkaError) -> None:
+        self._last_error = error.str()
+
+    async def _asked(self, call: str, asks: Callable[[AdminClient, float], R]) -> R:
+        def in_thread() -> R:
+            if self._client is None:
+                self._client = AdminClient(self._configuration)
+            try:
+                return asks(self._client, min(LONGEST_CALL_S, self.deadline.remaining))
+            except KafkaException:
+                # Why a connection failed, it tells only to a callback.
+                self._client.poll(0)
+                raise
+
+        errors = (KafkaException,)
+        async with one_call(self._limiter, self.deadline, errors, partial(self._failed, call)):
+            return await asyncio.to_thread(in_thread)
+
+    def _failed(self, call: str, error: KafkaException) -> tuple[ConnectorError, bool]:
+        said, lost = _problem(error)
+        if lost and self._last_error:
+            said = short(self._last_error, 200)
+        return ConnectorError(VENDOR, call, said, retryable=lost), lost
+
+
+def configuration(own: KafkaSettings, limits: Limits) -> dict[str, Any]:
+    """librdkafka's properties (its CONFIGURATION.md)."""
+    given: dict[str, Any] = {
+        "bootstrap.servers": own.brokers,
+        "client.id": "faultline",
+        "security.protocol": "PLAINTEXT" if own.tls == "off" else "SSL",
+        "receive.message.max.bytes": min(limits.max_bytes, 2**31 - 1),
+        "socket.timeout.ms": round(1000 * LONGEST_CALL_S),
+        # Otherwise it writes to the terminal.
+        "log_level": 0,
+    }
+    if own.tls != "off":
+        given["enable.ssl.certificate.verification"] = own.tls == "verify"
+        for name, path in (
+            ("ssl.ca.location", own.ca_file),
+            ("ssl.certificate.location", own.client_cert_file),
+            ("ssl.key.location", own.client_key_file or own.client_cert_file),
+        ):
+            if path is not None:
+                given[name] = str(path)
+    if own.username is not None:
+        given["security.protocol"] = f"SASL_{given['security.protocol']}"
+        given["sasl.mechanism"] = own.mechanism
+        given["sasl.username"] = own.username
+        given["sasl.password"] = own.password.get_secret_value() if own.password else ""
+    return given
+
+
+def _results(futures: Mapping[K, Future[Any]], within_s: float) -> tuple[dict[K, Any], list[str]]:
+    """What there is, and the different reasons why the rest is not. Raises KafkaException where
+    nothing is there."""
+    found: dict[K, Any] = {}
+    refused: dict[str, None] = {}
+    last = None
+    for key, future in futures.items():
+        try:
+            found[key] = future.result(within_s)
+        except KafkaException as error:
+            last = error
+            refused[_problem(error)[0]] = None
+    if last is not None and not found:
+        raise last
+    return found, list(refused)
+
+
+def _problem(error: KafkaException | KafkaError) -> tuple[str, bool]:
+    """What is said of it, and whether the connection is lost."""
+    told = error.args[0] if isinstance(error, KafkaException) else error
+    if not isinstance(told, KafkaError):
+        return short(str(told), 200), False
+    text = short(told.str() or told.name(), 200)
+    if told.code() in NOT_PERMITTED:
+        return f"not permitted: {text}", False
+    return text, told.code() in LOST
+
+
+@asynccontextmanager
+async def opened(own: KafkaSettings, limits: Limits) -> AsyncIterator[KafkaSession]:
+    """A session, which connects with its first call."""
+    session = KafkaSession(own, limits, Deadline.within(limits))
+    try:
+        yield session
+    finally:
+        await session.close()

@@ -1,0 +1,322 @@
+"""Logs of containers: the last lines of those that crashed, then what a few pods of each service
+wrote.
+
+A cluster keeps the log of a container's run and of the run before it, as long as the pod is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+from urllib.parse import quote
+
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.secrets.redaction import masked
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.contract.base import Item, Missing
+from faultline.connectors.shared.rows.container_lines import COMMAND, SOURCE
+from faultline.connectors.shared.rows.evidence_rows import LogRow
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.kubernetes.answers import ContainerStatus, Pod, Terminated
+from faultline.connectors.vendors.kubernetes.change_inquiry import Link
+from faultline.connectors.vendors.kubernetes.crash_lines import readable, telling_line
+from faultline.connectors.vendors.kubernetes.pods import CALM_ENDS, ObservedPod
+from faultline.connectors.vendors.pagerduty.answers import moment
+
+PODS_OF_SERVICE, MOST_RUNS = 3, 24
+"""Pods whose log is read: instances of one service write alike, and three show whether they do.
+`MOST_RUNS` bounds the requests of an investigation."""
+LINES, LINE_BYTES = 1_000, 768 * 1024
+"""The kubelet begins with the first of these lines and stops at this many bytes: with less, the
+latest lines would be those that are lost."""
+FIRST_BYTES = 128 * 1024
+"""Where those do not reach back to the window's begin, its first lines are read as well: without
+them everything that a busy service always writes would seem to be new."""
+LAST_LINES, LAST_BYTES = 100, 128 * 1024
+"""A stack trace has some fifty lines; the cause stands above or below it."""
+SHOWN_LINES, SHOWN_LENGTH = 20, 3_000
+LONGEST_LINE = 4_000
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""The annotation by which a pod names the container that matters (kubernetes.io, "Well-Known
+Labels, Annotations and Taints"); without it kubectl takes the first, and so do we."""
+GONE = (400, 404)
+"""The container has not started, or the pod is gone: there is no log, and nothing is missing."""
+FORBIDDEN = 403
+REMEDY = "add `get` on `pods/log` to its role, or set kubernetes.logs = false"
+
+
+class PodLogs(Protocol):
+    """Whatever can read the log of a container."""
+
+    async def log(self, path: str, selection: Mapping[str, str]) -> str:
+        """The text at `path`. Raises ConnectorError, BudgetExceeded."""
+
+
+@dataclass(frozen=True)
+class ContainerRun:
+    """A run of a container whose log may be read; `ended` where it crashed in the window."""
+
+    seen: ObservedPod
+    container: str
+    previous: bool = False
+    ended: Terminated | None = None
+
+    @property
+    def pod(self) -> Pod:
+        """Its pod."""
+        return self.seen.pod
+
+    @property
+    def space(self) -> str:
+        """The namespace of its pod."""
+        return short(self.pod.metadata.namespace or "", 100)
+
+    @property
+    def path(self) -> str:
+        """Where its log is read."""
+        space = quote(self.pod.metadata.namespace or "", safe="")
+        return f"/api/v1/namespaces/{space}/pods/{quote(self.pod.metadata.name, safe='')}/log"
+
+    def selection(self, since: datetime, now: datetime) -> dict[str, str]:
+        """What is asked for: of a crash the last lines, else those since a time."""
+        asked = {"container": self.container, "timestamps": "true"}
+        if self.previous:
+            asked["previous"] = "true"
+        if self.ended is not None:
+            return {**asked, "tailLines": str(LAST_LINES), "limitBytes": str(LAST_BYTES)}
+        first = self.first_selection(since, now)
+        return {**first, "tailLines": str(LINES), "limitBytes": str(LINE_BYTES)}
+
+    def first_selection(self, since: datetime, now: datetime) -> dict[str, str]:
+        """Asks for the first lines since a time."""
+        # The published API has no parameter for a time, though kubectl sends one.
+        seconds = max(1, math.ceil((now - since).total_seconds()))
+        return {
+            "container": self.container,
+            "timestamps": "true",
+            "sinceSeconds": str(seconds),
+            "limitBytes": str(FIRST_BYTES),
+        }
+
+    def command(self, since: datetime) -> str:
+        """How a human reads the same."""
+        pod, container = short(self.pod.metadata.name, 200), short(self.container, 60)
+        said = f"{COMMAND} -n {self.space} {pod} -c {container} --timestamps"
+        if self.previous:
+            said += " --previous"
+        if self.ended is not None:
+            return f"{said} --tail={LAST_LINES}"
+        return f"{said} --since-time={since:%Y-%m-%dT%H:%M:%SZ} --tail={LINES}"
+
+
+@dataclass(frozen=True)
+class CrashLine:
+    """The line by which a container says why it ended, and how to read it."""
+
+    run: ContainerRun
+    line: str
+    query: str
+
+
+@dataclass
+class LogInquiry:
+    """The container logs of one collection."""
+
+    reads: PodLogs
+    link: Link
+    window: Window
+    rows: list[LogRow] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    crashes: list[CrashLine] = field(default_factory=list)
+    _forbidden: set[str] = field(default_factory=set)
+
+    async def read(self, runs: Sequence[ContainerRun], not_ready: frozenset[str]) -> None:
+        """The logs of these runs. A namespace that forbids it is one gap, and so is a node that
+        gives none: those that are `not_ready` are not asked."""
+        by_node: dict[str, list[ContainerRun]] = {}
+        for run in runs[:MOST_RUNS]:
+            by_node.setdefault(run.pod.node or "", []).append(run)
+        asked = []
+        for node, own in by_node.items():
+            if node in not_ready:
+                reason = f"node {short(node, 100)} is not ready, and its kubelet holds the logs"
+                self.missing.append(Missing("logs", own[0].command(self.window.start), reason))
+            else:
+                asked.append(self._read_node(own))
+        await asyncio.gather(*asked)
+
+    async def _read_node(self, runs: Sequence[ContainerRun]) -> None:
+        """One after the other: a kubelet that does not answer is asked once."""
+        for run in runs:
+            if run.space in self._forbidden:
+                continue
+            try:
+                await self._read(run)
+            except ConnectorError as error:
+                if error.status not in GONE and not self._may_go_on(run, error):
+                    return
+            except FaultlineError as error:
+                self.missing.append(Missing("logs", run.command(self.window.start), str(error)))
+                return
+
+    def _may_go_on(self, run: ContainerRun, error: ConnectorError) -> bool:
+        """Whether the node's other logs may be read; notes what is missing."""
+        if error.status != FORBIDDEN:
+            self.missing.append(Missing("logs", run.command(self.window.start), str(error)))
+            return False
+        if run.space not in self._forbidden:
+            self._forbidden.add(run.space)
+            reason = f"{error}: {REMEDY}"
+            self.missing.append(Missing("logs", f"{COMMAND} -n {run.space}", reason))
+        return True
+
+    async def _read(self, run: ContainerRun) -> None:
+        since, now = self.window.start, datetime.now(UTC)
+        text = await self.reads.log(run.path, run.selection(since, now))
+        lines = read_lines(text)
+        cut = _cut(run, len(lines), len(text))
+        if cut is not None and lines:
+            first = await self.reads.log(run.path, run.first_selection(since, now))
+            lines = [one for one in read_lines(first) if one[0] < lines[0][0]] + lines
+        rows = [self._row(run, at, line) for at, line in lines]
+        kept = [row for row in rows if self.window.start <= row.time <= self.window.end]
+        self.rows += kept
+        # Whose log it is is known also where it holds no line.
+        item = self._item(run, lines, len(kept), cut).bringing("logs", kept)
+        self.items.append(item)
+        line = telling_line([line for _, line in lines])
+        if run.ended is not None and line:
+            self.crashes.append(CrashLine(run, line, run.command(self.window.start)))
+
+    def _item(
+        self,
+        run: ContainerRun,
+        lines: Sequence[tuple[datetime, str]],
+        count: int,
+        cut: str | None,
+    ) -> Item:
+        details = {}
+        if run.ended is not None:
+            shown = "\n".join(readable(masked(line)) for _, line in lines[-SHOWN_LINES:])
+            details = {"last lines": shown[-SHOWN_LENGTH:]}
+        return Item(
+            "logs",
+            run.command(self.window.start),
+            self.window,
+            self.link(run.space, "Pod", run.pod.metadata.name),
+            rows=count,
+            cut=cut,
+            details=details,
+            services=(run.seen.service,),
+        )
+
+    def _row(self, run: ContainerRun, at: datetime, line: str) -> LogRow:
+        meta = run.pod.metadata
+        kept = {
+            "pod": short(meta.name, 200),
+            "container": short(run.container, 60),
+            "namespace": run.space,
+            "node": short(run.pod.node or "", 100),
+            "source": SOURCE,
+        }
+        text = line
+        if len(line) > LONGEST_LINE:
+            # Masked before it is cut: half a key looks like none.
+            text = masked(line)[:LONGEST_LINE]
+        return LogRow(at, run.seen.service, text, None, None, json.dumps(kept))
+
+
+def _cut(run: ContainerRun, lines: int, length: int) -> str | None:
+    """What of a container's log was left out; of a crash only the end is wanted."""
+    if run.ended is not None:
+        return None
+    if length >= LINE_BYTES:
+        return f"the first lines of the container, and {LINE_BYTES // 1024} KiB of its last"
+    return f"the first lines of the container, and its last {LINES:,}" if lines >= LINES else None
+
+
+def read_lines(text: str) -> list[tuple[datetime, str]]:
+    """The lines with the times that the kubelet put before them; without a time a line is dropped,
+    as the first one may be, which a limit of bytes cut."""
+    found = []
+    for raw in text.split("\n"):
+        stamp, _, line = raw.partition(" ")
+        at = moment(stamp) if len(stamp) <= 40 else None
+        if at is not None and line.strip():
+            found.append((at, line.rstrip("\r")))
+    return found
+
+
+def runs_to_read(
+    seen: Iterable[ObservedPod], unwell_nodes: frozenset[str], window: Window
+) -> list[ContainerRun]:
+    """What is read, the most telling first: crashes, the latest of each service before the others;
+    then the main container of pods in trouble, and of the newest."""
+    by_service: dict[str, list[ObservedPod]] = {}
+    for one in seen:
+        by_service.setdefault(one.service, []).append(one)
+    crashed: list[tuple[int, ContainerRun]] = []
+    running: list[tuple[int, ContainerRun]] = []
+    for own in by_service.values():
+        ends = [run for one in own for run in _crashes(one, window)]
+        ends.sort(key=lambda run: _ended_at(run) or window.start, reverse=True)
+        crashed += enumerate(ends[:PODS_OF_SERVICE])
+        own.sort(key=lambda one: str(one.pod.metadata.created), reverse=True)
+        own.sort(key=lambda one: _trouble(one, unwell_nodes))
+        runs = [run for one in own[:PODS_OF_SERVICE] for run in _running(one)]
+        running += enumerate(runs)
+    crashed.sort(key=lambda ranked: ranked[0])
+    running.sort(key=lambda ranked: ranked[0])
+    return [run for _, run in (*crashed, *running)]
+
+
+def _crashes(seen: ObservedPod, window: Window) -> list[ContainerRun]:
+    """Runs of its containers that failed in the window."""
+    found = []
+    for status in _statuses(seen.pod):
+        for state, previous in ((status.state, False), (status.last_state, True)):
+            ended = state.terminated if state else None
+            at = moment(ended.finished_at) if ended else None
+            if ended is None or at is None or not window.start <= at <= window.end:
+                continue
+            if ended.exit_code or ended.reason not in CALM_ENDS:
+                found.append(ContainerRun(seen, status.name, previous, ended))
+                break
+    return found
+
+
+def _running(seen: ObservedPod) -> list[ContainerRun]:
+    """The container of a pod that matters, where it runs."""
+    containers = (seen.pod.spec.containers if seen.pod.spec else None) or ()
+    names = [container.name for container in containers]
+    wanted = seen.pod.metadata.annotation(DEFAULT_CONTAINER)
+    main = wanted if wanted in names else next(iter(names), "")
+    for status in _statuses(seen.pod):
+        if status.name == main and status.state is not None and status.state.running is not None:
+            return [ContainerRun(seen, main)]
+    return []
+
+
+def _trouble(seen: ObservedPod, unwell_nodes: frozenset[str]) -> int:
+    """0 for a pod that restarted or is not ready, 1 on a node in trouble, else 2."""
+    statuses = _statuses(seen.pod)
+    if any(status.restart_count or not status.ready for status in statuses):
+        return 0
+    return 1 if seen.pod.node in unwell_nodes else 2
+
+
+def _statuses(pod: Pod) -> list[ContainerStatus]:
+    status = pod.status
+    if status is None:
+        return []
+    return [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
+
+
+def _ended_at(run: ContainerRun) -> datetime | None:
+    return moment(run.ended.finished_at) if run.ended else None

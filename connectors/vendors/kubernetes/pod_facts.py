@@ -1,0 +1,304 @@
+"""Why a pod does not serve: its containers, its probes, its place and its volumes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.vendors.kubernetes.answers import (
+    ContainerProbe,
+    ContainerStatus,
+    KubernetesCondition,
+    KubernetesEvent,
+    Pod,
+    PodContainer,
+    Terminated,
+)
+from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents, listed
+from faultline.connectors.vendors.pagerduty.answers import moment
+
+IMAGE_REASONS = frozenset(
+    {
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+    }
+)
+"""Reasons of the kubelet (kubernetes/pkg/kubelet/images/types.go)."""
+REFUSED_REASONS = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+)
+BACK_OFF = timedelta(minutes=5)
+QUICK_RESTARTS = 5
+"""A container that ends at once waits 10, 20, 40 ... seconds, then five minutes each time
+(kubernetes.io, "Pod Lifecycle", restart policy): after five restarts each took that long."""
+SEVERAL = 3
+"""Restarts from which on a container that runs just now counts as one that ends again and again."""
+RECENTLY = timedelta(minutes=15)
+"""And its last end lies at most so long ago: three rounds of the back-off."""
+NOT_THERE = re.compile(
+    r"(?i)((?:config ?map|secret) \"?[\w.-]{1,253}\"? not found|couldn't find key [^\n]{1,200}"
+    r"|references non-existent (?:config|secret) key[^\n]{0,200})"
+)
+NOT_SERVED = re.compile(r"(?i)statuscode: 404|connection refused")
+NO_ROOM = re.compile(r"(?i)insufficient|taint|were unschedulable|too many pods|free ports")
+NO_MATCH = re.compile(r"(?i)didn't match (?:pod's )?(?:node affinity|node selector|pod topology)")
+MOST_CONTAINERS = 30
+
+
+@dataclass(frozen=True)
+class _Unwell:
+    """One pod with its events."""
+
+    contents: NamespaceContents
+    service: str
+    pod: Pod
+    events: tuple[KubernetesEvent, ...]
+
+    def row(
+        self,
+        fact: str,
+        *,
+        field: str,
+        value: str | None = None,
+        expected: str | None = None,
+        since: datetime | None = None,
+    ) -> StateRow:
+        """A row about this pod."""
+        return self.contents.row(
+            "Pod",
+            self.pod.metadata.name,
+            fact,
+            service=self.service,
+            place=self.pod.node,
+            field=field,
+            value=value,
+            expected=expected,
+            since=since or _unready_since(self.pod),
+        )
+
+    def saying(self, reason: str, words: str = "") -> list[KubernetesEvent]:
+        """Its events of a reason whose text has these words, the latest first."""
+        found = []
+        for event in self.events:
+            if event.reason == reason and words in event.text:
+                found.append(event)
+        return sorted(found, key=lambda event: str(event.last), reverse=True)
+
+
+def pod_facts(contents: NamespaceContents) -> list[StateRow]:
+    """Rows for every pod of the services in scope that does not serve as it should."""
+    events: dict[str, list[KubernetesEvent]] = {}
+    for event in contents.events:
+        if event.about.kind == "Pod" and event.about.name:
+            events.setdefault(event.about.name, []).append(event)
+    rows: list[StateRow] = []
+    for name, (service, pod) in contents.pods.items():
+        unwell = _Unwell(contents, service, pod, tuple(events.get(name, ())))
+        rows += _facts(unwell)
+    return rows
+
+
+def _facts(unwell: _Unwell) -> list[StateRow]:
+    status = unwell.pod.status
+    if status is None or status.phase == "Succeeded":
+        return []
+    if status.reason == "Evicted":
+        return [unwell.row("evicted", field="status.reason", value=status.message)]
+    found = [*_unplaced(unwell), *_unmounted(unwell)]
+    probed = list(_probes(unwell))
+    restarted_by_probe = any(row.fact != "readiness_failing" for row in probed)
+    for container in _statuses(unwell.pod):
+        row = _of_container(unwell, container, restarted_by_probe=restarted_by_probe)
+        if row is not None:
+            found.append(row)
+    found += probed
+    unready = _condition(unwell.pod, "Ready")
+    if not found and unready is not None and unready.status == "False" and unwell.pod.node:
+        found.append(unwell.row("readiness_failing", field="status.conditions", value=None))
+    return found
+
+
+def _of_container(
+    unwell: _Unwell, container: ContainerStatus, *, restarted_by_probe: bool
+) -> StateRow | None:
+    waiting = container.state.waiting if container.state else None
+    reason = (waiting.reason if waiting else None) or ""
+    message = (waiting.message if waiting else None) or ""
+    if reason in IMAGE_REASONS:
+        return unwell.row("image_unavailable", field="state.waiting", value=message or reason)
+    if reason in REFUSED_REASONS:
+        missing = NOT_THERE.search(message)
+        if missing is not None:
+            return unwell.row("reference_missing", field="state.waiting", value=missing[1])
+        return unwell.row("container_refused", field="state.waiting", value=message or reason)
+    ended = _last_end(container)
+    if ended is None or not _ends_again(unwell, container, ended, waits=bool(reason)):
+        return None
+    if ended.reason == "OOMKilled":
+        fact = "killed_for_memory"
+    elif restarted_by_probe:
+        # The kubelet ended it, for the reason that the probe's own fact tells.
+        return None
+    else:
+        fact = "crash_loop"
+    since = _crashing_since(unwell.pod, container, ended)
+    return unwell.row(fact, field="lastState.terminated", value=_end(container, ended), since=since)
+
+
+def _last_end(container: ContainerStatus) -> Terminated | None:
+    for state in (container.state, container.last_state):
+        ended = state.terminated if state else None
+        if ended is not None and not (ended.reason == "Completed" and not ended.exit_code):
+            return ended
+    return None
+
+
+def _ends_again(
+    unwell: _Unwell, container: ContainerStatus, ended: Terminated, *, waits: bool
+) -> bool:
+    """Whether it waits to be started again, ended for its memory, or ended several times."""
+    at = moment(ended.finished_at)
+    recent = at is None or unwell.contents.end - at <= RECENTLY
+    if waits:
+        return True
+    return recent and (ended.reason == "OOMKilled" or container.restart_count >= SEVERAL)
+
+
+def _crashing_since(pod: Pod, container: ContainerStatus, ended: Terminated) -> datetime | None:
+    """At the latest when it began to end: its last end less the waits between the ends."""
+    at = moment(ended.finished_at)
+    if at is None:
+        return None
+    since = at - max(0, container.restart_count - QUICK_RESTARTS) * BACK_OFF
+    created = pod.metadata.created
+    return max(since, created) if created else since
+
+
+def _end(container: ContainerStatus, ended: Terminated) -> str:
+    code = f"exit code {ended.exit_code}" if ended.exit_code is not None else "no exit code"
+    return f"{ended.reason or 'ended'}, {code}, {container.restart_count} restarts"
+
+
+def _probes(unwell: _Unwell) -> Iterator[StateRow]:
+    """What the kubelet says of failing probes of a pod that is not ready or was restarted."""
+    for words in ("Liveness probe", "Startup probe"):
+        for event in unwell.saying("Unhealthy", words)[:1]:
+            yield _probe_row(unwell, event, words, "liveness_failing")
+    unready = _condition(unwell.pod, "Ready")
+    if unready is None or unready.status != "False":
+        return
+    for event in unwell.saying("Unhealthy", "Readiness probe")[:1]:
+        yield _probe_row(unwell, event, "Readiness probe", "readiness_failing")
+
+
+def _probe_row(unwell: _Unwell, event: KubernetesEvent, words: str, fact: str) -> StateRow:
+    asked = None
+    if NOT_SERVED.search(event.text):
+        asked = _unserved(unwell.pod, words)
+    if asked is None:
+        return unwell.row(fact, field=words, value=event.text, since=event.first)
+    value, expected = asked
+    return unwell.row(
+        "probe_misconfigured", field=words, value=value, expected=expected, since=event.first
+    )
+
+
+def _unserved(pod: Pod, words: str) -> tuple[str, str] | None:
+    """What a probe asks for, and what the container declares instead, where it runs and the two
+    differ."""
+    for container in (pod.spec.containers if pod.spec else None) or ():
+        probe = _probe_of(container, words)
+        asks = (probe.http_get or probe.tcp_socket) if probe else None
+        if asks is None or not _is_running(pod, container.name):
+            continue
+        declared = _ports(container)
+        if declared and asks.port not in declared:
+            return f"port {asks.port}", f"port {listed(declared)}"
+    return None
+
+
+def _probe_of(container: PodContainer, words: str) -> ContainerProbe | None:
+    probes: Mapping[str, ContainerProbe | None] = {
+        "Liveness probe": container.liveness_probe,
+        "Startup probe": container.startup_probe,
+        "Readiness probe": container.readiness_probe,
+    }
+    return probes[words]
+
+
+def _ports(container: PodContainer) -> set[int | str]:
+    """The ports that a container declares, by number and by name."""
+    found: set[int | str] = set()
+    for port in container.ports or ():
+        if port.container_port:
+            found.add(port.container_port)
+        if port.name:
+            found.add(port.name)
+    return found
+
+
+def declared_ports(pod: Pod) -> set[int | str]:
+    """The ports that any of its containers declares."""
+    found: set[int | str] = set()
+    for container in (pod.spec.containers if pod.spec else None) or ():
+        found |= _ports(container)
+    return found
+
+
+def _is_running(pod: Pod, container: str) -> bool:
+    for one in _statuses(pod):
+        if one.name == container:
+            return one.state is not None and one.state.running is not None
+    return False
+
+
+def _unplaced(unwell: _Unwell) -> Iterator[StateRow]:
+    condition = _condition(unwell.pod, "PodScheduled")
+    if condition is None or condition.status != "False":
+        return
+    message = condition.message or ""
+    impossible = NO_MATCH.search(message) and not NO_ROOM.search(message)
+    fact = "placement_impossible" if impossible else "unschedulable"
+    since = moment(condition.last_transition_time)
+    yield unwell.row(fact, field="PodScheduled", value=message, since=since)
+
+
+def _unmounted(unwell: _Unwell) -> Iterator[StateRow]:
+    """What keeps a pod from its volumes, while it has not started."""
+    if (unwell.pod.status and unwell.pod.status.phase) != "Pending":
+        return
+    for reason in ("FailedMount", "FailedAttachVolume"):
+        for event in unwell.saying(reason)[:1]:
+            missing = NOT_THERE.search(event.text)
+            fact = "reference_missing" if missing else "volume_not_attached"
+            value = missing[1] if missing else event.text
+            yield unwell.row(fact, field=reason, value=value, since=event.first)
+
+
+def _statuses(pod: Pod) -> list[ContainerStatus]:
+    status = pod.status
+    if status is None:
+        return []
+    every = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+    return every[:MOST_CONTAINERS]
+
+
+def _condition(pod: Pod, kind: str) -> KubernetesCondition | None:
+    for condition in (pod.status.conditions if pod.status else None) or ():
+        if condition.type == kind:
+            return condition
+    return None
+
+
+def _unready_since(pod: Pod) -> datetime | None:
+    condition = _condition(pod, "Ready")
+    changed = None
+    if condition is not None and condition.status != "True":
+        changed = moment(condition.last_transition_time)
+    return changed or pod.metadata.created

@@ -1,0 +1,199 @@
+"""Network policies that cut a caller off from what it calls.
+
+A pod that some policy selects takes only what one of those policies admits (kubernetes.io, "Network
+Policies"). Who calls whom is the service catalogue's to say; without it only a policy that admits
+nobody at all is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.vendors.kubernetes.answers import Pod
+from faultline.connectors.vendors.kubernetes.object_answers import (
+    NetworkPolicy,
+    PolicyPeer,
+    PolicyPort,
+    matches,
+)
+from faultline.connectors.vendors.kubernetes.pod_facts import declared_ports
+from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents
+
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+"""Every namespace carries its own name under it (kubernetes.io, "Automatic labelling")."""
+INGRESS, EGRESS = "Ingress", "Egress"
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One rule of a policy, whichever way it is for."""
+
+    peers: Sequence[PolicyPeer] | None
+    ports: Sequence[PolicyPort] | None
+
+
+@dataclass(frozen=True)
+class CallerPods:
+    """A service's pods and the namespace that they are in."""
+
+    space: str
+    pods: Sequence[Pod]
+
+
+def policy_facts(
+    contents: NamespaceContents,
+    policies: Sequence[NetworkPolicy],
+    elsewhere: Mapping[str, CallerPods],
+) -> list[StateRow]:
+    """Rows for calls that the policies of this namespace do not let through. `elsewhere` are the
+    pods of all services in scope, of any namespace."""
+    rows = list(_closed_to_all(contents, policies))
+    closed = {row.service for row in rows}
+    for caller, callee in contents.calls:
+        if callee in closed or caller not in elsewhere or callee not in elsewhere:
+            continue
+        rows += _between(contents, policies, caller, callee, elsewhere)
+    return rows
+
+
+def _between(
+    contents: NamespaceContents,
+    policies: Sequence[NetworkPolicy],
+    caller: str,
+    callee: str,
+    known: Mapping[str, CallerPods],
+) -> Iterator[StateRow]:
+    """What stops a call, on the side of the callee and on that of the caller."""
+    from_pods, to_pods = known[caller], known[callee]
+    if to_pods.space == contents.name:
+        blocking = _blocking(policies, INGRESS, to_pods, from_pods, to_pods.pods)
+        if blocking is not None:
+            yield _row(contents, blocking, callee, caller, callee)
+    if from_pods.space == contents.name:
+        blocking = _blocking(policies, EGRESS, from_pods, to_pods, to_pods.pods)
+        if blocking is not None:
+            yield _row(contents, blocking, caller, caller, callee)
+
+
+def _row(
+    contents: NamespaceContents, policy: NetworkPolicy, service: str, caller: str, callee: str
+) -> StateRow:
+    return contents.row(
+        "NetworkPolicy",
+        policy.metadata.name,
+        "traffic_blocked",
+        service=service,
+        field="spec",
+        value=caller,
+        expected=callee,
+        since=policy.metadata.written,
+    )
+
+
+def _blocking(
+    policies: Sequence[NetworkPolicy],
+    way: str,
+    own: CallerPods,
+    other: CallerPods,
+    served: Sequence[Pod],
+) -> NetworkPolicy | None:
+    """The newest policy on `own` pods, where none of them admits `other` on a served port."""
+    if not own.pods or not other.pods:
+        return None
+    pod = own.pods[0]
+    about = [policy for policy in policies if _is_about(policy, way, pod)]
+    ports = _numbers(served)
+    for policy in about:
+        for rule in _rules(policy, way):
+            if _admits(rule, other, own.space, ports):
+                return None
+    return max(about, key=_written, default=None)
+
+
+def _written(policy: NetworkPolicy) -> datetime:
+    return policy.metadata.written or datetime.min.replace(tzinfo=UTC)
+
+
+def _is_about(policy: NetworkPolicy, way: str, pod: Pod) -> bool:
+    spec = policy.spec
+    if spec is None or way not in _ways(policy):
+        return False
+    return matches(spec.pod_selector, pod.metadata.labels)
+
+
+def _ways(policy: NetworkPolicy) -> Sequence[str]:
+    """Without `policyTypes` a policy is about what comes in, and about what goes out where it has
+    rules for that."""
+    spec = policy.spec
+    if spec is None:
+        return ()
+    if spec.policy_types:
+        return spec.policy_types
+    return (INGRESS, EGRESS) if spec.egress else (INGRESS,)
+
+
+def _rules(policy: NetworkPolicy, way: str) -> list[_Rule]:
+    spec = policy.spec
+    if spec is None:
+        return []
+    if way == INGRESS:
+        return [_Rule(one.peers, one.ports) for one in spec.ingress or ()]
+    return [_Rule(one.to, one.ports) for one in spec.egress or ()]
+
+
+def _admits(rule: _Rule, other: CallerPods, space: str, ports: set[int | str]) -> bool:
+    if rule.peers and not any(_is_peer(peer, other, space) for peer in rule.peers):
+        return False
+    return _opens(rule.ports, ports)
+
+
+def _is_peer(peer: PolicyPeer, other: CallerPods, space: str) -> bool:
+    if peer.ip_block is not None:
+        # Addresses of pods are not compared, so that it may well be one.
+        return True
+    if peer.namespace_selector is None:
+        if other.space != space:
+            return False
+    elif not matches(peer.namespace_selector, {NAMESPACE_LABEL: other.space}):
+        # Of other labels of a namespace nothing is known.
+        return any(key != NAMESPACE_LABEL for key in peer.namespace_selector.match_labels or ())
+    if peer.pod_selector is None:
+        return True
+    return any(matches(peer.pod_selector, pod.metadata.labels) for pod in other.pods)
+
+
+def _opens(opened: Sequence[PolicyPort] | None, ports: set[int | str]) -> bool:
+    """Whether any of these ports is let through; unknown ports are."""
+    if not opened or not ports:
+        return True
+    for one in opened:
+        if one.port is None or one.port in ports:
+            return True
+        if one.end_port is not None and isinstance(one.port, int):
+            numbers = [port for port in ports if isinstance(port, int)]
+            if any(one.port <= port <= one.end_port for port in numbers):
+                return True
+    return False
+
+
+def _numbers(pods: Iterable[Pod]) -> set[int | str]:
+    found: set[int | str] = set()
+    for pod in pods:
+        found |= declared_ports(pod)
+    return found
+
+
+def _closed_to_all(
+    contents: NamespaceContents, policies: Sequence[NetworkPolicy]
+) -> Iterator[StateRow]:
+    """Services whose pods nobody may reach, by any policy."""
+    services = dict.fromkeys(service for service, _ in contents.pods.values())
+    for service in services:
+        pod = contents.pods_of(service)[0]
+        about = [policy for policy in policies if _is_about(policy, INGRESS, pod)]
+        if about and not any(_rules(policy, INGRESS) for policy in about):
+            newest = max(about, key=_written)
+            yield _row(contents, newest, service, "anyone", service)

@@ -1,0 +1,202 @@
+"""Rollouts as changes: revisions of a pod template, scaling by hand, and written config maps and
+secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.kubernetes.answers import (
+    ControllerRevision,
+    Managed,
+    Named,
+    Workload,
+)
+from faultline.connectors.vendors.kubernetes.pod_templates import TemplateDifference
+from faultline.connectors.vendors.kubernetes.workloads import FoundWorkload
+from faultline.connectors.vendors.pagerduty.answers import moment
+
+REVISION = "deployment.kubernetes.io/revision"
+REUSED = "deployment.kubernetes.io/revision-history"
+CAUSE = "kubernetes.io/change-cause"
+"""Annotations of ReplicaSets (kubernetes.io, "Well-Known Labels, Annotations and Taints"; the
+second is there where an old ReplicaSet serves again: pkg/controller/deployment/util)."""
+MOST_ROLLOUTS = 50
+"""Of one workload, the latest. Kubernetes keeps ten unless told otherwise
+(`revisionHistoryLimit`)."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision of a workload's pod template."""
+
+    number: int
+    name: str
+    template: Mapping[str, Any]
+    at: datetime | None
+    reused: bool
+    cause: str
+
+
+def deployment_revisions(
+    found: FoundWorkload, replica_sets: Iterable[Workload], scaled_up: Mapping[str, datetime]
+) -> list[Revision]:
+    """The revisions of a Deployment, oldest first. One that serves again counts from when it was
+    scaled up again."""
+    revisions = []
+    for replica_set in replica_sets:
+        meta = replica_set.metadata
+        number = meta.annotation(REVISION)
+        if not meta.owned_by("Deployment", found.meta.name) or not _is_revision(number):
+            continue
+        reused = bool(meta.annotation(REUSED))
+        at = meta.created
+        if reused:
+            at = scaled_up.get(meta.name) or _progressed(found.object)
+        template = replica_set.spec.template if replica_set.spec else None
+        cause = meta.annotation(CAUSE)
+        revisions.append(Revision(int(number), meta.name, template or {}, at, reused, cause))
+    return sorted(revisions, key=lambda revision: revision.number)
+
+
+def _is_revision(number: str) -> bool:
+    return number.isdigit() and len(number) <= 12
+
+
+def controller_revisions(
+    found: FoundWorkload, revisions: Iterable[ControllerRevision]
+) -> list[Revision]:
+    """The revisions of a StatefulSet or DaemonSet, oldest first. One that serves again is given a
+    new number, and counts from then."""
+    read: list[Revision] = []
+    newest: datetime | None = None
+    for one in sorted(revisions, key=lambda revision: revision.revision):
+        meta = one.metadata
+        template = _table(_table(one.data).get("spec")).get("template")
+        if not meta.owned_by(found.kind, found.meta.name) or not isinstance(template, Mapping):
+            continue
+        at = meta.created
+        reused = at is not None and newest is not None and at < newest
+        if reused:
+            at = meta.written
+        elif at is not None:
+            newest = at
+        cause = meta.annotation(CAUSE)
+        read.append(Revision(one.revision, meta.name, template, at, reused, cause))
+    return read
+
+
+def rollout_rows(
+    found: FoundWorkload, revisions: Sequence[Revision], link: str | None, until: datetime
+) -> list[ChangeRow]:
+    """A row of the changes table for each revision that is kept and was rolled out until then.
+
+    Old ones are reported too: they show how often a service is rolled out anyway.
+    """
+    rows = []
+    previous: Revision | None = None
+    for revision in revisions:
+        before, previous = previous, revision
+        if revision.at is None or revision.at > until:
+            continue
+        difference = TemplateDifference.between(
+            None if before is None else before.template, revision.template
+        )
+        row = ChangeRow(
+            revision.at,
+            found.ref.service,
+            "deploy",
+            short(revision.name, 200),
+            short(_rollout_title(found, revision, difference), 400),
+            link=link,
+            diff="\n".join(difference.lines()) or None,
+        )
+        rows.append(row)
+    return rows[-MOST_ROLLOUTS:]
+
+
+def _rollout_title(found: FoundWorkload, revision: Revision, difference: TemplateDifference) -> str:
+    what = "Rollback" if revision.reused else "Rollout"
+    where = f"{found.kind.lower()} {found.ref.namespace}/{found.meta.name}"
+    title = f"{what} of {found.meta.name}: {difference.summary()}"
+    title += f" ({where}, revision {revision.number})"
+    if revision.cause:
+        title += f"; {short(revision.cause, 120)}"
+    return title
+
+
+def scaled_by_hand(found: FoundWorkload, link: str | None, window: Window) -> list[ChangeRow]:
+    """Rows for those who set the number of replicas through the subresource `scale`, but for
+    autoscalers."""
+    rows = []
+    for one in found.meta.managed_fields or ():
+        at = moment(one.time)
+        if one.subresource != "scale" or not _is_person(one):
+            continue
+        if at is None or not window.start <= at <= window.end:
+            continue
+        who = short(one.manager or "", 80)
+        title = (
+            f"Replicas of {found.kind.lower()} {found.ref.namespace}/{found.meta.name} set by {who}"
+        )
+        name = f"{found.meta.name} scale {at:%H:%M:%S}"
+        rows.append(ChangeRow(at, found.ref.service, "scale", name, title, who, link))
+    return rows
+
+
+def config_rows(
+    kind: str,
+    objects: Iterable[Named],
+    services: Mapping[str, Sequence[str]],
+    namespace: str,
+    window: Window,
+) -> list[ChangeRow]:
+    """When the config maps or secrets that workloads name were written, and by whom. `services` by
+    the object's name."""
+    rows = []
+    for one in objects:
+        name = one.metadata.name
+        for at, manager in _writes(one):
+            if not window.start <= at <= window.end:
+                continue
+            who = short(manager or "", 80) or None
+            title = f"{kind} {namespace}/{short(name, 100)} written"
+            if who:
+                title += f" by {who}"
+            identity = f"{kind.lower()} {short(name, 100)} {at:%H:%M:%S}"
+            for service in services.get(name, ()):
+                rows.append(ChangeRow(at, service, "config", identity, title, who))
+    return rows
+
+
+def _writes(one: Named) -> list[tuple[datetime, str | None]]:
+    """When an object was written and by whom; when it was made where nobody's writes are noted."""
+    writes = []
+    for managed in one.metadata.managed_fields or ():
+        at = moment(managed.time)
+        if at is not None:
+            writes.append((at, managed.manager))
+    created = one.metadata.created
+    if not writes and created is not None:
+        return [(created, None)]
+    return writes
+
+
+def _progressed(workload: Workload) -> datetime | None:
+    """When a Deployment's rollout last went on."""
+    conditions = (workload.status.conditions if workload.status else None) or ()
+    return next((moment(c.last_update_time) for c in conditions if c.type == "Progressing"), None)
+
+
+def _is_person(one: Managed) -> bool:
+    manager = one.manager or ""
+    return bool(manager) and not manager.startswith("kube-controller-manager")
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,199 @@
+"""Who calls whom as a cluster's objects have it: ingresses and routes that lead to Services, and
+containers that are given a Service's address.
+
+The values of a container's variables are looked through for the names of Services that are there,
+and forgotten: they may hold passwords. Nothing but the name of such a Service is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from faultline.connectors.shared.rows.collection_builder import nanoseconds
+from faultline.connectors.shared.rows.evidence_rows import CallRow
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.kubernetes.object_answers import (
+    HttpRoute,
+    Ingress,
+    IngressBackend,
+    KubernetesService,
+    RouteSpec,
+    selects,
+)
+from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents
+
+SOURCE = "kubernetes"
+MOST_CALLS = 2_000
+MOST_CONTAINERS, MOST_VARIABLES, MOST_HOSTS = 20, 500, 50
+LONGEST_VALUE = 4_000
+NGINX_CLASS, NGINX = "nginx", "ingress-nginx"
+"""The usual class of the controller ingress-nginx, and what the controller is called."""
+INGRESS = "ingress"
+"""Who routes, where an Ingress names no class."""
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_HOST = rf"{_LABEL}(?:\.{_LABEL}){{0,6}}"
+_IN_URL = re.compile(rf"(?:://|@|\bhost=)({_HOST})(?=[:/,;?\s]|$)")
+"""A host after a scheme, after credentials, or in a connection string of PostgreSQL."""
+_BARE = re.compile(rf"(?<![-\w./:@=?&])({_HOST})(?=(:\d)|[/,;\s]|$)")
+"""A host that stands by itself. With a port or in the cluster's domain it is an address: other
+words may be anything, such as a mode."""
+_NAMES_ADDRESS = re.compile(
+    r"(HOSTS?|HOSTNAME|ADDR|ADDRESS(ES)?|URLS?|URI|ENDPOINTS?|SERVERS?|DSN)$"
+)
+_INJECTED = re.compile(r"\$\(([A-Z][A-Z0-9_]{0,62})_SERVICE_(?:HOST|PORT)")
+"""Variables that Kubernetes itself sets for each Service (kubernetes.io, "Service", "Discovering
+services")."""
+
+
+@dataclass(frozen=True)
+class ReferringObjects:
+    """What of a namespace leads to Services."""
+
+    contents: NamespaceContents
+    services: Sequence[KubernetesService]
+    ingresses: Sequence[Ingress]
+    routes: Sequence[HttpRoute]
+
+
+@dataclass(frozen=True)
+class ServicesThere:
+    """Our name of what is behind each Service, by its namespace and name."""
+
+    ours: Mapping[tuple[str, str], str]
+
+    @classmethod
+    def of(cls, referring: Iterable[ReferringObjects]) -> ServicesThere:
+        """The Services of these namespaces."""
+        ours: dict[tuple[str, str], str] = {}
+        for one in referring:
+            for service in one.services:
+                name = service.metadata.name
+                ours[one.contents.name, name] = _behind(one.contents, service)
+        return cls(ours)
+
+    def at(self, host: str, space: str) -> str | None:
+        """What answers at a host, as seen from a namespace: `cart`, `cart.shop`,
+        `cart.shop.svc.cluster.local`, or a pod of a StatefulSet such as `kafka-0.kafka`."""
+        name, _, rest = host.partition(".")
+        if not rest:
+            return self.ours.get((space, name))
+        found = self._in_domain(name, rest)
+        if found is None:
+            behind, _, domain = rest.partition(".")
+            found = self._in_domain(behind, domain) if domain else self.ours.get((space, behind))
+        return found
+
+    def _in_domain(self, name: str, domain: str) -> str | None:
+        space, _, suffix = domain.partition(".")
+        is_cluster = not suffix or suffix == "svc" or suffix.startswith("svc.")
+        return self.ours.get((space, name)) if is_cluster else None
+
+
+def service_references(referring: Sequence[ReferringObjects], end: datetime) -> list[CallRow]:
+    """The calls that these namespaces' objects declare."""
+    there = ServicesThere.of(referring)
+    pairs: dict[tuple[str, str], None] = {}
+    for one in referring:
+        for caller, callee in (*_told_to_containers(one, there), *_routed(one, there)):
+            if caller != callee:
+                pairs[short(caller, 200), short(callee, 200)] = None
+    seen = nanoseconds(end)
+    return [CallRow(*pair, SOURCE, seen) for pair in islice(pairs, MOST_CALLS)]
+
+
+def _behind(contents: NamespaceContents, service: KubernetesService) -> str:
+    """Our service whose pods a Service selects; else the Service's own name."""
+    selector = service.spec.selector if service.spec else None
+    for ours, pod in contents.pods.values():
+        if selects(selector, pod.metadata.labels):
+            return ours
+    return service.metadata.name
+
+
+def _told_to_containers(one: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
+    for found in one.contents.workloads:
+        spec = found.object.spec
+        for name, value in _variables(spec.template if spec else None):
+            for callee in _services_in(name, value, one.contents.name, there):
+                yield found.ref.service, callee
+
+
+def _variables(template: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Names and values of the variables that a template's containers are given."""
+    spec = (template or {}).get("spec")
+    if not isinstance(spec, Mapping):
+        return
+    containers = [*_tables(spec.get("initContainers")), *_tables(spec.get("containers"))]
+    for container in containers[:MOST_CONTAINERS]:
+        for variable in _tables(container.get("env"))[:MOST_VARIABLES]:
+            name, value = variable.get("name"), variable.get("value")
+            if isinstance(name, str) and isinstance(value, str):
+                yield name, value[:LONGEST_VALUE]
+
+
+def _services_in(name: str, value: str, space: str, there: ServicesThere) -> Iterator[str]:
+    for host in islice(_hosts(name, value), MOST_HOSTS):
+        callee = there.at(host, space)
+        if callee is not None:
+            yield callee
+
+
+def _hosts(name: str, value: str) -> Iterator[str]:
+    for found in _INJECTED.finditer(value):
+        yield found[1].lower().replace("_", "-")
+    for found in _IN_URL.finditer(value):
+        yield found[1]
+    for found in _BARE.finditer(value):
+        is_whole = found[1] == value and _NAMES_ADDRESS.search(name)
+        if found[2] or ".svc" in found[1] or is_whole:
+            yield found[1]
+
+
+def _routed(one: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
+    for ingress in one.ingresses:
+        router = _router_of(ingress)
+        for backend in _backends(ingress):
+            name = backend.service.name if backend.service else ""
+            callee = there.ours.get((one.contents.name, name))
+            if callee is not None:
+                yield router, callee
+    for route in one.routes:
+        if route.spec is not None:
+            yield from _by_gateways(route.spec, one.contents.name, there)
+
+
+def _router_of(ingress: Ingress) -> str:
+    given = ingress.spec.ingress_class_name if ingress.spec else None
+    if given == NGINX_CLASS:
+        return NGINX
+    return given or INGRESS
+
+
+def _by_gateways(spec: RouteSpec, space: str, there: ServicesThere) -> Iterator[tuple[str, str]]:
+    gateways = [parent.name for parent in spec.parent_refs or () if parent.name]
+    for rule in spec.rules or ():
+        for ref in rule.backend_refs or ():
+            callee = there.ours.get((ref.namespace or space, ref.name))
+            if callee is not None:
+                yield from ((gateway, callee) for gateway in gateways)
+
+
+def _backends(ingress: Ingress) -> Iterator[IngressBackend]:
+    spec = ingress.spec
+    if spec is None:
+        return
+    if spec.default_backend is not None:
+        yield spec.default_backend
+    for rule in spec.rules or ():
+        for path in (rule.http.paths if rule.http else None) or ():
+            if path.backend is not None:
+                yield path.backend
+
+
+def _tables(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

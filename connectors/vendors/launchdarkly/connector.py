@@ -1,0 +1,188 @@
+"""LaunchDarkly's audit log: who switched or changed which flag, and where.
+
+REST API v2 as its published specification has it (launchdarkly/api-client-go, api/openapi.yaml):
+GET /api/v2/auditlog alone, which gives 20 entries a page, the newest first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import msgspec
+
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.changes.change_feeds import (
+    ChangeFeed,
+    ChangeFeeds,
+    FeedAnswer,
+    Params,
+    RecordPage,
+    VendorChange,
+    moment_of_ms,
+    person,
+    query_of,
+    read_records,
+)
+from faultline.connectors.shared.changes.flag_changes import flip, switched
+from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
+from faultline.connectors.shared.rows.collection_builder import epoch_ms
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.settings_types import Names
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.launchdarkly.settings import LaunchDarklySettings
+
+VENDOR = "launchdarkly"
+AUDIT_LOG = "/api/v2/auditlog"
+LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
+"""LaunchDarkly limits each route by itself and says so in headers and by 429 with `Retry-After`
+(launchdarkly.com/docs/api, "Rate limiting"); this stays well below."""
+PER_PAGE, MOST_PAGES = 20, 15
+MOST_ENVIRONMENTS = 10
+SWITCHES = {"turned on the flag": True, "turned off the flag": False}
+EVERYWHERE = frozenset({"deleteFlag", "updateGlobalArchived", "updateFlagVariations"})
+"""Actions on a flag as a whole that change what is served; the others describe it."""
+_FLAG = re.compile(r"proj/([^:;/]+)[^:]*:env/([^:;/]+)[^:]*:flag/([^:;/]+)")
+
+
+class Access(msgspec.Struct):
+    """One action on one resource."""
+
+    action: str = ""
+    resource: str = ""
+
+
+class Named(msgspec.Struct):
+    """A member, a token or an app, with the names that each of them has."""
+
+    id: str = msgspec.field(name="_id", default="")
+    name: str = ""
+    firstName: str = ""
+    lastName: str = ""
+
+
+class AuditEntry(msgspec.Struct):
+    """One entry of the audit log. `date` is in ms since 1970."""
+
+    date: int
+    accesses: list[Access] = msgspec.field(default_factory=list)
+    titleVerb: str = ""
+    shortDescription: str = ""
+    member: Named | None = None
+    token: Named | None = None
+    app: Named | None = None
+
+    @property
+    def author(self) -> str | None:
+        """A member's name, else that of the token or the app that did it."""
+        if self.member is not None:
+            full = f"{self.member.firstName} {self.member.lastName}"
+            return person(full, self.member.id)
+        for one in (self.token, self.app):
+            if one is not None:
+                return person(one.name, one.id)
+        return None
+
+
+class AuditLog(msgspec.Struct):
+    """GET /api/v2/auditlog."""
+
+    items: list[AuditEntry]
+    links: dict[str, Any] = msgspec.field(name="_links", default_factory=dict)
+
+
+def build(own: LaunchDarklySettings, settings: SharedSettings) -> LaunchDarkly | None:
+    """The configured connector, or None without a token."""
+    if own.token is None:
+        return None
+    headers = {"Authorization": own.token.get_secret_value(), "LD-API-Version": "20240415"}
+    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
+    names = ServiceNames.of_catalogue(settings.services)
+    return LaunchDarkly(http, names, own.environments, own.projects)
+
+
+class LaunchDarkly(ChangeFeeds):
+    """Flag changes of an account, or of some projects."""
+
+    name = VENDOR
+    title = "LaunchDarkly"
+    needs = "a token with the role Reader"
+
+    def __init__(
+        self, http: LinkedHttp, names: ServiceNames, environments: Names, projects: Names
+    ) -> None:
+        super().__init__(http, names, environments)
+        self._projects = projects
+
+    def feeds(self) -> Sequence[ChangeFeed]:
+        """The audit log of each project."""
+        return [self._feed(project) for project in self._projects or ("*",)]
+
+    def _feed(self, project: str) -> ChangeFeed:
+        what = "flag changes" if project == "*" else f"flag changes of {project}"
+
+        async def read(session: LinkedSession, window: Window) -> FeedAnswer:
+            params = [
+                ("spec", f"proj/{project}:env/*:flag/*"),
+                ("after", str(epoch_ms(window.start))),
+                ("before", str(epoch_ms(window.end))),
+                ("limit", str(PER_PAGE)),
+            ]
+            found = await read_records(_pages(session), params, most_pages=MOST_PAGES)
+            changes = [one for entry in found.values for one in self._changes(entry)]
+            return FeedAnswer(changes, query_of(AUDIT_LOG, params), cut=found.cut)
+
+        return ChangeFeed(what, read)
+
+    def _changes(self, entry: AuditEntry) -> Iterable[VendorChange]:
+        """One for each environment in which the entry changed a flag."""
+        at = moment_of_ms(entry.date)
+        if at is None:
+            return
+        done: dict[tuple[str, str, str], None] = {}
+        for access in entry.accesses:
+            found = _FLAG.match(access.resource)
+            if found and (found[2] != "*" or access.action in EVERYWHERE):
+                done[found[1], found[2], found[3]] = None
+        for project, environment, flag in list(done)[:MOST_ENVIRONMENTS]:
+            if environment == "*" or self.counts(environment):
+                yield self._change(entry, at, project, environment, flag)
+
+    def _change(
+        self, entry: AuditEntry, at: datetime, project: str, environment: str, flag: str
+    ) -> VendorChange:
+        on = SWITCHES.get(entry.titleVerb.strip())
+        said = switched(on) if on is not None else short(entry.titleVerb, 80) or "changed"
+        if on is None and entry.shortDescription:
+            said += f" ({short(entry.shortDescription, 100)})"
+        if environment == "*":
+            title = flip(flag, "all environments", said)
+            return VendorChange(at, "flag", flag, title, entry.author)
+        page = f"/{quote(project)}/{quote(environment)}/features/{quote(flag)}"
+        link = self._http.base_url + page
+        return VendorChange(at, "flag", flag, flip(flag, environment, said), entry.author, link)
+
+
+def _pages(session: LinkedSession) -> Any:
+    async def read(params: Params) -> RecordPage[AuditEntry]:
+        answer = await session.get(AUDIT_LOG, params, type=AuditLog)
+        return RecordPage(answer.items, _next(answer.links))
+
+    return read
+
+
+def _next(links: dict[str, Any]) -> Params | None:
+    """The query of the next page: nothing else of the link is used."""
+    link = links.get("next")
+    href = link.get("href") if isinstance(link, dict) else None
+    if not isinstance(href, str) or len(href) > 4000:
+        return None
+    try:
+        return parse_qsl(urlsplit(href).query, max_num_fields=40) or None
+    except ValueError:
+        return None

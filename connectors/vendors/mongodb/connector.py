@@ -1,0 +1,223 @@
+"""MongoDB's own state: operations that wait for locks, transactions and operations that stay open,
+connections, tickets and cache, the replica set, the disk.
+
+A snapshot of now by commands of the role `clusterMonitor` (serverStatus, $currentOp,
+replSetGetStatus, replSetGetConfig, dbStats, listDatabases, listCollections, $collStats).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.databases.database_facts import lock_facts, open_facts
+from faultline.connectors.shared.databases.database_server import ServerSnapshot
+from faultline.connectors.shared.settings.database_settings import DatabaseAddress
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.mongodb import commands, facts
+from faultline.connectors.vendors.mongodb.operations import OperationsAnswer, sessions_of
+from faultline.connectors.vendors.mongodb.session import MongodbError, MongodbSession, opened
+from faultline.connectors.vendors.mongodb.settings import MongodbSettings
+
+VENDOR = "mongodb"
+LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=10, concurrency=2)
+NO_REPLICA_SET = frozenset({59, 76})
+"""CommandNotFound of mongos, NoReplicationEnabled (error_codes.yml of MongoDB)."""
+GONE = frozenset({26})
+"""NamespaceNotFound: a collection that was dropped since it was listed."""
+MOST_COLLECTIONS = 50
+SIZES_WITHIN_S = 10.0
+"""Sizes of collections are asked one by one. A server that takes longer is not asked on."""
+T = TypeVar("T")
+
+
+def build(own: MongodbSettings, settings: SharedSettings) -> MongodbConnector | None:
+    """The configured connector, or None without a host."""
+    if own.host is None:
+        return None
+    return MongodbConnector(
+        own.address(own.host, own.port),
+        own.of_service(settings.instance_of(VENDOR), own.host),
+        auth_database=own.auth_database,
+        statement_s=own.statement_s,
+        limits=own.limits(LIMITS),
+    )
+
+
+class MongodbConnector:
+    """One server. `service` is whom its facts are about."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("states",)
+
+    def __init__(
+        self,
+        server: DatabaseAddress,
+        service: str,
+        *,
+        auth_database: str = "admin",
+        statement_s: float = 5.0,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._server = server
+        self._service = service
+        self._auth_database = auth_database
+        self._statement_s = statement_s
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """The snapshot. A command that fails becomes a gap, the others stand."""
+        found = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
+        if found.comes_too_late():
+            return found.builder.collected()
+        server, within_s = self._server, self._statement_s
+        async with opened(server, self._auth_database, self.limits, within_s) as session:
+            reading = _MongodbReading(session, found)
+            await reading.operations()
+            await reading.server()
+            await reading.replica_set()
+            await reading.sizes()
+        return found.builder.collected()
+
+    async def check(self) -> Check:
+        """Reachable, and may this user see everything and write nothing?"""
+        server, within_s = self._server, self._statement_s
+        try:
+            async with opened(server, self._auth_database, self.limits, within_s) as session:
+                rights = await session.answer(commands.RIGHTS, facts.RightsAnswer)
+                status = await session.answer(commands.SERVER_STATUS, facts.ServerStatusAnswer)
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        line = f"MongoDB {short(status.version, 20)} at {server.address} can be read"
+        if not rights.authInfo.authenticatedUsers:
+            line += "; warning: it asks for no password, so that everybody can write"
+            return Check(self.name, True, line)
+        actions, unread = facts.actions_of(rights), []
+        if not {"inprog", "anyAction"} & actions:
+            unread.append("operations of other users")
+            line += "; grant the role clusterMonitor for the operations of others"
+        line += f"; each command takes at most {self._statement_s:g} s"
+        writing = sorted(facts.WRITING & actions)
+        if writing:
+            line += f"; warning: this user can also write ({', '.join(writing[:8])})"
+        return Check(self.name, True, line, tuple(unread))
+
+
+class _MongodbReading:
+    """Commands of one session, whose failures are gaps of the snapshot."""
+
+    def __init__(self, session: MongodbSession, found: ServerSnapshot) -> None:
+        self._session = session
+        self._found = found
+
+    def _said(self, command: Mapping[str, Any]) -> str:
+        """The command as evidence names it."""
+        name = next(iter(command))
+        if name == "aggregate":
+            name = next(iter(command["pipeline"][0]))
+        return f"{self._session.server.address}: {name}"
+
+    async def _answer(
+        self,
+        command: Mapping[str, Any],
+        type: type[T],
+        *,
+        database: str = "admin",
+        may_lack: frozenset[int] = frozenset(),
+    ) -> T | None:
+        """None where it failed, which is a gap unless the server has no such thing."""
+        try:
+            return await self._session.answer(command, type, database=database)
+        except MongodbError as error:
+            if error.code not in may_lack:
+                self._found.lacks(self._said(command), str(error))
+        except FaultlineError as error:
+            self._found.lacks(self._said(command), str(error))
+        return None
+
+    async def operations(self) -> None:
+        """Who waits for whom, and what stays open."""
+        answer = await self._answer(commands.OPERATIONS, OperationsAnswer)
+        if answer is not None:
+            running = answer.cursor.firstBatch
+            sessions = sessions_of(running)
+            told = [*lock_facts(sessions), *open_facts(sessions)]
+            told += facts.long_operation_facts(running)
+            self._found.add(self._said(commands.OPERATIONS), told)
+
+    async def server(self) -> None:
+        """Connections, tickets, cache, the server's start."""
+        status = await self._answer(commands.SERVER_STATUS, facts.ServerStatusAnswer)
+        if status is not None:
+            told = facts.server_facts(status, self._found.window_s)
+            self._found.add(self._said(commands.SERVER_STATUS), told)
+
+    async def replica_set(self) -> None:
+        """Its members, where it has any."""
+        found = await self._answer(
+            commands.REPLICA_SET, facts.ReplicaSetAnswer, may_lack=NO_REPLICA_SET
+        )
+        if found is None:
+            return
+        own = await self._answer(commands.REPLICA_SET_CONFIG, facts.SetSettingsAnswer)
+        delays = facts.delays_of(own.config) if own is not None else {}
+        told = facts.set_facts(found, delays, self._found.at, self._found.window_s)
+        members = [f"{short(one.name, 80)}: {short(one.stateStr, 40)}" for one in found.members]
+        details = {"members": "\n".join(members[:50])}
+        self._found.add(self._said(commands.REPLICA_SET), told, details)
+
+    async def sizes(self) -> None:
+        """The file system, the databases on it, and the collections of the largest."""
+        disk = await self._answer(commands.DISK, facts.DiskAnswer)
+        databases = await self._answer(commands.DATABASES, facts.DatabasesAnswer)
+        largest: list[facts.CollectionSize] = []
+        details: dict[str, str] = {}
+        if databases is not None:
+            largest, unasked = await self._collections(databases)
+            details |= facts.sizes_said(databases) | facts.collections_said(largest, unasked)
+        if disk is not None:
+            self._found.add(self._said(commands.DISK), facts.disk_facts(disk, largest), details)
+
+    async def _collections(
+        self, databases: facts.DatabasesAnswer
+    ) -> tuple[list[facts.CollectionSize], int]:
+        """Those that were asked, the largest first, and how many were not. The first failure ends
+        it, as a gap: what refuses one collection, or is slow with it, is not asked for the next."""
+        until = time.monotonic() + SIZES_WITHIN_S
+        names = await self._names(databases)
+        found: list[facts.CollectionSize] = []
+        asked = 0
+        for database, name in names[:MOST_COLLECTIONS]:
+            command = commands.storage_of(name)
+            if time.monotonic() > until:
+                took = f"sizes of collections took more than {SIZES_WITHIN_S:g} s"
+                self._found.lacks(self._said(command), f"{took}; {len(names) - asked} were left")
+                break
+            asked += 1
+            gaps = len(self._found.builder.missing)
+            answer = await self._answer(
+                command, facts.ShardsAnswer, database=database, may_lack=GONE
+            )
+            if answer is not None:
+                found.append(facts.size_of(short(f"{database}.{name}", 120), answer))
+            elif len(self._found.builder.missing) > gaps:
+                break
+        found.sort(key=lambda one: (-one.total_b, one.name))
+        return found, len(names) - asked
+
+    async def _names(self, databases: facts.DatabasesAnswer) -> list[tuple[str, str]]:
+        """Databases and names of collections; of the largest database first."""
+        names: list[tuple[str, str]] = []
+        for database in facts.databases_to_look_into(databases):
+            answer = await self._answer(commands.COLLECTIONS, facts.NamesAnswer, database=database)
+            if answer is None:
+                break
+            names += [(database, one.name) for one in answer.cursor.firstBatch]
+        return names

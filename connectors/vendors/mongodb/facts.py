@@ -1,0 +1,321 @@
+"""What MongoDB's answers say is wrong.
+
+Fields: "serverStatus", "replSetGetStatus" and "dbStats" of its manual, versions 4.4 to 8.x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from faultline.analysis.wording.amounts import BYTES, SECONDS, SHARE, amount
+from faultline.connectors.shared.databases.database_facts import LAG_S, connection_facts
+from faultline.connectors.shared.databases.database_server import Fact
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.mongodb.operations import OperationAnswer
+
+LONG_OPERATION_S = 60.0
+"""No request of a user waits so long; index builds and reports do."""
+MOST_OPERATIONS = 5
+DIRTY_SHARE = 0.2
+"""From here on threads of clients have to write pages out (WiredTiger, eviction_dirty_trigger)."""
+DISK_SHARE = 0.95
+MOST_DATABASES, MOST_COLLECTIONS_SAID = 3, 10
+OF_THE_SERVER = frozenset({"admin", "config", "local"})
+HEALTHY = frozenset({1, 2, 7})
+"""Primary, secondary, arbiter ("Replica Set Member States")."""
+PRIMARY, SECONDARY = 1, 2
+WRITING = frozenset(
+    {
+        "insert",
+        "update",
+        "remove",
+        "createCollection",
+        "createIndex",
+        "dropCollection",
+        "dropDatabase",
+        "createUser",
+        "grantRole",
+        "killop",
+        "shutdown",
+        "fsync",
+        "replSetReconfig",
+        "setParameter",
+        "anyAction",
+    }
+)
+
+
+class ConnectionsAnswer(msgspec.Struct):
+    current: float = 0
+    available: float = 0
+
+
+class QueueAnswer(msgspec.Struct):
+    total: float = 0
+
+
+class GlobalLockAnswer(msgspec.Struct):
+    currentQueue: QueueAnswer = msgspec.field(default_factory=QueueAnswer)
+
+
+class TicketsAnswer(msgspec.Struct):
+    available: float | None = None
+    totalTickets: float | None = None
+
+
+class WiredTigerAnswer(msgspec.Struct):
+    cache: dict[str, float] = {}
+    concurrentTransactions: dict[str, TicketsAnswer | float | str | bool] = {}
+    """Until MongoDB 7."""
+
+
+class QueuesAnswer(msgspec.Struct):
+    execution: dict[str, TicketsAnswer | float | str | bool] = {}
+    """From MongoDB 8 on."""
+
+
+class ServerStatusAnswer(msgspec.Struct):
+    version: str = ""
+    process: str = "mongod"
+    uptime: float | None = None
+    connections: ConnectionsAnswer = msgspec.field(default_factory=ConnectionsAnswer)
+    globalLock: GlobalLockAnswer = msgspec.field(default_factory=GlobalLockAnswer)
+    wiredTiger: WiredTigerAnswer = msgspec.field(default_factory=WiredTigerAnswer)
+    queues: QueuesAnswer = msgspec.field(default_factory=QueuesAnswer)
+
+
+class MemberAnswer(msgspec.Struct):
+    name: str
+    state: int
+    stateStr: str = ""
+    health: float = 1
+    optimeDate: datetime | None = None
+    electionDate: datetime | None = None
+
+
+class ReplicaSetAnswer(msgspec.Struct):
+    set: str
+    members: list[MemberAnswer]
+
+
+class MemberSettings(msgspec.Struct):
+    host: str
+    secondaryDelaySecs: float = 0
+    slaveDelay: float = 0
+
+
+class SetSettings(msgspec.Struct):
+    members: list[MemberSettings] = []
+
+
+class SetSettingsAnswer(msgspec.Struct):
+    config: SetSettings
+
+
+class DatabaseAnswer(msgspec.Struct):
+    name: str
+    sizeOnDisk: float = 0
+
+
+class DatabasesAnswer(msgspec.Struct):
+    databases: list[DatabaseAnswer] = []
+
+
+class NameAnswer(msgspec.Struct):
+    name: str
+
+
+class NamesCursor(msgspec.Struct):
+    firstBatch: list[NameAnswer] = []
+
+
+class NamesAnswer(msgspec.Struct):
+    cursor: NamesCursor
+
+
+class StorageAnswer(msgspec.Struct):
+    totalSize: float | None = None
+    storageSize: float = 0
+    totalIndexSize: float = 0
+    freeStorageSize: float = 0
+
+
+class ShardAnswer(msgspec.Struct):
+    storageStats: StorageAnswer = msgspec.field(default_factory=StorageAnswer)
+
+
+class ShardsCursor(msgspec.Struct):
+    firstBatch: list[ShardAnswer] = []
+
+
+class ShardsAnswer(msgspec.Struct):
+    cursor: ShardsCursor
+
+
+@dataclass(frozen=True)
+class CollectionSize:
+    """What a collection takes of the disk with its indexes, in bytes; `free_b` of it is empty, and
+    only the collection itself can use it again."""
+
+    name: str
+    total_b: float
+    free_b: float = 0
+
+    @property
+    def said(self) -> str:
+        """For people."""
+        free = f", {amount(self.free_b, BYTES)} of it free" if self.free_b >= 1 else ""
+        return f"{self.name}: {amount(self.total_b, BYTES)}{free}"
+
+
+class DiskAnswer(msgspec.Struct):
+    fsUsedSize: float | None = None
+    fsTotalSize: float | None = None
+
+
+class PrivilegeAnswer(msgspec.Struct):
+    actions: list[str] = []
+
+
+class AuthAnswer(msgspec.Struct):
+    authenticatedUsers: list[dict[str, str]] = []
+    authenticatedUserPrivileges: list[PrivilegeAnswer] = []
+
+
+class RightsAnswer(msgspec.Struct):
+    authInfo: AuthAnswer
+
+
+def server_facts(status: ServerStatusAnswer, window_s: float) -> list[Fact]:
+    """`window_s`: what happened at most so long ago belongs to the incident."""
+    current, available = round(status.connections.current), round(status.connections.available)
+    facts = connection_facts(current, current + available, "maxIncomingConnections")
+    if status.uptime is not None and status.uptime <= window_s:
+        said = f"its server started {amount(status.uptime, SECONDS)} ago"
+        facts.append(Fact("database_restarted", said, status.uptime, field="uptime"))
+    waiting = round(status.globalLock.currentQueue.total)
+    tickets = status.queues.execution or status.wiredTiger.concurrentTransactions
+    for kind in ("read", "write"):
+        one = tickets.get(kind)
+        if isinstance(one, TicketsAnswer) and one.available == 0 and one.totalTickets:
+            value = f"all {one.totalTickets:.0f} tickets for a {kind} are taken, {waiting} wait"
+            facts.append(Fact("commands_slow", value, field="tickets"))
+    cache = status.wiredTiger.cache
+    most = cache.get("maximum bytes configured", 0)
+    dirty = cache.get("tracked dirty bytes in the cache", 0)
+    if most and dirty >= DIRTY_SHARE * most:
+        value = f"{amount(dirty / most, SHARE)} of its cache is not yet written to disk"
+        facts.append(Fact("commands_slow", value, field="cache"))
+    return facts
+
+
+def long_operation_facts(operations: Sequence[OperationAnswer]) -> list[Fact]:
+    """What clients have been running for a minute, without waiting for a lock."""
+    facts = []
+    for one in sorted(operations, key=lambda one: -(one.secs_running or 0)):
+        for_s = one.secs_running or 0.0
+        waits = one.waitingForLock or one.transaction is not None
+        if one.is_internal or waits or for_s < LONG_OPERATION_S:
+            continue
+        value = f"operation {one.id} for {amount(for_s, SECONDS)}: {one.said}"
+        facts.append(Fact("commands_slow", value, for_s, field="operations"))
+    return facts[:MOST_OPERATIONS]
+
+
+def set_facts(
+    found: ReplicaSetAnswer, delays: Mapping[str, float], now: datetime, window_s: float
+) -> list[Fact]:
+    """Of a replica set as this member sees it. `delays`: those on purpose, in seconds."""
+    facts = []
+    primary = next((one for one in found.members if one.state == PRIMARY and one.health), None)
+    if primary is None:
+        value = f"replica set {short(found.set, 40)} has no primary"
+        facts.append(Fact("writes_refused", value, field="members"))
+    elif primary.electionDate is not None:
+        since_s = (now - _utc(primary.electionDate)).total_seconds()
+        if 0 <= since_s <= window_s:
+            value = f"{short(primary.name, 80)} became primary {amount(since_s, SECONDS)} ago"
+            facts.append(Fact("database_failed_over", value, since_s, field="electionDate"))
+    for one in found.members:
+        name = short(one.name, 80)
+        if not one.health or one.state not in HEALTHY:
+            state = short(one.stateStr, 40).lower() or f"state {one.state}"
+            state = state.strip("()")
+            facts.append(Fact("database_unavailable", state, None, "Member", name, "stateStr"))
+        elif primary is not None and one.state == SECONDARY:
+            behind_s = _behind(primary, one) - delays.get(one.name, 0.0)
+            if behind_s >= LAG_S:
+                value = f"{amount(behind_s, SECONDS)} behind {short(primary.name, 80)}"
+                fact = Fact("database_lagging", value, behind_s, "Member", name, "optimeDate")
+                facts.append(fact)
+    return facts
+
+
+def _behind(primary: MemberAnswer, one: MemberAnswer) -> float:
+    if primary.optimeDate is None or one.optimeDate is None:
+        return 0.0
+    return (_utc(primary.optimeDate) - _utc(one.optimeDate)).total_seconds()
+
+
+def _utc(at: datetime) -> datetime:
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def delays_of(found: SetSettings) -> dict[str, float]:
+    """The members that are behind on purpose, by name."""
+    return {one.host: one.secondaryDelaySecs or one.slaveDelay for one in found.members}
+
+
+def disk_facts(disk: DiskAnswer, largest: Sequence[CollectionSize] = ()) -> list[Fact]:
+    """Where the file system of its data is almost full, and which collection takes most of it."""
+    used, total = disk.fsUsedSize, disk.fsTotalSize
+    if not used or not total or used < DISK_SHARE * total:
+        return []
+    value = f"{amount(used, BYTES)} of {amount(total, BYTES)} in use"
+    if largest:
+        value += f"; largest collection {largest[0].said}"
+    return [Fact("database_storage_full", value, field="fsUsedSize")]
+
+
+def databases_to_look_into(found: DatabasesAnswer) -> list[str]:
+    """The largest databases of people: the server's own hold little, or are capped."""
+    own = [one for one in found.databases if one.name not in OF_THE_SERVER]
+    own.sort(key=lambda one: (-one.sizeOnDisk, one.name))
+    return [one.name for one in own[:MOST_DATABASES]]
+
+
+def size_of(name: str, found: ShardsAnswer) -> CollectionSize:
+    """Of a collection, on all shards together."""
+    total_b = free_b = 0.0
+    for one in found.cursor.firstBatch:
+        own = one.storageStats
+        # Not all servers that speak the protocol have the total.
+        total_b += own.totalSize or own.storageSize + own.totalIndexSize
+        free_b += own.freeStorageSize
+    return CollectionSize(name, total_b, free_b)
+
+
+def collections_said(largest: Sequence[CollectionSize], unasked: int) -> dict[str, str]:
+    """The largest collections, for people."""
+    lines = [one.said for one in largest[:MOST_COLLECTIONS_SAID]]
+    if lines and unasked:
+        lines.append(f"({unasked} collections were not asked)")
+    return {"largest collections": "\n".join(lines)} if lines else {}
+
+
+def sizes_said(found: DatabasesAnswer) -> dict[str, str]:
+    """The largest databases, for people."""
+    lines = []
+    for one in sorted(found.databases, key=lambda one: (-one.sizeOnDisk, one.name))[:10]:
+        lines.append(f"{short(one.name, 63)}: {amount(one.sizeOnDisk, BYTES)}")
+    return {"largest databases": "\n".join(lines)} if lines else {}
+
+
+def actions_of(found: RightsAnswer) -> frozenset[str]:
+    """All that this user may do anywhere."""
+    privileges = found.authInfo.authenticatedUserPrivileges
+    return frozenset(action for one in privileges for action in one.actions)

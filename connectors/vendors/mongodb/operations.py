@@ -1,0 +1,154 @@
+"""What MongoDB's operations do and wait for, as the sessions of any database.
+
+MongoDB does not say who holds what another waits for. It says which locks each operation holds and
+in which mode ("FAQ: Concurrency"), so whoever holds one that excludes the other is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from faultline.connectors.shared.databases.lock_chains import DatabaseSession
+from faultline.connectors.shared.vendor_text import short
+
+UNNAMED = "an operation that the server does not name"
+EXCLUDES = frozenset({"W", "R"})
+"""Exclusive and shared; the others are only an intent."""
+LONGEST_SHOWN = 120
+DEEPEST = 4
+QUERIES = ("filter", "query", "q", "pipeline", "updates", "deletes")
+"""Where commands have what they look for."""
+
+
+class UserAnswer(msgspec.Struct):
+    user: str = ""
+
+
+class SessionIdAnswer(msgspec.Struct):
+    id: str | None = None
+
+
+class TransactionAnswer(msgspec.Struct):
+    timeOpenMicros: float | None = None
+
+
+class LockStatAnswer(msgspec.Struct):
+    timeAcquiringMicros: dict[str, float] = {}
+
+
+class OperationAnswer(msgspec.Struct):
+    opid: int | str | None = None
+    type: str = "op"
+    op: str = ""
+    ns: str = ""
+    client: str | None = None
+    appName: str | None = None
+    effectiveUsers: list[UserAnswer] = []
+    secs_running: float | None = None
+    waitingForLock: bool = False
+    locks: dict[str, str] = {}
+    lockStats: dict[str, LockStatAnswer] = {}
+    planSummary: str | None = None
+    command: dict[str, Any] = {}
+    lsid: SessionIdAnswer | None = None
+    transaction: TransactionAnswer | None = None
+
+    @property
+    def id(self) -> str:
+        """Of the operation, or of a session without one."""
+        if self.opid is not None:
+            return short(str(self.opid), 40)
+        return short((self.lsid.id if self.lsid else None) or "", 40)
+
+    @property
+    def said(self) -> str:
+        """What it does, without values."""
+        shape = masked_command(self.command, self.ns)
+        plan = short((self.planSummary or "").partition(" ")[0], 20)
+        return f"{shape} ({plan})" if plan else shape
+
+    @property
+    def waited_s(self) -> float:
+        """For its locks until now."""
+        waits = [sum(one.timeAcquiringMicros.values()) for one in self.lockStats.values()]
+        return max(waits, default=0.0) / 1e6
+
+    @property
+    def is_internal(self) -> bool:
+        """Of the server itself, or of another member that follows it."""
+        return (self.client is None and self.type == "op") or self.ns.startswith("local.")
+
+
+class CursorAnswer(msgspec.Struct):
+    firstBatch: list[OperationAnswer] = []
+
+
+class OperationsAnswer(msgspec.Struct):
+    cursor: CursorAnswer
+
+
+def sessions_of(operations: Sequence[OperationAnswer]) -> list[DatabaseSession]:
+    """Those that wait for a lock, or hold one that others wait for, or have a transaction."""
+    sessions = []
+    for one in operations:
+        waits: tuple[str, ...] = ()
+        if one.waitingForLock:
+            waits = tuple(_holders(one, operations)) or (UNNAMED,)
+        open_us = one.transaction.timeOpenMicros if one.transaction is not None else None
+        is_idle = one.type == "idleSession"
+        users = ", ".join(short(user.user, 40) for user in one.effectiveUsers[:2] if user.user)
+        who = [short(one.appName or "", 40), f"user {users}" if users else ""]
+        sessions.append(
+            DatabaseSession(
+                id=one.id,
+                who=", ".join(part for part in who if part),
+                doing="idle in transaction" if is_idle else short(one.op, 30),
+                statement="" if is_idle else one.said,
+                open_s=open_us / 1e6 if open_us is not None else None,
+                waits_for=waits,
+                waited_s=one.waited_s if waits else None,
+                lock=short(one.ns, 80),
+            )
+        )
+    return sessions
+
+
+def _holders(waiting: OperationAnswer, others: Sequence[OperationAnswer]) -> list[str]:
+    database = waiting.ns.partition(".")[0]
+    found = []
+    for one in others:
+        if one is waiting or one.waitingForLock:
+            continue
+        everything = one.locks.get("Global") in EXCLUDES
+        of_database = one.locks.get("Database") in EXCLUDES and (
+            one.ns.partition(".")[0] == database
+        )
+        of_collection = one.locks.get("Collection") in EXCLUDES and one.ns == waiting.ns
+        if everything or of_database or of_collection:
+            found.append(one.id)
+    return found
+
+
+def masked_command(command: Mapping[str, Any], namespace: str) -> str:
+    """Its name, collection and the names of the fields that it looks for; `?` for every value."""
+    name = short(next(iter(command), ""), 30)
+    told = f"{name} {short(namespace, 80)}".strip()
+    for key in QUERIES:
+        if key in command:
+            told += f" {_shape(command[key], DEEPEST)}"
+            break
+    return short(told, LONGEST_SHOWN)
+
+
+def _shape(value: Any, depth: int) -> str:
+    if isinstance(value, Mapping) and value and depth:
+        parts = []
+        for name, one in list(value.items())[:8]:
+            parts.append(f"{short(str(name), 40)}: {_shape(one, depth - 1)}")
+        return "{" + ", ".join(parts) + "}"
+    if isinstance(value, list) and depth and any(isinstance(one, Mapping) for one in value):
+        return "[" + ", ".join(_shape(one, depth - 1) for one in value[:4]) + "]"
+    return "?"

@@ -1,0 +1,194 @@
+"""MySQL's and MariaDB's own state: chains of locks, open transactions, connections, statements,
+replication, deadlocks.
+
+A snapshot of now, with what the server itself knows of the time before: since when a session waits,
+a transaction is open or the server runs. Speaks to MySQL 8.0.22, MariaDB 10.5 and later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from faultline.analysis.errors import FaultlineError, SettingsError
+from faultline.analysis.vocabulary import EvidenceKind
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.databases.database_facts import (
+    StatementCounts,
+    deadlock_facts,
+    lock_facts,
+    open_facts,
+    slower_facts,
+    slowest_said,
+)
+from faultline.connectors.shared.databases.database_server import ServerSnapshot
+from faultline.connectors.shared.settings.database_settings import DatabaseAddress
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.mysql import facts, queries
+from faultline.connectors.vendors.mysql.session import MysqlSession, opened
+from faultline.connectors.vendors.mysql.settings import MysqlSettings
+
+LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
+Row = TypeVar("Row")
+
+
+def build(own: MysqlSettings, settings: SharedSettings) -> MysqlConnector | None:
+    """The configured connector, or None without a host. Raises SettingsError."""
+    if own.host is None:
+        return None
+    if own.username is None:
+        raise SettingsError("mysql.username", "must name a user that only reads statistics")
+    return MysqlConnector(
+        own.address(own.host, own.port),
+        own.of_service(settings.instance_of("mysql"), own.host),
+        sample_s=own.sample_s,
+        statement_s=own.statement_s,
+        limits=own.limits(LIMITS),
+    )
+
+
+class MysqlConnector:
+    """One server. `service` is whom its facts are about."""
+
+    name = "mysql"
+    kinds: tuple[EvidenceKind, ...] = ("states",)
+
+    def __init__(
+        self,
+        server: DatabaseAddress,
+        service: str,
+        *,
+        sample_s: float = 5.0,
+        statement_s: float = 5.0,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._server = server
+        self._service = service
+        self._sample_s = sample_s
+        self._statement_s = statement_s
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """The snapshot. A query that fails becomes a gap, the others stand."""
+        found = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
+        if found.comes_too_late():
+            return found.builder.collected()
+        async with opened(self._server, self.limits, self._statement_s) as session:
+            reading = _MysqlReading(session, found)
+            await reading.sessions()
+            settings = facts.named(await reading.rows(queries.SETTINGS, facts.NamedValue) or ())
+            replicates = await reading.replication()
+            first = await reading.overview(settings, replicates)
+            await self._sampled(reading, settings, first)
+        return found.builder.collected()
+
+    async def check(self) -> Check:
+        """Reachable, and may this user read everything and write nothing?"""
+        try:
+            async with opened(self._server, self.limits, self._statement_s) as session:
+                rows = await session.rows("grants", queries.GRANTS, type=dict[str, Any])
+                said = session.product
+                named = await session.rows("settings", queries.SETTINGS, type=facts.NamedValue)
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        grants = [str(text) for row in rows for text in row.values()]
+        line = f"{said} at {self._server.address} can be read"
+        unread = []
+        if not any("PROCESS" in one or "ALL PRIVILEGES" in one for one in grants):
+            unread.append("other users' sessions")
+            line += "; GRANT PROCESS to this user for the sessions of others"
+        if facts.named(named).get("performance_schema") != "ON":
+            unread.append("statements")
+            line += "; performance_schema is off, so that statements are not counted"
+        line += f"; each query is a read-only transaction of at most {self._statement_s:g} s"
+        rights = facts.writing(grants)
+        if rights:
+            line += f"; warning: this user can also write ({', '.join(rights[:8])})"
+        return Check(self.name, True, line, tuple(unread))
+
+    async def _sampled(
+        self, reading: _MysqlReading, settings: dict[str, str], first: dict[str, str]
+    ) -> None:
+        """Two readings of the counters; the second tells what happened between them."""
+        counts_statements = settings.get("performance_schema") == "ON"
+        if settings and not counts_statements:
+            reading.found.lacks("statements", "performance_schema is off")
+        if not self._sample_s:
+            return
+        before = await reading.counts() if counts_statements else []
+        deadlocks = await reading.rows(queries.DEADLOCKS, facts.CountRow)
+        await asyncio.sleep(self._sample_s)
+        after = await reading.counts() if counts_statements else []
+        if before and after:
+            slower = slower_facts(before, after)
+            reading.found.add(reading.said(queries.STATEMENTS), slower, slowest_said(after))
+        more = await reading.rows(queries.DEADLOCKS, facts.CountRow) if deadlocks else None
+        if deadlocks and more:
+            told = deadlock_facts(deadlocks[0].count, more[0].count)
+            reading.found.add(reading.said(queries.DEADLOCKS), told)
+        last = facts.named(await reading.rows(queries.COUNTERS, facts.NamedValue) or ())
+        if rejected := facts.rejected_facts(first, last):
+            reading.found.add(reading.said(queries.COUNTERS), rejected)
+
+
+class _MysqlReading:
+    """Queries of one session, whose failures are gaps of the snapshot."""
+
+    def __init__(self, session: MysqlSession, found: ServerSnapshot) -> None:
+        self._session = session
+        self.found = found
+
+    def said(self, text: str) -> str:
+        """The query as evidence names it: where it was asked, and on one line."""
+        return f"{self._session.server.address}: {' '.join(text.split())}"
+
+    async def rows(self, text: str, type: type[Row]) -> list[Row] | None:
+        """None where it failed, which is a gap then."""
+        try:
+            return await self._session.rows(_name_of(text), text, type=type)
+        except FaultlineError as error:
+            self.found.lacks(self.said(text), str(error))
+            return None
+
+    async def sessions(self) -> None:
+        """Who waits for whom, and what stays open."""
+        is_mariadb = self._session.is_mariadb
+        text = queries.SESSIONS_OF_MARIADB if is_mariadb else queries.SESSIONS
+        rows = await self.rows(text, facts.SessionRow)
+        locked = queries.LOCKS_OF_MARIADB if is_mariadb else queries.LOCKS
+        locks = await self.rows(locked, facts.LockRow)
+        if rows is not None:
+            sessions = facts.sessions_of(rows, locks or ())
+            told = [*lock_facts(sessions), *open_facts(sessions)]
+            self.found.add(self.said(text), told, facts.connections_said(rows))
+
+    async def overview(self, settings: dict[str, str], replicates: bool) -> dict[str, str]:
+        """Connections, the server's start, whether it takes writes. Gives its counters."""
+        counters = facts.named(await self.rows(queries.COUNTERS, facts.NamedValue) or ())
+        if settings and counters:
+            told = facts.server_facts(settings, counters, self.found.window_s, replicates)
+            self.found.add(self.said(queries.COUNTERS), told)
+        return counters
+
+    async def replication(self) -> bool:
+        """What it says as a replica. Gives whether it is one, or may be one."""
+        rows = await self.rows(queries.REPLICA, dict[str, Any])
+        if rows:
+            told = [fact for row in rows for fact in facts.replica_facts(row)]
+            self.found.add(self.said(queries.REPLICA), told)
+        return rows is None or bool(rows)
+
+    async def counts(self) -> list[StatementCounts]:
+        """Of each statement."""
+        rows = await self.rows(queries.STATEMENTS, facts.StatementRow)
+        return [row.counts() for row in rows or ()]
+
+
+def _name_of(text: str) -> str:
+    """What is asked, in a few words: the table, or the statement itself."""
+    words = text.split()
+    if words[0] == "SHOW":
+        return " ".join(words[:3])
+    return words[words.index("FROM") + 1] if "FROM" in words else words[0]

@@ -1,0 +1,104 @@
+"""NATS' own state: clients cut off as slow, connections, JetStream's streams and consumers.
+
+A snapshot of now from the monitoring endpoints, by GET alone ("Monitoring", docs.nats.io). The list
+of closed connections reaches back.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind
+from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.databases.database_server import Fact, ServerSnapshot
+from faultline.connectors.shared.databases.http_snapshot import HttpSnapshot, said
+from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.nats import facts
+from faultline.connectors.vendors.nats.settings import NatsSettings
+
+VENDOR = "nats"
+LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
+CLOSED = (("state", "closed"), ("sort", "stop"), ("limit", "1024"))
+STREAMS = (("accounts", "true"), ("streams", "true"), ("consumers", "true"), ("config", "true"))
+
+
+def build(own: NatsSettings, settings: SharedSettings) -> NatsConnector | None:
+    """The configured connector, or None without a URL."""
+    if own.url is None:
+        return None
+    service = own.of_service(settings.instance_of(VENDOR), urlsplit(own.url).hostname or "")
+    return NatsConnector(own.url, access_of(own, VENDOR), service, limits=own.limits(LIMITS))
+
+
+class NatsConnector:
+    """One server. `service` is whom its facts are about."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("states",)
+
+    def __init__(
+        self,
+        url: str,
+        access: ServerAccess = ANYONE,
+        service: str = VENDOR,
+        *,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._http = ReadOnlyHttp(VENDOR, url, access=access, limits=limits)
+        self._service = service
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """The snapshot. A call that fails becomes a gap, the others stand."""
+        found = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
+        if found.comes_too_late():
+            return found.builder.collected()
+        async with self._http.open() as session:
+            snapshot = HttpSnapshot(session, found)
+            varz = await snapshot.asked("/varz", type=facts.VarzAnswer)
+            if varz is not None:
+                found.add("/varz", facts.server_facts(varz, found.at, found.window_s))
+            closed = await snapshot.asked("/connz", CLOSED, type=facts.ConnzAnswer)
+            if closed is not None:
+                told = facts.slow_facts(closed.connections, found.at, found.window_s)
+                found.add(said("/connz", CLOSED), told)
+            jsz = await snapshot.asked("/jsz", STREAMS, type=facts.JszAnswer)
+            if jsz is not None and not jsz.disabled:
+                streams = jsz.streams
+                told = facts.storage_facts(jsz) + facts.stream_facts(streams)
+                told += facts.consumer_facts(streams)
+                found.add(said("/jsz", STREAMS), told, facts.streams_said(streams))
+            await self._health(session, found)
+        return found.builder.collected()
+
+    async def check(self) -> Check:
+        """Reachable? Whoever reaches these endpoints can read all of them and change nothing."""
+        try:
+            async with self._http.open() as session:
+                varz = await session.get("/varz", type=facts.VarzAnswer)
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        version = short(varz.version, 20)
+        line = f"NATS {version} at {self._http.base_url} can be read; only GET is sent"
+        return Check(self.name, True, line)
+
+    async def _health(self, session: HttpSession, found: ServerSnapshot) -> None:
+        """It answers 503 where it is not healthy."""
+        told = []
+        try:
+            await session.get("/healthz", type=facts.HealthAnswer)
+        except ConnectorError as error:
+            if error.status != 503:
+                found.lacks("/healthz", str(error))
+                return
+            told = [Fact("database_unavailable", "unhealthy by its own check", field="healthz")]
+        except FaultlineError as error:
+            found.lacks("/healthz", str(error))
+            return
+        found.add("/healthz", told)

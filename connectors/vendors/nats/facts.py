@@ -1,0 +1,201 @@
+"""What NATS' answers say is wrong.
+
+Fields: "Monitoring" (docs.nats.io), and the answers of a real server of version 2.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from faultline.analysis.wording.amounts import BYTES, SECONDS, SHARE, amount
+from faultline.analysis.wording.phrases import counted
+from faultline.connectors.shared.databases.database_facts import connection_facts
+from faultline.connectors.shared.databases.database_server import Fact
+from faultline.connectors.shared.vendor_text import short
+
+BEHIND = 10_000
+"""Messages that wait: as of the exporters' facts (exporter_metrics.toml)."""
+FULL = 0.99
+MOST_FACTS = 10
+SLOW = "Slow Consumer"
+"""How the reasons begin for which the server cuts off a client that does not keep up
+(ClosedState in its server/client.go)."""
+
+
+class VarzAnswer(msgspec.Struct):
+    version: str = ""
+    start: datetime | None = None
+    connections: int = 0
+    max_connections: int = 0
+
+
+class ClosedConnection(msgspec.Struct):
+    name: str = ""
+    stop: datetime | None = None
+    reason: str = ""
+
+
+class ConnzAnswer(msgspec.Struct):
+    connections: list[ClosedConnection] = []
+
+
+class JetStreamConfig(msgspec.Struct):
+    max_memory: float = -1
+    max_storage: float = -1
+
+
+class StreamConfig(msgspec.Struct):
+    max_msgs: int = -1
+    max_bytes: int = -1
+    discard: str = "old"
+
+
+class StreamState(msgspec.Struct):
+    messages: int = 0
+    bytes: int = 0
+
+
+class ConsumerConfig(msgspec.Struct):
+    max_ack_pending: int = -1
+    deliver_subject: str = ""
+
+
+class ConsumerDetail(msgspec.Struct):
+    name: str
+    config: ConsumerConfig | None = None
+    num_pending: int = 0
+    num_ack_pending: int = 0
+    push_bound: bool = False
+
+
+class StreamDetail(msgspec.Struct):
+    name: str
+    config: StreamConfig | None = None
+    state: StreamState = msgspec.field(default_factory=StreamState)
+    consumer_detail: list[ConsumerDetail] = []
+
+
+class AccountDetail(msgspec.Struct):
+    stream_detail: list[StreamDetail] = []
+
+
+class JszAnswer(msgspec.Struct):
+    disabled: bool = False
+    config: JetStreamConfig | None = None
+    memory: float = 0
+    storage: float = 0
+    account_details: list[AccountDetail] = []
+
+    @property
+    def streams(self) -> list[StreamDetail]:
+        """Of all accounts."""
+        return [stream for account in self.account_details for stream in account.stream_detail]
+
+
+class HealthAnswer(msgspec.Struct):
+    status: str = ""
+
+
+def server_facts(varz: VarzAnswer, at: datetime, window_s: float) -> list[Fact]:
+    """Connections and the server's start."""
+    facts = connection_facts(varz.connections, varz.max_connections)
+    if varz.start is not None and varz.start.tzinfo is not None:
+        up_s = max(0.0, (at - varz.start).total_seconds())
+        if up_s <= window_s:
+            value = f"its server started {amount(up_s, SECONDS)} ago"
+            facts.append(Fact("database_restarted", value, up_s, field="start"))
+    return facts
+
+
+def slow_facts(closed: Sequence[ClosedConnection], at: datetime, window_s: float) -> list[Fact]:
+    """Clients that were cut off in the window because they did not keep up."""
+    slow: list[tuple[float, ClosedConnection]] = []
+    for one in closed:
+        if one.reason.startswith(SLOW) and one.stop is not None and one.stop.tzinfo is not None:
+            ago_s = max(0.0, (at - one.stop).total_seconds())
+            if ago_s <= window_s:
+                slow.append((ago_s, one))
+    if not slow:
+        return []
+    names = sorted({short(one.name, 40) for _, one in slow if one.name})
+    value = f"{counted(len(slow), 'client')} cut off as a slow consumer"
+    if names:
+        value += f": {', '.join(names[:5])}"
+    first_s = max(ago_s for ago_s, _ in slow)
+    return [Fact("consumers_behind", value, first_s, field="connections")]
+
+
+def storage_facts(jsz: JszAnswer) -> list[Fact]:
+    """JetStream that has used what it may."""
+    limits = jsz.config or JetStreamConfig()
+    facts = []
+    for used, most, what in (
+        (jsz.memory, limits.max_memory, "max_memory"),
+        (jsz.storage, limits.max_storage, "max_storage"),
+    ):
+        if most > 0 and used >= FULL * most:
+            value = f"{amount(used / most, SHARE)} of {what} in use ({amount(most, BYTES)})"
+            facts.append(Fact("writes_refused", value, field=what))
+    return facts
+
+
+def stream_facts(streams: Sequence[StreamDetail]) -> list[Fact]:
+    """Streams that are full and keep what is old, which refuses what is new."""
+    facts = []
+    for stream in streams:
+        config = stream.config or StreamConfig()
+        if config.discard != "new":
+            continue
+        for used, most, what in (
+            (stream.state.messages, config.max_msgs, "messages"),
+            (stream.state.bytes, config.max_bytes, "bytes"),
+        ):
+            if 0 < most <= used:
+                value = f"all of its {most} {what} in use, and it discards what is new"
+                name = short(stream.name, 80)
+                facts.append(Fact("writes_refused", value, None, "Stream", name, what))
+                break
+    return facts[:MOST_FACTS]
+
+
+def consumer_facts(streams: Sequence[StreamDetail]) -> list[Fact]:
+    """Consumers of streams with most undelivered messages first."""
+    known = [(stream, one) for stream in streams for one in stream.consumer_detail]
+    facts = []
+    for stream, one in sorted(known, key=lambda pair: (-pair[1].num_pending, pair[1].name)):
+        name = f"{short(one.name, 60)} of {short(stream.name, 60)}"
+        for kind, value, field in _judged(one):
+            facts.append(Fact(kind, value, None, "Consumer", name, field))
+    return facts[:MOST_FACTS]
+
+
+def _judged(one: ConsumerDetail) -> Iterator[tuple[str, str, str]]:
+    config = one.config or ConsumerConfig()
+    if one.num_pending and config.deliver_subject and not one.push_bound:
+        yield "queue_without_consumers", counted(one.num_pending, "message"), "push_bound"
+    elif one.num_pending and 0 < config.max_ack_pending <= one.num_ack_pending:
+        value = (
+            f"{counted(one.num_pending, 'message')} not delivered, because all "
+            f"{config.max_ack_pending} that may be unacknowledged are"
+        )
+        yield "consumers_behind", value, "num_ack_pending"
+    elif one.num_pending >= BEHIND:
+        value = (
+            f"{counted(one.num_pending, 'message')} not delivered, {one.num_ack_pending} not "
+            "acknowledged"
+        )
+        yield "consumers_behind", value, "num_pending"
+
+
+def streams_said(streams: Sequence[StreamDetail]) -> dict[str, str]:
+    """The largest streams, for people."""
+    shown = sorted(streams, key=lambda one: (-one.state.messages, one.name))[:10]
+    lines = []
+    for one in shown:
+        consumers = counted(len(one.consumer_detail), "consumer")
+        size = amount(one.state.bytes, BYTES)
+        lines.append(f"{short(one.name, 80)}: {one.state.messages} messages, {size}, {consumers}")
+    return {"largest streams": "\n".join(lines)} if lines else {}

@@ -1,0 +1,174 @@
+"""Rows of the case's tables from what NRQL answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from faultline.connectors.shared.rows.collection_builder import EARLIEST_NS, attributes, ns_of
+from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
+from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, LinePage, Row
+from faultline.connectors.shared.rows.otlp_spans import (
+    KEPT,
+    OF_RESOURCE,
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    hex_id,
+)
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.new_relic.queries import LEVELS
+
+MS = 1_000_000
+"""Times are in ms since 1970."""
+_TOLD = ("timestamp", "message", "newrelic.source", "trace.id", *LEVELS)
+
+Record = Mapping[str, Any]
+
+
+def golden_rows(records: Iterable[Record], names: ServiceNames, to_ms: float) -> list[Row]:
+    """Rate, share of errors and latency; `to_ms` is how many ms a unit of the duration is."""
+    rows: list[Row] = []
+    for one in records:
+        at = ns_of(one.get("beginTimeSeconds"), 1_000_000_000)
+        service = names.ours(short(_text(one.get("facet")), 200))
+        rate = _number(one.get("rate"))
+        if at is None or not service or rate is None:
+            continue
+        rows.append((at, service, "request_rate", rate, "1/s", None))
+        failed = _number(one.get("failed"))
+        if rate > 0 and failed is not None:
+            rows.append((at, service, "error_ratio", failed / 100, "ratio", None))
+        took = one.get("took")
+        if rate == 0 or not isinstance(took, dict):
+            continue
+        for quantile in ("50", "99"):
+            value = _number(took.get(quantile))
+            if value is not None:
+                rows.append((at, service, f"latency_p{quantile}", value * to_ms, "ms", None))
+    return rows
+
+
+def count_rows(records: Iterable[Record], service: str, grid: CountGrid) -> list[Row]:
+    """Lines per minute: of other levels and of errors. None counted is 0; without any line
+    nothing is said."""
+    counted: dict[str, list[tuple[int, float]]] = {LINES: [], ERROR_LINES: []}
+    total = 0.0
+    for one in records:
+        at, count = one.get("beginTimeSeconds"), _number(one.get("lines"))
+        if not isinstance(at, int) or count is None:
+            continue
+        total += count
+        is_error = _text(one.get("facet")).lower() in FAILING
+        step = (at - grid.start_s) // grid.step_s
+        counted[ERROR_LINES if is_error else LINES].append((step, count))
+    rows: list[Row] = []
+    for signal, steps in counted.items() if total else ():
+        rows += grid.rows(signal, service, steps)
+    return rows
+
+
+def line_page(records: Sequence[Record], service: str) -> LinePage:
+    """Rows of the table `logs`."""
+    rows: list[Row] = []
+    for one in records:
+        at, message = _time(one), _text(one.get("message"))
+        if at is None or not message:
+            continue
+        level = next((_text(one.get(name)) for name in LEVELS if one.get(name)), "").lower()
+        trace = hex_id(_text(one.get("trace.id"))[:64], TRACE_ID_BYTES) or None
+        kept = {name: value for name, value in one.items() if name not in _TOLD}
+        shown = short(level, 20) or None
+        rows.append((at, service, message[:LONGEST_LINE], shown, trace, attributes(kept)))
+    return LinePage(rows, len(records) - len(rows))
+
+
+def span_rows(records: Iterable[Record], names: ServiceNames) -> tuple[list[SpanTableRow], int]:
+    """Rows of the table `spans`, and how many were left out because they have no readable id or
+    time."""
+    rows: list[SpanTableRow] = []
+    dropped = 0
+    for one in records:
+        at, took = _time(one), _duration_ms(one)
+        trace_id = hex_id(_text(one.get("trace.id") or one.get("traceId"))[:64], TRACE_ID_BYTES)
+        span_id = hex_id(_text(one.get("id") or one.get("guid"))[:32], SPAN_ID_BYTES)
+        if at is None or took is None or not trace_id or not span_id:
+            dropped += 1
+            continue
+        parent = _text(one.get("parent.id") or one.get("parentId"))[:32]
+        told = one.get("service.name") or one.get("appName") or one.get("entity.name")
+        kept: dict[str, Any] = {name: one.get(name) for name in (*KEPT, *OF_RESOURCE)}
+        kept["span.kind"] = one.get("span.kind")
+        failed = one.get("error") is True or _text(one.get("otel.status_code")) == "ERROR"
+        row = SpanTableRow(
+            trace_id=trace_id,
+            span_id=span_id,
+            parent_id=hex_id(parent, SPAN_ID_BYTES) or None,
+            service=names.ours(short(_text(told), 200)) or "unknown",
+            operation=short(_text(one.get("name")), 200) or "unknown",
+            start=at,
+            duration_us=took * 1000,
+            status="error" if failed or one.get("error.class") else "ok",
+            attributes=attributes(kept),
+        )
+        rows.append(row)
+    return rows, dropped
+
+
+def change_rows(records: Iterable[Record], names: ServiceNames, link: str) -> list[Row]:
+    """Rows of the table `changes`."""
+    rows: list[Row] = []
+    for one in records:
+        at = _time(one)
+        if at is None:
+            continue
+        version, commit = _text(one.get("version")), _text(one.get("commit"))
+        category = _text(one.get("category")).lower()
+        kind = {"feature flag": "flag", "operational": "config"}.get(category, "deploy")
+        service = names.ours(short(_text(one.get("entity.name")), 200)) or None
+        said = _text(one.get("shortDescription") or one.get("description"))
+        title = " ".join(filter(None, ("Deployed" if kind == "deploy" else category, version)))
+        title += f" ({commit[:12]})" if commit else ""
+        title += f": {said}" if said else ""
+        identity = _text(one.get("deploymentId") or one.get("changeTrackingId")) or commit
+        rows.append(
+            (
+                at,
+                service,
+                kind,
+                short(identity, 100) or f"{service}@{at}",
+                short(title, 300),
+                short(_text(one.get("user")), 120) or None,
+                link,
+                None,
+                None,
+            )
+        )
+    return rows
+
+
+def _time(one: Record) -> int | None:
+    at = ns_of(one.get("timestamp"), MS)
+    return at if at is not None and at >= EARLIEST_NS else None
+
+
+def _duration_ms(one: Record) -> float | None:
+    """Of New Relic's agents in s, of OpenTelemetry in ms."""
+    given = _number(one.get("duration.ms"))
+    if given is not None:
+        return given
+    seconds = _number(one.get("duration"))
+    return None if seconds is None else seconds * 1000
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    number = float(value) if abs(value) < 1e300 else math.inf
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

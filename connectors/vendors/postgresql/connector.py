@@ -1,0 +1,282 @@
+"""PostgreSQL's own state: chains of locks, open transactions, connections, statements, replicas,
+slots, ages and sizes.
+
+It is a snapshot of now, with what the server itself knows of the time before: since when a session
+waits, when the server started and when its settings were read. Speaks to PostgreSQL 14 and later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import LiteralString, TypeVar
+
+from faultline.analysis.errors import FaultlineError, SettingsError
+from faultline.analysis.vocabulary import EvidenceKind
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
+from faultline.connectors.shared.databases.database_facts import (
+    StatementCounts,
+    deadlock_facts,
+    lock_facts,
+    open_facts,
+    slower_facts,
+    slowest_said,
+)
+from faultline.connectors.shared.databases.database_server import Fact, ServerSnapshot
+from faultline.connectors.shared.rows.collection_builder import full_window, nanoseconds
+from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.postgresql import facts, queries
+from faultline.connectors.vendors.postgresql.session import PostgresServer, PostgresSession, opened
+from faultline.connectors.vendors.postgresql.settings import PostgresqlSettings
+
+LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
+MOST_SERVICES = 200
+Row = TypeVar("Row")
+
+
+def build(own: PostgresqlSettings, settings: SharedSettings) -> PostgresqlConnector | None:
+    """The configured connector, or None without a host. Raises SettingsError."""
+    if own.host is None:
+        return None
+    if own.username is None and own.client_cert_file is None:
+        raise SettingsError("postgresql.username", "must name a user that only reads statistics")
+    primary = PostgresServer(
+        own.host,
+        own.port,
+        own.database,
+        own.username,
+        own.given_password,
+        own.tls,
+        own.ca_file,
+        own.client_cert_file,
+        own.client_key_file,
+    )
+    copy = None
+    if own.replica is not None:
+        copy = replace(primary, host=own.replica, port=own.replica_port or own.port)
+    return PostgresqlConnector(
+        primary,
+        own.of_service(settings.instance_of("postgresql"), own.host),
+        replica=copy,
+        names=ServiceNames.of_catalogue(settings.services),
+        catalogue=tuple(settings.services),
+        sample_s=own.sample_s,
+        statement_s=own.statement_s,
+        limits=own.limits(LIMITS),
+    )
+
+
+class PostgresqlConnector:
+    """One server, and one replica of it. `service` is whom its facts are about."""
+
+    name = "postgresql"
+    kinds: tuple[EvidenceKind, ...] = ("states", "changes", "topology")
+
+    def __init__(
+        self,
+        server: PostgresServer,
+        service: str,
+        *,
+        replica: PostgresServer | None = None,
+        names: ServiceNames | None = None,
+        catalogue: Sequence[str] = (),
+        sample_s: float = 5.0,
+        statement_s: float = 5.0,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._server = server
+        self._service = service
+        self._replica = replica
+        self._names = names or ServiceNames()
+        self._catalogue = tuple(catalogue)
+        self._sample_s = sample_s
+        self._statement_s = statement_s
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """The snapshot. A query that fails becomes a gap, the others stand."""
+        found = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
+        if found.comes_too_late():
+            return found.builder.collected()
+        async with opened(self._server, self.limits, self._statement_s) as session:
+            reading = _Reading(session, found)
+            await self._sessions(reading, request)
+            server = await self._overview(reading)
+            await self._statements(reading, server)
+            await reading.facts(queries.REPLICAS, facts.ReplicaRow, facts.replica_facts)
+            await reading.facts(queries.SLOTS, facts.SlotRow, facts.slot_facts)
+            await reading.facts(
+                queries.TABLES, facts.TableRow, facts.table_facts, facts.tables_said
+            )
+            if self._replica is None:
+                await self._sizes(reading)
+        if self._replica is not None:
+            await self._read_replica(self._replica, found)
+        return found.builder.collected()
+
+    async def check(self) -> Check:
+        """Reachable, and may this user read everything and write nothing?"""
+        try:
+            async with opened(self._server, self.limits, self._statement_s) as session:
+                [server] = await session.rows("server", queries.SERVER, type=facts.ServerRow)
+                [rights] = await session.rows("rights", queries.MAY_WRITE, type=facts.RightsRow)
+                counts = await session.rows(
+                    "extension", queries.STATEMENTS_SCHEMA, type=facts.SchemaRow
+                )
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        kinds = "statistics" if rights.reads_statistics else "its own sessions alone"
+        line = f"PostgreSQL {server.version} at {self._server.address}: {kinds} can be read"
+        unread = []
+        if not rights.reads_statistics:
+            unread.append("other users' sessions")
+            line += "; GRANT pg_monitor to this user for those of others"
+        if not counts:
+            unread.append("pg_stat_statements")
+            line += "; pg_stat_statements is not installed here"
+        writing = _writing(rights)
+        line += f"; each query is a read-only transaction of at most {self._statement_s:g} s"
+        if writing:
+            line += f"; warning: this user can also write ({', '.join(writing)})"
+        return Check(self.name, True, line, tuple(unread))
+
+    async def _sessions(self, reading: _Reading, request: Request) -> None:
+        rows = await reading.rows(queries.SESSIONS, facts.SessionRow)
+        if rows is None:
+            return
+        sessions = facts.sessions_of(rows)
+        found = [*lock_facts(sessions), *open_facts(sessions)]
+        reading.found.add(reading.said(queries.SESSIONS), found, facts.connections_said(rows))
+        if hidden := sum(row.is_hidden for row in rows):
+            problem = f"what {hidden} sessions of other users do is hidden: GRANT pg_monitor"
+            reading.found.lacks(reading.said(queries.SESSIONS), problem)
+        self._callers(reading, rows, request)
+
+    def _callers(
+        self, reading: _Reading, rows: Sequence[facts.SessionRow], request: Request
+    ) -> None:
+        """Services whose name is that of an application with connections call this database."""
+        scope, _ = in_scope(request, MOST_SERVICES)
+        known = {one.casefold(): one for one in (*self._catalogue, *scope)}
+        callers = []
+        for row in rows:
+            ours = self._names.ours(row.application or "")
+            if ours.casefold() in known:
+                callers.append(known[ours.casefold()])
+        count = reading.found.calls(callers)
+        if count:
+            window = full_window(request.scope)
+            item = Item("topology", reading.said(queries.SESSIONS), window, rows=count)
+            reading.found.builder.items.append(item)
+
+    async def _overview(self, reading: _Reading) -> facts.ServerRow | None:
+        rows = await reading.rows(queries.SERVER, facts.ServerRow)
+        if not rows:
+            return None
+        [row], found = rows, reading.found
+        window = full_window(found.scope)
+        window_s = (found.at - window.start).total_seconds()
+        query = reading.said(queries.SERVER)
+        found.add(query, facts.server_facts(row, window_s))
+        if row.loaded_s <= window_s and row.up_s - row.loaded_s > 1:
+            at = found.since(row.loaded_s)
+            assert at is not None
+            named = f"settings {self._service} {at:%Y-%m-%dT%H:%M:%S}"
+            title = "PostgreSQL read its settings again"
+            row_of_change = (nanoseconds(at), self._service, "config", named, title, *[None] * 4)
+            found.builder.add("changes", [row_of_change])
+            item = Item("changes", query, window, rows=1).holding([row_of_change])
+            found.builder.items.append(item)
+        return row
+
+    async def _statements(self, reading: _Reading, server: facts.ServerRow | None) -> None:
+        """Two readings of the counters; the second tells what happened between them."""
+        schemas = await reading.rows(queries.STATEMENTS_SCHEMA, facts.SchemaRow)
+        if not schemas:
+            reading.found.lacks("pg_stat_statements", "the extension is not in this database")
+        schema = schemas[0].schema if schemas else ""
+        before = await self._counts(reading, schema)
+        if not self._sample_s:
+            return
+        await asyncio.sleep(self._sample_s)
+        after = await self._counts(reading, schema)
+        if before and after:
+            query = reading.said(queries.STATEMENTS)
+            reading.found.add(query, slower_facts(before, after), slowest_said(after))
+        later = await reading.rows(queries.SERVER, facts.ServerRow)
+        if server is not None and later:
+            known = deadlock_facts(server.deadlocks or 0.0, later[0].deadlocks or 0.0)
+            if known:
+                reading.found.add(reading.said(queries.SERVER), known)
+
+    async def _counts(self, reading: _Reading, schema: str) -> list[StatementCounts]:
+        if not schema:
+            return []
+        rows = await reading.rows(queries.STATEMENTS, facts.StatementRow, schema)
+        return [row.counts() for row in rows or ()]
+
+    async def _sizes(self, reading: _Reading) -> None:
+        await reading.facts(queries.DATABASES, facts.DatabaseRow, facts.age_facts, facts.sizes_said)
+
+    async def _read_replica(self, replica: PostgresServer, found: ServerSnapshot) -> None:
+        try:
+            async with opened(replica, self.limits, self._statement_s) as session:
+                reading = _Reading(session, found)
+                rows = await reading.rows(queries.STANDBY, facts.StandbyRow)
+                if rows:
+                    own = facts.standby_facts(rows[0], f"replica {replica.host}")
+                    found.add(reading.said(queries.STANDBY), own)
+                await self._sizes(reading)
+        except FaultlineError as error:
+            found.lacks(f"replica {replica.address}", str(error))
+
+
+class _Reading:
+    """Queries of one session, whose failures are gaps of the snapshot."""
+
+    def __init__(self, session: PostgresSession, found: ServerSnapshot) -> None:
+        self._session = session
+        self.found = found
+
+    def said(self, text: str) -> str:
+        """The query as evidence names it: where it was asked, and on one line."""
+        return f"{self._session.server.address}: {' '.join(text.split())}"
+
+    async def rows(
+        self, text: LiteralString, type: type[Row], schema: str = ""
+    ) -> list[Row] | None:
+        """None where it failed, which is a gap then."""
+        view = type.__name__.removesuffix("Row").lower()
+        try:
+            return await self._session.rows(view, text, type=type, schema=schema)
+        except FaultlineError as error:
+            self.found.lacks(self.said(text), str(error))
+            return None
+
+    async def facts(
+        self,
+        text: LiteralString,
+        type: type[Row],
+        judged: Callable[[Sequence[Row]], list[Fact]],
+        shown: Callable[[Sequence[Row]], dict[str, str]] | None = None,
+    ) -> None:
+        """Ask, and add what the rows say."""
+        rows = await self.rows(text, type)
+        if rows is not None:
+            self.found.add(self.said(text), judged(rows), shown(rows) if shown else None)
+
+
+def _writing(rights: facts.RightsRow) -> list[str]:
+    """By which rights a user can change something."""
+    found = {
+        "superuser": rights.superuser,
+        "creates roles or databases, or replicates": rights.administers,
+        "a role that writes or signals": rights.writes_by_role,
+        "CREATE on the database": rights.creates,
+        f"{rights.tables} tables": rights.tables > 0,
+    }
+    return [said for said, holds in found.items() if holds]

@@ -1,0 +1,394 @@
+"""Prometheus: metrics by service and the alerts that were active, over the HTTP API's read calls.
+
+Speaks to Prometheus 2.24 and later and to what answers like it (Thanos, Mimir, VictoriaMetrics).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+
+from faultline.analysis.case.alert_place import place_of
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
+from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
+from faultline.connectors.shared.contract.abilities import BoundedQuery
+from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
+from faultline.connectors.shared.http.http import ReadOnlyHttp
+from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
+from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.joined_windows import merged
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.prometheus import promql
+from faultline.connectors.vendors.prometheus.bounded_answers import answer_of
+from faultline.connectors.vendors.prometheus.custom_queries import check_custom
+from faultline.connectors.vendors.prometheus.evidence_items import EvidenceItems, state_table
+from faultline.connectors.vendors.prometheus.exporter_facts import fact_rows, in_trouble
+from faultline.connectors.vendors.prometheus.exporter_metrics import ExporterMetric, built_in
+from faultline.connectors.vendors.prometheus.exporter_queries import ExporterAnswer, ExporterQueries
+from faultline.connectors.vendors.prometheus.gpus import GpuQueries, gpu_queries
+from faultline.connectors.vendors.prometheus.history import data_since
+from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
+from faultline.connectors.vendors.prometheus.long_standing import dated
+from faultline.connectors.vendors.prometheus.node_names import name_nodes
+from faultline.connectors.vendors.prometheus.part_queries import part_queries
+from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery
+from faultline.connectors.vendors.prometheus.query_choice import ALL_SERVICES, QueryChoice
+from faultline.connectors.vendors.prometheus.range_queries import ask_all
+from faultline.connectors.vendors.prometheus.rules import NAME_LABEL, query_of_rule
+from faultline.connectors.vendors.prometheus.running_services import running_services
+from faultline.connectors.vendors.prometheus.series import (
+    PrometheusSelection,
+    PrometheusSeries,
+    metrics_table,
+    monitors_table,
+    subject_of,
+)
+from faultline.connectors.vendors.prometheus.service_calls import service_calls
+from faultline.connectors.vendors.prometheus.service_survey import survey
+from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
+
+SHARE_OF_TIME = 0.6
+"""Of the time for one investigation, what exporters may take: services come first."""
+LATELY = timedelta(minutes=30)
+"""How long ago `check` looks for metrics."""
+ALERTS = 'ALERTS{alertstate=~"pending|firing"}'
+WRITING_FLAGS = ("web.enable-admin-api", "web.enable-lifecycle")
+"""Flags of the server that open calls which change it."""
+LIMITS = Limits(requests_per_s=20, concurrency=6)
+
+
+def build(own: PrometheusSettings, settings: SharedSettings) -> PrometheusConnector | None:
+    """The configured connector, or None without a URL."""
+    if own.url is None:
+        return None
+    return PrometheusConnector(
+        own.url,
+        access_of(own, "prometheus"),
+        step_s=own.step_s,
+        queries=own.queries,
+        service_label=own.service_label,
+        exporter_metrics=own.metrics,
+        limits=own.limits(LIMITS),
+    )
+
+
+class PrometheusConnector:
+    """Metrics, active alerts, and facts about what runs below services. `queries` adds to the
+    default queries, or replaces those of the same signal; `exporter_metrics` adds to what is known
+    of exporters."""
+
+    name = "prometheus"
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology")
+    query_language = "PromQL"
+    query_kinds: tuple[EvidenceKind, ...] = ("metrics",)
+
+    def __init__(
+        self,
+        url: str,
+        access: ServerAccess = ANYONE,
+        *,
+        step_s: float = 15.0,
+        queries: Mapping[str, str] | None = None,
+        service_label: str = "service",
+        all_services: int = ALL_SERVICES,
+        exporter_metrics: Sequence[ExporterMetric] = (),
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
+        self._choice = QueryChoice(step_s, dict(queries or {}), service_label, all_services)
+        # The operator's own come first: of two for one signal the first that has data counts.
+        entries = (*exporter_metrics, *built_in())
+        self._exporters = ExporterQueries(
+            entries,
+            self._choice,
+            frozenset(self._choice.queries),
+            within_s=SHARE_OF_TIME * limits.deadline_s,
+        )
+        self.limits = limits
+        promql.check_label(service_label)
+        check_custom(self._choice.queries)
+
+    async def collect(self, request: Request) -> Collected:
+        """Metrics and alerts over the scope's windows. A query that fails becomes a gap, the others
+        stand."""
+        scope = request.scope
+        spans = merged((*scope.baseline, scope.incident))
+        missing: list[Missing] = []
+        alerts = PrometheusSelection(PromQuery("alerts", None, ALERTS))
+        async with self._http.open() as session:
+            api = PrometheusApi(session)
+            names = await self._known_names(api, scope, spans, missing)
+            found = await self._asked(api, names, request, spans, alerts)
+            services = {*scope.services, *_named_by_requests(found.asked)}
+            # It gives nodes their names, which the rows of metrics carry too.
+            states = await self._states(api, names, found.beneath, scope, spans, services)
+            asked = [*found.asked, *(one.asked for one in found.beneath if not one.beyond_only)]
+            metrics, rows = metrics_table(asked, scope.services, self.limits.max_rows)
+            known = _named_by_themselves(asked)
+            calls = (await self._calls(api, names, request, known, spans)).collected()
+        missing += found.missing
+        if not asked:
+            missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
+        made = EvidenceItems(self._http.base_url, spans)
+        items, gaps = made.of_metrics(asked, rows)
+        items += made.of_states(found.beneath, states)
+        gaps += made.failed_exporters(found.beneath)
+        for service in _without(scope.services, metrics):
+            gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
+        monitors = monitors_table(
+            alerts,
+            spans[-1].end.timestamp(),
+            self._choice.service_label,
+            made.links_of_alerts(alerts),
+        )
+        if alerts.failed:
+            gaps.append(Missing("monitors", ALERTS, alerts.failed))
+        elif "ALERTS" in names:
+            items.append(made.item("monitors", alerts, monitors.height))
+        tables = {"metrics": metrics, "monitors": monitors, "states": state_table(states)}
+        return Collected(
+            {**tables, **calls.tables},
+            (*items, *calls.items),
+            (*missing, *gaps, *calls.missing),
+        )
+
+    async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
+        """Whom the alert's service calls, by the metrics that name both sides."""
+        windows = [scope.incident]
+        lately = scope.model_copy(update={"baseline": (), "baseline_spans": ()})
+        async with self._http.open() as session:
+            api = PrometheusApi(session)
+            names = await api.metric_names(windows)
+            request = Request(alert, lately, Path())
+            calls = await self._calls(api, names, request, scope.services, windows)
+        own = set()
+        for caller, callee, *_ in calls.rows.get("topology", ()):
+            if caller == alert.service:
+                own.add(callee)
+        return tuple(sorted(own))
+
+    async def _calls(
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        request: Request,
+        services: Collection[str],
+        spans: Sequence[Window],
+    ) -> CollectionBuilder:
+        """Who calls whom, where metrics name both sides."""
+
+        async def ask(text: str, window: Window) -> Iterable[Mapping[str, str]]:
+            return [one.metric for one in await api.instant(text, window.end)]
+
+        async def labels_of(metric: str) -> Sequence[str]:
+            try:
+                return await api.labels_of([metric], spans)
+            except FaultlineError:
+                return []
+
+        link = EvidenceItems(self._http.base_url, spans).link
+        place = place_of(request.alert)
+        return await service_calls(names, request.scope, place, services, ask, labels_of, link)
+
+    async def _asked(
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        request: Request,
+        spans: Sequence[Window],
+        alerts: PrometheusSelection,
+    ) -> _Answers:
+        """What all queries brought; that about alerts is filled in."""
+        scope, place = request.scope, place_of(request.alert)
+        asking_beneath = asyncio.create_task(self._exporters.ask(api, names, scope, place, spans))
+        available = await self._choice.available(api, names, spans)
+        queries, gpus = await asyncio.gather(
+            self._choice.chosen(api, available, scope, place, spans),
+            self._gpus(api, names, request, spans),
+        )
+        asked = [PrometheusSelection(one, cut=one.cut) for one in (*queries, *gpus.queries)]
+        every = [*asked, alerts] if "ALERTS" in names else asked
+        await ask_all(api, every, scope, spans, self._choice.step_s)
+        parts = await part_queries(
+            api, self._choice, available, asked, scope, place, scope.incident
+        )
+        in_parts = [PrometheusSelection(one) for one in parts]
+        await ask_all(api, in_parts, scope, spans, self._choice.step_s)
+        beneath = await asking_beneath
+        # Whoever has nothing in the alert's place may run in another one.
+        both = [*asked, *(one.asked for one in beneath)]
+        left = self._choice.left_elsewhere(available, both, scope, place)
+        if left:
+            elsewhere = [
+                PrometheusSelection(one) for one in self._choice.elsewhere(available, scope, left)
+            ]
+            await ask_all(api, elsewhere, scope, spans, self._choice.step_s)
+            asked += elsewhere
+            beneath += await self._exporters.ask_elsewhere(api, beneath, scope, left, spans)
+        return _Answers([*asked, *in_parts], beneath, gpus.missing)
+
+    async def _states(
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        beneath: Sequence[ExporterAnswer],
+        scope: Scope,
+        spans: Sequence[Window],
+        services: Collection[str],
+    ) -> list[StateRow]:
+        troubles = in_trouble(beneath, spans[0], scope.incident)
+        troubles = await dated(api, troubles, scope.incident.start)
+        addresses = await name_nodes(api, names, beneath, scope.incident.end)
+        nodes = {}
+        for one in troubles:
+            if one.answer.metric.owner == "node":
+                nodes[one.name] = addresses.get(one.name, one.name)
+        running = await running_services(
+            api, names, nodes, services, self._choice.service_label, scope.incident.end
+        )
+        return fact_rows(troubles, services, running)
+
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """Values of the labels that may name a service, the configured label's first."""
+        async with self._http.open() as session:
+            api, found = PrometheusApi(session), dict[str, None]()
+            # One after the other: a server that is away is asked once, not six times.
+            for label in dict.fromkeys((self._choice.service_label, *promql.SERVICE_LABELS)):
+                found |= dict.fromkeys(await api.values_of(label, [window]))
+        return tuple(found)
+
+    async def data_since(self, window: Window) -> datetime | None:
+        """When the metrics of services begin, or those of anything where there are none."""
+        async with self._http.open() as session:
+            return await data_since(PrometheusApi(session), window)
+
+    async def rule_of(self, alert: Alert) -> AlertQuery | None:
+        """The expression of the rule that sent the alert, by its name. Raises ConnectorError."""
+        name = alert.labels.get(NAME_LABEL)
+        if not name:
+            return None
+        async with self._http.open() as session:
+            answer = await PrometheusApi(session).rules(name)
+        return query_of_rule(answer, alert)
+
+    async def answer(self, query: BoundedQuery) -> Collected:
+        """The series of one query. Raises FaultlineError."""
+        step_s = max(self._choice.step_s, query.window.seconds / query.points)
+        async with self._http.open() as session:
+            return await answer_of(
+                PrometheusApi(session),
+                query,
+                step_s,
+                (self._choice.service_label, *SERVICE_LABELS),
+                EvidenceItems(self._http.base_url, (query.window,)).link,
+            )
+
+    async def check(self) -> Check:
+        """Reachable and allowed? Names the version, and warns where others could write through the
+        same address."""
+        now = datetime.now(UTC)
+        try:
+            async with self._http.open() as session:
+                api = PrometheusApi(session)
+                await api.instant("vector(1)", now)
+                build_info = await api.status("buildinfo")
+                flags = await api.status("flags")
+                seen = await survey(api, self._choice, Window(start=now - LATELY, end=now))
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        version = build_info.get("version", "of unknown version")
+        line = (
+            f"Prometheus {version} at {self._http.base_url}: metrics "
+            f"and alerts can be read; {seen.words()}; only GET is sent"
+        )
+        opened = [flag for flag in WRITING_FLAGS if flags.get(flag) == "true"]
+        if opened:
+            line += (
+                f"; warning: the server runs with --{' and --'.join(opened)}, "
+                "so others can write to it"
+            )
+        return Check(self.name, bool(seen.is_useful or self._choice.queries), line)
+
+    async def _known_names(
+        self,
+        api: PrometheusApi,
+        scope: Scope,
+        spans: Sequence[Window],
+        missing: list[Missing],
+    ) -> frozenset[str]:
+        """The metrics that exist. Without them the configured queries can still be asked."""
+        try:
+            return await api.metric_names(spans)
+        except ConnectorError as error:
+            if not (self._choice.queries or scope.queries_of(self.name)):
+                raise
+            reason = f"only configured queries were asked: {error}"
+            missing.append(Missing("metrics", "names of metrics", reason))
+            return frozenset()
+
+    async def _gpus(
+        self, api: PrometheusApi, names: frozenset[str], request: Request, spans: Sequence[Window]
+    ) -> GpuQueries:
+        """The queries about GPUs, fewer where the configuration has its own of the same signal."""
+
+        async def ask(text: str, window: Window, points: int) -> Sequence[PrometheusSeries]:
+            answer = await api.range(text, window, max(1.0, window.seconds / points))
+            return answer.data.result
+
+        async def labels_of(metrics: Sequence[str]) -> Sequence[str]:
+            return await api.labels_of(metrics, spans)
+
+        found = await gpu_queries(request, names, ask, labels_of)
+        queries = [one for one in found.queries if one.signal not in self._choice.queries]
+        return GpuQueries(tuple(queries), found.missing)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What the queries of one investigation brought."""
+
+    asked: list[PrometheusSelection]
+    beneath: list[ExporterAnswer]
+    missing: Sequence[Missing]
+
+
+def _named_by_requests(asked: Sequence[PrometheusSelection]) -> set[str]:
+    """The services that take requests."""
+    found = set()
+    for one in asked:
+        if one.query.signal == "request_rate":
+            found |= {subject_of(series.metric, one.query) for series in one.series}
+    return found - {""}
+
+
+def _named_by_themselves(asked: Sequence[PrometheusSelection]) -> set[str]:
+    """The services that have metrics whose label is their name: not what a proxy calls them."""
+    found = set()
+    for one in asked:
+        if not one.query.name_pattern:
+            found |= {subject_of(series.metric, one.query) for series in one.series}
+    return found - {""}
+
+
+def _without(services: Sequence[str], metrics: pl.DataFrame) -> list[str]:
+    """The services that have no metrics, where others have."""
+    if not metrics.height:
+        return []
+    return sorted(set(services) - set(metrics["service"].drop_nulls().to_list()))
+
+
+_UNKNOWN_SERVICE = (
+    "no series names this service; see prometheus.service_label, "
+    "and aliases in the service catalogue"
+)
+_NOTHING_KNOWN = (
+    "none of the metrics asked by default exists there; name yours under prometheus.queries"
+)

@@ -1,0 +1,117 @@
+"""The items of evidence: which query brought which rows, and where a human sees the same graph."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlencode
+
+import polars as pl
+
+from faultline.analysis.case.tables import SCHEMAS
+from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.analysis.wording.phrases import counted
+from faultline.connectors.shared.contract.base import Item, Missing
+from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.vendors.prometheus.exporter_queries import ExporterAnswer
+from faultline.connectors.vendors.prometheus.promql import quoted
+from faultline.connectors.vendors.prometheus.series import PrometheusSelection
+
+
+class EvidenceItems:
+    """Items with links to the server's page of graphs, for what was asked over these spans."""
+
+    def __init__(self, base_url: str, spans: Sequence[Window]) -> None:
+        self._base_url = base_url
+        self._window = Window(start=spans[0].start, end=spans[-1].end)
+
+    def of_metrics(
+        self, asked: Sequence[PrometheusSelection], rows: Mapping[int, pl.DataFrame]
+    ) -> tuple[list[Item], list[Missing]]:
+        """What each query brought, `rows` by its place in `asked`, and the gaps."""
+        brought = {one.query.signal for order, one in enumerate(asked) if order in rows}
+        items, gaps = [], []
+        for order, one in enumerate(asked):
+            if one.failed and not one.query.is_extra:
+                gaps.append(Missing("metrics", one.query.promql, one.failed))
+            own = rows.get(order)
+            if own is not None:
+                items.append(self.item("metrics", one, own.height).holding(own))
+                continue
+            # Another query brought the signal, or the exporters lack it, as most lack some.
+            is_expected = one.query.signal in brought or one.query.of is not None
+            is_expected = is_expected or one.query.is_extra
+            if not one.failed and not is_expected:
+                reason = "no series in these windows for the services in scope"
+                gaps.append(Missing("metrics", one.query.promql, reason))
+        return items, gaps
+
+    def item(self, kind: EvidenceKind, asked: PrometheusSelection, rows: int) -> Item:
+        """What one query brought."""
+        details = {"asked_by": asked.query.asked_by} if asked.query.asked_by else {}
+        return Item(
+            kind,
+            asked.query.promql,
+            window=self._window,
+            link=self.link(asked.query.promql),
+            rows=rows,
+            cut=asked.cut,
+            details=details,
+        )
+
+    def of_states(
+        self, answers: Sequence[ExporterAnswer], states: Sequence[StateRow]
+    ) -> list[Item]:
+        """Which query showed which facts. Where exporters were asked and all is well, that is
+        said once."""
+        shown: dict[str, ExporterAnswer] = {}
+        judged = [one for one in answers if one.metric.fact and not one.asked.failed]
+        for one in judged:
+            shown.setdefault(one.asked.query.promql, one)
+        counts = Counter(row.query for row in states)
+        items = []
+        for query, answer in shown.items():
+            if counts[query]:
+                items.append(self.item("states", answer.asked, counts[query]))
+        if judged and not items:
+            items.append(Item("states", "exporters", window=self._window, rows=0))
+        return items
+
+    def failed_exporters(self, answers: Sequence[ExporterAnswer]) -> list[Missing]:
+        """The queries that failed, one gap for each exporter and reason."""
+        failed: dict[tuple[str, str], list[str]] = {}
+        for one in answers:
+            if one.asked.failed:
+                key = (one.metric.exporter, one.asked.failed)
+                failed.setdefault(key, []).append(one.asked.query.promql)
+        gaps = []
+        for (exporter, reason), queries in failed.items():
+            what = queries[0] if len(queries) == 1 else counted(len(queries), "signal")
+            gaps.append(Missing("metrics", f"{exporter}: {what}", reason))
+        return gaps
+
+    def links_of_alerts(self, alerts: PrometheusSelection) -> dict[str, str]:
+        """By the alert's name."""
+        links: dict[str, str] = {}
+        for series in alerts.series:
+            name = series.metric.get("alertname")
+            if name and name not in links:
+                links[name] = self.link(f'ALERTS{{alertname="{quoted(name)}"}}')
+        return links
+
+    def link(self, expression: str) -> str:
+        """The page on which a human sees the same graph (Prometheus 3 redirects it to its /query
+        page)."""
+        asked = {
+            "g0.expr": expression,
+            "g0.tab": "0",
+            "g0.range_input": f"{max(1, math.ceil(self._window.seconds))}s",
+            "g0.end_input": self._window.end.strftime("%Y-%m-%d %H:%M:%S"),
+        }
+        return f"{self._base_url}/graph?{urlencode(asked)}"
+
+
+def state_table(rows: Sequence[StateRow]) -> pl.DataFrame:
+    """The table `states`."""
+    return pl.DataFrame(list(rows), schema=SCHEMAS["states"].columns, orient="row")

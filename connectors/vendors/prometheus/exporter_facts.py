@@ -1,0 +1,202 @@
+"""Facts about what runs below services, from what exporters measure.
+
+A disk that has been full all along has no change point: a level is judged by a threshold, each from
+a published alert rule (exporter_metrics.toml names it).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from faultline.analysis.vocabulary import Window
+from faultline.analysis.wording.phrases import number
+from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.prometheus.exporter_metrics import ExporterMetric
+from faultline.connectors.vendors.prometheus.exporter_queries import ExporterAnswer
+from faultline.connectors.vendors.prometheus.series import PrometheusSeries, subject_of
+
+LEAST_POINTS = 2
+"""One point beyond a threshold is as often a scrape that came late."""
+STILL_STEPS = 3
+"""What was beyond within that many steps of the end is so still."""
+MOST_GAP_STEPS = 5
+"""A value that dips for fewer steps has not left in between."""
+HELD_SHARE = 0.5
+"""What was beyond for half of the incident counts, though it is over."""
+USED_UP = 0.999
+MOST_FACTS = 500
+"""Of one entry."""
+EXPIRED = "certificate_expired"
+DAY_S = 86_400
+LONGEST_DAYS = 10_000
+_NAMED_BY_OWNER = ("service", "container", "database", "queue")
+
+
+@dataclass(frozen=True)
+class OwnerInTrouble:
+    """An owner whose value is beyond the threshold, and the points at which it is."""
+
+    answer: ExporterAnswer
+    labels: Mapping[str, str]
+    points: Sequence[tuple[float, float]]
+    """(time in s, value), until the incident's end."""
+    since: datetime | None
+    """When the last stretch beyond began; None where it was so when the data begin."""
+
+    @property
+    def name(self) -> str:
+        """Whose value it is."""
+        return subject_of(self.labels, self.answer.asked.query)
+
+
+def in_trouble(
+    answers: Iterable[ExporterAnswer], first: Window, incident: Window
+) -> list[OwnerInTrouble]:
+    """Every owner beyond a threshold in the incident. `first` is the first window that was
+    asked."""
+    found: list[OwnerInTrouble] = []
+    for answer in answers:
+        if answer.metric.beyond is None:
+            continue
+        own = []
+        for series in answer.asked.series:
+            points = _beyond_points(answer.metric, series, incident.end.timestamp())
+            has_name = bool(subject_of(series.metric, answer.asked.query))
+            if points and has_name and _holds(answer, points, series, incident):
+                since = _since(answer, points, first)
+                own.append(OwnerInTrouble(answer, series.metric, points, since))
+        found += own[:MOST_FACTS]
+    return found
+
+
+def fact_rows(
+    troubles: Iterable[OwnerInTrouble],
+    services: Collection[str],
+    running: Mapping[str, Collection[str]],
+) -> list[StateRow]:
+    """A row per owner; of a node one for each service that runs there."""
+    rows: list[StateRow] = []
+    for one in troubles:
+        row = _row(one)
+        for service in _services_of(one.answer.metric.owner, one.name, services, running):
+            rows.append(row._replace(service=service))
+    expired = {(row.kind, row.name) for row in rows if row.fact == EXPIRED}
+    kept = []
+    for row in dict.fromkeys(rows):
+        if row.fact != "certificate_expires_soon" or (row.kind, row.name) not in expired:
+            kept.append(row)
+    return kept
+
+
+def _beyond_points(
+    metric: ExporterMetric, series: PrometheusSeries, until: float
+) -> list[tuple[float, float]]:
+    points = []
+    for at, text in series.values:
+        try:
+            value = float(text)
+        except ValueError:
+            continue
+        if metric.is_beyond(value) and 0 <= at <= until and math.isfinite(value):
+            points.append((at, value))
+    return points
+
+
+def _holds(
+    answer: ExporterAnswer,
+    points: Sequence[tuple[float, float]],
+    series: PrometheusSeries,
+    incident: Window,
+) -> bool:
+    start, end = incident.start.timestamp(), incident.end.timestamp()
+    times = [at for at, _ in points if at >= start]
+    if answer.metric.holds == "once":
+        return bool(times)
+    if len(times) < LEAST_POINTS:
+        return False
+    step_s = answer.asked.step_s
+    last_s = end if answer.beyond_only else min(end, series.values[-1][0])
+    is_still = times[-1] >= last_s - STILL_STEPS * step_s
+    return is_still or len(times) * step_s >= HELD_SHARE * incident.seconds
+
+
+def _row(trouble: OwnerInTrouble) -> StateRow:
+    answer, labels = trouble.answer, trouble.labels
+    metric = answer.metric
+    last, value = trouble.points[-1]
+    since = trouble.since
+    if metric.fact == EXPIRED and abs(value) < LONGEST_DAYS:
+        # The moment of expiry is known, however long it was watched.
+        since = datetime.fromtimestamp(last, UTC) + timedelta(seconds=value * DAY_S)
+    said = _said(metric.says, value, labels)
+    namespace = labels.get("exported_namespace") or labels.get("namespace")
+    return StateRow(
+        kind=metric.object_kind,
+        name=short(trouble.name, 120),
+        fact=metric.fact or "",
+        namespace=short(namespace, 100) if namespace else None,
+        field=metric.signal,
+        value=short(said, 200) if said else None,
+        since=since,
+        query=answer.asked.query.promql,
+    )
+
+
+def _since(
+    answer: ExporterAnswer, points: Sequence[tuple[float, float]], first: Window
+) -> datetime | None:
+    times = [at for at, _ in points]
+    if answer.metric.unit == "ratio" and points[-1][1] >= USED_UP:
+        # What was almost used up for long does its harm when nothing is left.
+        times = [at for at, value in points if value >= USED_UP]
+    began = times[-1]
+    for at in reversed(times):
+        if began - at > MOST_GAP_STEPS * answer.asked.step_s:
+            break
+        began = at
+    if began - first.start.timestamp() <= MOST_GAP_STEPS * answer.asked.step_s:
+        return None
+    return datetime.fromtimestamp(began, UTC)
+
+
+def _said(says: str, value: float, labels: Mapping[str, str]) -> str:
+    words = {
+        "value": number(value, 3),
+        "percent": f"{number(100 * value, 3)} %",
+        "left": f"{number(value, 2)} days" if value >= 2 else f"{number(24 * value, 2)} h",
+    }
+    return re.sub(r"\{(\w+)\}", lambda m: words.get(m[1]) or labels.get(m[1], ""), says)
+
+
+def _services_of(
+    owner: str, name: str, services: Collection[str], running: Mapping[str, Collection[str]]
+) -> Sequence[str | None]:
+    if owner == "node":
+        return sorted(running.get(name, ())) or [None]
+    own = service_in(name, services)
+    if own is None and owner in _NAMED_BY_OWNER:
+        own = short(name, 120)
+    return [own]
+
+
+def service_in(name: str, services: Iterable[str]) -> str | None:
+    """The longest of these services' names that is a part of the name: `data-payments-db-0` is
+    payments-db's."""
+    parts = _parts(name)
+    found = [one for one in services if _is_within(_parts(one), parts)]
+    return max(found, key=len, default=None)
+
+
+def _parts(name: str) -> list[str]:
+    return re.split(r"[^a-z0-9]+", name.lower())
+
+
+def _is_within(inner: Sequence[str], outer: Sequence[str]) -> bool:
+    size = len(inner)
+    starts = range(len(outer) - size + 1)
+    return any(outer[start : start + size] == inner for start in starts)

@@ -1,0 +1,321 @@
+"""Asking what exporters measure: cheaply, whatever runs below a server.
+
+Only metrics that exist are asked. Those of one exporter share one lookup of labels and one of the
+interval and of the owners, and are asked together, each series marked by its signal. Where there
+are too many owners, only those beyond a threshold come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from faultline.analysis.case.alert_place import place_labels
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import Scope, Window
+from faultline.connectors.vendors.prometheus.exporter_metrics import ExporterMetric
+from faultline.connectors.vendors.prometheus.false_zeros import drop_zeros_before_gaps
+from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
+from faultline.connectors.vendors.prometheus.joined_queries import (
+    by_mark,
+    chunks,
+    marked,
+    marked_series,
+)
+from faultline.connectors.vendors.prometheus.promql import (
+    SERVICE_LABELS,
+    PromQuery,
+    build,
+    spelt,
+    subject_labels,
+    written,
+)
+from faultline.connectors.vendors.prometheus.query_choice import QueryChoice
+from faultline.connectors.vendors.prometheus.range_queries import step
+from faultline.connectors.vendors.prometheus.scrape_intervals import (
+    counting_query,
+    counting_window,
+    period_s,
+    slowest_interval,
+)
+from faultline.connectors.vendors.prometheus.series import (
+    PrometheusSelection,
+    PrometheusSeries,
+    subject_of,
+)
+from faultline.connectors.vendors.prometheus.templates import PromTemplate
+
+MOST_OWNERS = 50
+"""Nodes, databases, queues: of more only those beyond a threshold are asked."""
+UNKNOWN_OWNERS = 1_000_000
+MOST_POINTS, MOST_POINTS_OF_SERVICES = 12_000, 30_000
+"""Points of one signal in one window; of more owners each has fewer. Twenty signals of a hundred
+services are then half of what a connector may read."""
+POINTS_BEYOND = 100
+"""Points in a window of what is judged by a threshold alone: of two hours one a minute."""
+REFUSED = (400, 422)
+"""Prometheus answers so to a query that it cannot evaluate (HTTP API, "Format overview")."""
+_EXPORTER = r"(.+?)[-_](?:exporter|metrics)"
+"""Whoever scrapes `payments-db-metrics` asks about payments-db."""
+_OF_SERVICES = ("service", "container")
+_NODE_LABELS = ("node", "nodename", "kubernetes_node", "instance")
+_NODE_NAME = r"([^:]+):\d+"
+
+
+@dataclass
+class ExporterAnswer:
+    """One entry, and what its query brought."""
+
+    metric: ExporterMetric
+    asked: PrometheusSelection
+    beyond_only: bool = False
+    """Whether only what lies beyond the threshold was asked: such series have no baseline."""
+    points: int = MOST_POINTS
+    """How many each series may have in a window."""
+    expected: int = 1
+    """How many series it will have, roughly."""
+
+
+@dataclass(frozen=True)
+class _Exporter:
+    """The entries of one exporter whose metrics exist, with what is known of them."""
+
+    metrics: Sequence[ExporterMetric]
+    labels: Sequence[str]
+    every_s: float | None
+    owners: int
+    """How many have series."""
+
+
+@dataclass(frozen=True)
+class ExporterQueries:
+    """What is asked of exporters, in order of preference; `choice` is what the settings say."""
+
+    metrics: Sequence[ExporterMetric]
+    choice: QueryChoice
+    unasked: Collection[str] = field(default_factory=frozenset)
+    """Signals for which the settings have their own queries."""
+    within_s: float = 12.0
+    """How long all of it may take."""
+
+    async def ask(
+        self,
+        api: PrometheusApi,
+        names: Collection[str],
+        scope: Scope,
+        place: Mapping[str, str],
+        spans: Sequence[Window],
+    ) -> list[ExporterAnswer]:
+        """What all exporters brought, in the order of the entries. A query that fails says so."""
+        answers: list[ExporterAnswer] = []
+        groups = self._groups(names)
+        try:
+            # What lies beneath must not cost the services' own metrics their time.
+            async with asyncio.timeout(self.within_s):
+                for exporter in await self._exporters(api, groups, spans):
+                    answers += self._answers(exporter, scope, place, spans)
+                await asyncio.gather(*(one.ask(api, spans) for one in self._together(answers)))
+        except TimeoutError:
+            answers = answers or [_unasked(one) for group in groups for one in group]
+            for one in answers:
+                if not one.asked.step_s and not one.asked.failed:
+                    one.asked.failed = f"no answer within {self.within_s:g} s"
+        order = {id(one): number for number, one in enumerate(self.metrics)}
+        return sorted(answers, key=lambda one: order[id(one.metric)])
+
+    def _together(self, answers: Iterable[ExporterAnswer]) -> Iterator[_Together]:
+        """The queries that can be asked as one: those that have the same step."""
+        by_step: dict[tuple[float, int], list[ExporterAnswer]] = {}
+        for one in answers:
+            every_s = max(self.choice.step_s, one.asked.query.every_s or 0.0)
+            by_step.setdefault((every_s, one.points), []).append(one)
+        for (every_s, _), own in by_step.items():
+            texts = [_asked_text(one) for one in own]
+            for chunk in chunks(texts, [one.expected for one in own]):
+                yield _Together([own[n] for n in chunk], [texts[n] for n in chunk], every_s)
+
+    async def ask_elsewhere(
+        self,
+        api: PrometheusApi,
+        before: Sequence[ExporterAnswer],
+        scope: Scope,
+        services: Sequence[str],
+        spans: Sequence[Window],
+    ) -> list[ExporterAnswer]:
+        """The same of these services, in all places."""
+        metrics = [one.metric for one in before if one.metric.owner in _OF_SERVICES]
+        names = {name for one in metrics for name in one.metrics}
+        narrow = replace(self, metrics=metrics, choice=replace(self.choice, all_services=0))
+        left = scope.model_copy(update={"services": tuple(services)})
+        return await narrow.ask(api, names, left, {}, spans)
+
+    def _groups(self, names: Collection[str]) -> list[list[ExporterMetric]]:
+        groups: dict[str, list[ExporterMetric]] = {}
+        for one in self.metrics:
+            if one.signal not in self.unasked and all(name in names for name in one.metrics):
+                groups.setdefault(one.exporter, []).append(one)
+        # A series stands for its exporter when owners are counted.
+        return [sorted(own, key=lambda one: not one.series) for own in groups.values()]
+
+    async def _exporters(
+        self,
+        api: PrometheusApi,
+        groups: Sequence[Sequence[ExporterMetric]],
+        spans: Sequence[Window],
+    ) -> list[_Exporter]:
+        labels = await asyncio.gather(*(self._labels(api, one, spans) for one in groups))
+        period = period_s(spans[-1])
+        counting = []
+        for metrics, known in zip(groups, labels, strict=True):
+            first = self._template(metrics[0])
+            by = subject_labels(first, spelt(known), self.choice.service_label)
+            counting.append(counting_query(first.metric, [written(one) for one in by], period))
+        counted = await marked_series(api, counting, counting_window(spans[-1], period), period)
+        exporters = []
+        for metrics, known, series in zip(groups, labels, counted, strict=True):
+            every_s = slowest_interval(series or (), period)
+            # Of how many is not known, not all are asked.
+            owners = len(series) if series is not None else UNKNOWN_OWNERS
+            exporters.append(_Exporter(metrics, known, every_s, owners))
+        return exporters
+
+    async def _labels(
+        self, api: PrometheusApi, metrics: Sequence[ExporterMetric], spans: Sequence[Window]
+    ) -> list[str]:
+        used = list(dict.fromkeys(name for one in metrics for name in one.metrics))
+        try:
+            return await api.labels_of(used, spans)
+        except FaultlineError:
+            return [self.choice.service_label, "instance"]
+
+    def _answers(
+        self,
+        exporter: _Exporter,
+        scope: Scope,
+        place: Mapping[str, str],
+        spans: Sequence[Window],
+    ) -> Iterator[ExporterAnswer]:
+        for one in exporter.metrics:
+            of_services = one.owner in _OF_SERVICES
+            most = self.choice.all_services if of_services else MOST_OWNERS
+            services = scope.services if of_services and exporter.owners > most else ()
+            beyond_only = not one.series or (not of_services and exporter.owners > most)
+            if beyond_only and one.fact is None:
+                continue
+            owners = len(services) or exporter.owners
+            points = _points(owners, of_services=of_services, beyond_only=beyond_only)
+            # No event may fall between two steps.
+            range_s = max(self.choice.range_s(exporter.every_s), spans[-1].seconds / points)
+            query = build(
+                self._template(one),
+                exporter.labels,
+                self.choice.service_label,
+                services,
+                None,
+                range_s,
+                place_labels(place, exporter.labels),
+            )
+            if query is not None:
+                query = replace(query, every_s=exporter.every_s, is_extra=True)
+                expected = 1 if beyond_only else owners
+                yield ExporterAnswer(one, PrometheusSelection(query), beyond_only, points, expected)
+
+    def _template(self, one: ExporterMetric) -> PromTemplate:
+        named_by, pattern = one.named_by, one.name_pattern
+        if not named_by:
+            named_by = self._usual_labels(one)
+        if not pattern:
+            pattern = {"node": _NODE_NAME, "database": _EXPORTER, "queue": _EXPORTER}.get(
+                one.owner, ""
+            )
+        subject = "service" if one.owner in _OF_SERVICES and not one.named_by else "owner"
+        return PromTemplate(
+            one.signal,
+            one.unit,
+            one.metrics[0],
+            one.query,
+            subject="container" if one.owner == "container" else subject,
+            named_by=named_by,
+            name_pattern=pattern,
+        )
+
+    def _usual_labels(self, one: ExporterMetric) -> tuple[str, ...]:
+        if one.owner == "node":
+            return _NODE_LABELS
+        if one.owner == "volume":
+            return ("persistentvolumeclaim",)
+        if one.owner == "host":
+            return ("target", "instance")
+        if one.owner in _OF_SERVICES:
+            return ()
+        # The container is the exporter's.
+        usual = [label for label in SERVICE_LABELS if label != "container"]
+        return (self.choice.service_label, *usual, "instance")
+
+
+def _unasked(metric: ExporterMetric) -> ExporterAnswer:
+    query = PromQuery(metric.signal, metric.unit, metric.query, is_extra=True)
+    return ExporterAnswer(metric, PrometheusSelection(query))
+
+
+def _points(owners: int, *, of_services: bool, beyond_only: bool) -> int:
+    """How many points each series has in a window at most."""
+    if beyond_only:
+        return POINTS_BEYOND
+    most = MOST_POINTS_OF_SERVICES if of_services else MOST_POINTS
+    return max(POINTS_BEYOND, most // max(1, owners))
+
+
+def _asked_text(answer: ExporterAnswer) -> str:
+    """The query, where only what is beyond the threshold is wanted with it."""
+    return beyond_text(answer) if answer.beyond_only else answer.asked.query.promql
+
+
+def beyond_text(answer: ExporterAnswer) -> str:
+    """The query for what is beyond the threshold."""
+    sign = ">" if answer.metric.worse == "up" else "<"
+    return f"({answer.asked.query.promql}) {sign} {answer.metric.beyond:g}"
+
+
+@dataclass(frozen=True)
+class _Together:
+    """Queries that are asked as one; where the server refuses that, each by itself."""
+
+    answers: Sequence[ExporterAnswer]
+    texts: Sequence[str]
+    every_s: float
+
+    async def ask(self, api: PrometheusApi, spans: Sequence[Window]) -> None:
+        """Fill in what each brought, or why it brought nothing."""
+        points = self.answers[0].points
+        found: list[list[PrometheusSeries]] = [[] for _ in self.answers]
+        every_s = self.every_s
+        try:
+            for span in spans:
+                every_s = step(span, max(self.every_s, span.seconds / points))
+                answer = await api.range(marked(self.texts), span, every_s)
+                for number, series in enumerate(by_mark(answer.data.result, len(found))):
+                    drop_zeros_before_gaps(self.texts[number], series, every_s)
+                    found[number] += series
+        except FaultlineError as error:
+            await self._refused(api, spans, error)
+            return
+        # Only what is there of all windows counts: one without its baseline would seem new.
+        for one, own in zip(self.answers, found, strict=True):
+            one.asked.step_s = every_s
+            # A sum over series that lack the label is nobody's.
+            one.asked.series = [
+                series for series in own if subject_of(series.metric, one.asked.query)
+            ]
+
+    async def _refused(
+        self, api: PrometheusApi, spans: Sequence[Window], error: FaultlineError
+    ) -> None:
+        # A server that is down or slow is not asked once more for each.
+        if len(self.answers) > 1 and getattr(error, "status", None) in REFUSED:
+            for one, text in zip(self.answers, self.texts, strict=True):
+                await _Together([one], [text], self.every_s).ask(api, spans)
+            return
+        for one in self.answers:
+            one.asked.failed = str(error)

@@ -1,0 +1,276 @@
+"""Which GPU series are asked of Prometheus: those of the job (or of the host, or the service's
+pods), and not too many.
+
+One small query tells which GPUs there are. A job of more than `MOST_GPUS` is asked by host: those
+whose GPUs stand out in any signal, and others beside them to compare with; what was left out is
+said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.vocabulary import Alert, JobIdentity, Window
+from faultline.connectors.shared.contract.base import Missing, Request
+from faultline.connectors.shared.training.gpu_bounds import (
+    LEAST_POINTS,
+    MOST_GPUS,
+    ROWS_PER_WINDOW,
+    about_gpus,
+)
+from faultline.connectors.shared.training.gpu_metrics import (
+    LABELS,
+    PROMETHEUS,
+    GpuMetricNames,
+    named,
+)
+from faultline.connectors.vendors.prometheus.gpu_matchers import (
+    HOST_SPELLINGS,
+    host_pattern,
+    pod_pattern,
+    selector,
+)
+from faultline.connectors.vendors.prometheus.gpu_outliers import Ask, FoundGpus, only_outliers
+from faultline.connectors.vendors.prometheus.promql import JOB_LABELS, PromQuery, quoted
+from faultline.connectors.vendors.prometheus.series import PrometheusSeries
+
+MOST_SERVICES = 5
+"""Services of the scope whose pods are looked for."""
+ANCHORS = (gs.UTILIZATION, gs.TEMPERATURE, gs.SM_CLOCK, gs.POWER)
+"""Signals that every exporter has for every GPU; the first there is tells which GPUs there are."""
+COUNTED = 8
+"""Points at which GPUs are counted over the windows."""
+_IDENTITY = ("gpu", "mig", "uuid")
+"""Which labels tell GPUs of one host apart, by their names in a case."""
+_NOT_FOUND = (
+    "no GPU series belongs to {}: looked for its hosts, for the labels "
+    "hpc_job, training_job and job_name, and for "
+    "pods that begin with its name"
+)
+
+LabelsOf = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
+"""The labels that any of these metrics carry."""
+
+
+@dataclass(frozen=True)
+class GpuQueries:
+    """What to ask, and what could not be found."""
+
+    queries: tuple[PromQuery, ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where series may be: matchers, each of which finds some of them, and the name that their rows
+    get (None: the host's)."""
+
+    where: tuple[str, ...]
+    subject: str | None
+
+
+async def gpu_queries(
+    request: Request, names: frozenset[str], ask: Ask, labels_of: LabelsOf
+) -> GpuQueries:
+    """The queries for one request. A server that does not answer gives a gap."""
+    existing = [signal for signal in PROMETHEUS if names.intersection(signal.metrics)]
+    wanted = request.scope.job is not None or about_gpus(request.alert)
+    anchor = _anchor(existing)
+    if anchor is None:
+        return _not_found("no metric of dcgm-exporter or Dynolog exists there", wanted)
+    of_gpus = [one for one in existing if one.signal in gs.OF_A_GPU]
+    of_hosts = [one for one in existing if one.signal in gs.OF_A_HOST]
+    try:
+        known = await labels_of(_metrics_of(of_gpus, names))
+        found = await _find(request, anchor, names, known, ask)
+        if found is None:
+            return _not_found(_NOT_FOUND.format(_whose(request)), wanted)
+        if len(found.gpus) > MOST_GPUS:
+            found = await only_outliers(found, existing, names, request.scope.incident, ask)
+        queries = [_query(one, names, known, found) for one in of_gpus]
+        queries += await _host_queries(of_hosts, names, found, labels_of)
+    except FaultlineError as error:
+        return GpuQueries(missing=(_gap(str(error)),))
+    return GpuQueries(tuple(queries))
+
+
+def _anchor(existing: Sequence[GpuMetricNames]) -> GpuMetricNames | None:
+    for wanted in ANCHORS:
+        for one in existing:
+            if one.signal == wanted:
+                return one
+    return None
+
+
+def _metrics_of(signals: Sequence[GpuMetricNames], names: frozenset[str]) -> list[str]:
+    return [metric for one in signals for metric in one.metrics if metric in names]
+
+
+def _not_found(reason: str, wanted: bool) -> GpuQueries:
+    """No queries; that is a gap only where the alert is about a job or about GPUs."""
+    return GpuQueries(missing=(_gap(reason),) if wanted else ())
+
+
+def _gap(reason: str) -> Missing:
+    return Missing("metrics", "GPU metrics", reason)
+
+
+def _whose(request: Request) -> str:
+    if request.scope.job:
+        return f"the job {request.scope.job}"
+    return "what the alert names"
+
+
+async def _find(
+    request: Request, anchor: GpuMetricNames, names: frozenset[str], known: Sequence[str], ask: Ask
+) -> FoundGpus | None:
+    """The GPUs of the first place that has any."""
+    hosts = [label for label in LABELS["host"] if label in known]
+    identity = [*hosts, *_labels_for(_IDENTITY, known)]
+    spans = (*request.scope.baseline, request.scope.incident)
+    full = Window(start=min(s.start for s in spans), end=max(s.end for s in spans))
+    for place in _places(request, known):
+        text = f"count by ({', '.join(identity)}) ({selector(anchor, names, place.where)})"
+        series = await ask(text, full, COUNTED)
+        if series:
+            gpus = tuple(one.metric for one in series)
+            return FoundGpus(place.where, place.subject, gpus, _host_label(hosts, series))
+    return None
+
+
+def _host_label(hosts: Sequence[str], series: Sequence[PrometheusSeries]) -> str:
+    """The first label that names the host of all series."""
+    for label in hosts:
+        if all(one.metric.get(label) for one in series):
+            return label
+    return hosts[0] if hosts else "instance"
+
+
+def _labels_for(kinds: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The labels by which the server says these things, of those that it has."""
+    return [label for kind in kinds for label in LABELS[kind] if label in known]
+
+
+def _places(request: Request, known: Sequence[str]) -> Iterator[_Place]:
+    """Where the series may be, most certain first."""
+    if request.scope.job is None:
+        yield from _places_of_alert(request, known)
+        return
+    yield from _places_of_job(request.scope.job, request.scope.training, known)
+
+
+def _places_of_alert(request: Request, known: Sequence[str]) -> Iterator[_Place]:
+    if about_gpus(request.alert):
+        host = _host_of(request.alert)
+        if host is None:
+            yield _Place((), None)
+        else:
+            yield from _on_hosts(known, [host], None)
+    for service in request.scope.services[:MOST_SERVICES]:
+        yield from _in_pods(known, service)
+
+
+def _host_of(alert: Alert) -> str | None:
+    for label in LABELS["host"]:
+        if alert.labels.get(label):
+            return alert.labels[label]
+    return None
+
+
+def _places_of_job(
+    job: str, identity: JobIdentity | None, known: Sequence[str]
+) -> Iterator[_Place]:
+    if identity is not None and identity.hosts:
+        yield from _on_hosts(known, identity.hosts, job)
+    if identity is not None and identity.slurm_job_id and "hpc_job" in known:
+        yield _Place((f'hpc_job="{quoted(identity.slurm_job_id)}"',), job)
+    for label in JOB_LABELS:
+        if label in known:
+            yield _Place((f'{label}="{quoted(job)}"',), job)
+    yield from _in_pods(known, job)
+    # The node of one rank is all that is known of the hosts, so it comes after what finds them all.
+    if identity is not None and identity.node and not identity.hosts:
+        yield from _on_hosts(known, [identity.node], job)
+
+
+def _in_pods(known: Sequence[str], subject: str) -> Iterator[_Place]:
+    pattern = pod_pattern(subject)
+    for label in _labels_for(("pod",), known):
+        yield _Place((f'{label}=~"{pattern}"',), subject)
+
+
+def _on_hosts(known: Sequence[str], hosts: Sequence[str], subject: str | None) -> Iterator[_Place]:
+    pattern = host_pattern(hosts)
+    if pattern is None:
+        return
+    labels = _labels_for(("host",), known)
+    spelt = tuple(f'{label}=~"{pattern}"' for label in labels if label in HOST_SPELLINGS)
+    if spelt:
+        yield _Place(spelt, subject)
+    for label in labels:
+        if label not in HOST_SPELLINGS:
+            yield _Place((f'{label}=~"{pattern}"',), subject)
+
+
+def _query(
+    one: GpuMetricNames, names: frozenset[str], known: Sequence[str], found: FoundGpus
+) -> PromQuery:
+    kept = [kind for kind in LABELS if kind != "port"]
+    if one.signal != gs.XID_EVENTS:
+        # Only the counter of errors has a series for each error; elsewhere the label would split
+        # the series of one GPU.
+        kept.remove("xid")
+    by = ", ".join(_labels_for(kept, known))
+    text = f"{one.how} by ({by}) ({selector(one, names, found.where)})"
+    return _bounded(one, text, found, of="gpu")
+
+
+def _bounded(one: GpuMetricNames, text: str, found: FoundGpus, *, of: str) -> PromQuery:
+    """The query in the signal's unit, with fewer points the more GPUs there are."""
+    if one.scale != 1:
+        text += f" * {one.scale:.12g}"
+    return PromQuery(
+        one.signal,
+        gs.SIGNALS[one.signal].unit or None,
+        text,
+        only=found.subject,
+        of=of,
+        points=max(LEAST_POINTS, ROWS_PER_WINDOW // max(1, len(found.gpus))),
+        cut=found.cut,
+    )
+
+
+async def _host_queries(
+    signals: Sequence[GpuMetricNames],
+    names: frozenset[str],
+    found: FoundGpus,
+    labels_of: LabelsOf,
+) -> list[PromQuery]:
+    """Network counters of the machines that the GPUs are in."""
+    hosts = _hosts_of(found.gpus)
+    pattern = host_pattern(hosts) if hosts else None
+    if not signals or pattern is None:
+        return []
+    known = await labels_of(_metrics_of(signals, names))
+    labels = [label for label in LABELS["host"] if label in known]
+    if not labels:
+        return []
+    by = ", ".join([*labels, *(label for label in ("device", "port") if label in known)])
+    where = [f'{label}=~"{pattern}"' for label in labels]
+    queries = []
+    for one in signals:
+        text = f"{one.how} by ({by}) ({selector(one, names, where)})"
+        queries.append(_bounded(one, text, found, of="host"))
+    return queries
+
+
+def _hosts_of(gpus: Sequence[Mapping[str, str]]) -> list[str]:
+    hosts = []
+    for gpu in gpus:
+        host = named(gpu).get("host")
+        if host and host not in hosts:
+            hosts.append(host)
+    return hosts

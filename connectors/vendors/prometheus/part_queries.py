@@ -1,0 +1,94 @@
+"""Queries that split a service's errors and latency into its parts: versions, clusters, pods.
+
+A server of one service in twelve that fails is hidden in the sum of all. Only services in scope are
+split, and only by labels that their metrics carry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.kinds.part_labels import PART_LABELS
+from faultline.analysis.vocabulary import Scope, Window
+from faultline.connectors.vendors.prometheus import promql
+from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
+from faultline.connectors.vendors.prometheus.promql import PromQuery, spelt
+from faultline.connectors.vendors.prometheus.query_choice import AvailableTemplate, QueryChoice
+from faultline.connectors.vendors.prometheus.series import PrometheusSelection, subject_of
+
+SIGNALS = ("error_ratio", "latency_p99")
+MOST_SERVICES = 5
+"""The alert's own come first in a scope."""
+MOST_PARTS = 60
+"""Of all these services together; where there are more, that label splits nothing."""
+
+
+async def part_queries(
+    api: PrometheusApi,
+    choice: QueryChoice,
+    available: Sequence[AvailableTemplate],
+    asked: Sequence[PrometheusSelection],
+    scope: Scope,
+    place: Mapping[str, str],
+    span: Window,
+) -> list[PromQuery]:
+    """The queries for the first services in scope, by each label that has several values there.
+
+    `asked` are the answers about whole services: what brought a signal there is what is split.
+    """
+    services = tuple(scope.services[:MOST_SERVICES])
+    split = []
+    for one in _telling(available, asked, services):
+        for kind, label in part_labels(one.labels).items():
+            # A place of the alert's is compared with the others of its kind.
+            within = {name: value for name, value in place.items() if name != kind}
+            query = choice.default(one, scope, services, within, split_by=label)
+            if query is not None:
+                split.append(query)
+    counts = await asyncio.gather(*(_parts(api, one, span) for one in split))
+    return [one for one, count in zip(split, counts, strict=True) if 1 < count <= MOST_PARTS]
+
+
+def part_labels(labels: Sequence[str]) -> dict[str, str]:
+    """By kind of part, the label that tells it."""
+    known = spelt(labels)
+    found = {}
+    for kind, names in PART_LABELS.items():
+        label = next((known[name] for name in names if name in known), None)
+        if label is not None:
+            found[kind] = label
+    if "pod" in found:
+        # Each pod is scraped by itself.
+        found.pop("instance", None)
+    return found
+
+
+def _telling(
+    available: Sequence[AvailableTemplate],
+    asked: Sequence[PrometheusSelection],
+    services: Sequence[str],
+) -> list[AvailableTemplate]:
+    """Of each signal the first template that brought it for one of the services."""
+    brought: set[str] = set()
+    for one in asked:
+        if any(subject_of(series.metric, one.query) in services for series in one.series):
+            brought.add(one.query.promql)
+    found: dict[str, AvailableTemplate] = {}
+    for template in available:
+        signal = template.template.signal
+        if signal not in SIGNALS or signal in found:
+            continue
+        metric = promql.selector(template.template.stored_as or template.template.metric)
+        if any(metric in text for text in brought):
+            found[signal] = template
+    return list(found.values())
+
+
+async def _parts(api: PrometheusApi, query: PromQuery, span: Window) -> int:
+    """How many parts there were at the end of the incident; none if unknown."""
+    try:
+        return len(await api.instant(query.promql, span.end))
+    except FaultlineError:
+        return 0

@@ -1,0 +1,205 @@
+"""PromQL: how names are put into queries safely.
+
+A default query is asked only when its metric exists. Its `{by}` becomes the label that names the
+service, `{where}` the matchers for the services (or the training job) in scope, `{range}` the range
+of `rate()`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.vendors.prometheus.templates import PromTemplate, is_plain
+
+SERVICE_LABELS = ("service", "service_name", "app", "app_kubernetes_io_name", "container", "job")
+"""Labels that name a service, most telling first, for metrics without the configured one."""
+JOB_LABELS = ("training_job", "job_name", "hpc_job", "exported_job")
+"""Labels that name a training job; `hpc_job` is dcgm-exporter's. The label `job` names what
+Prometheus scrapes."""
+STATUS_LABELS = (
+    "code", "status", "status_code", "http_response_status_code", "http_status_code",
+    "response_code", "grpc_code", "rpc_grpc_status_code",
+)  # fmt: skip
+LONGEST_MATCHER = 4000
+"""Characters of names in one matcher; proxies refuse URLs beyond 8 KiB. Longer lists are filtered
+after the answer."""
+
+
+@dataclass(frozen=True)
+class PromQuery:
+    """A query ready to be asked.
+
+    `by` are the labels that make up the row's service, `only` its value where a series lacks them.
+    `narrow` says that rows of services out of scope must go, should the matcher have let them
+    through. `of` says that it is about GPUs or their hosts: rows then carry the labels of
+    `faultline.connectors.shared.training.gpu_metrics`, and `points` bounds a series in each window.
+    """
+
+    signal: str
+    unit: str | None
+    promql: str
+    by: tuple[str, ...] = ()
+    only: str | None = None
+    narrow: bool = False
+    of: str | None = None
+    points: int | None = None
+    cut: str | None = None
+    every_s: float | None = None
+    """How often the metric is scraped, where that is known: a shorter step would repeat values."""
+    name_pattern: str = ""
+    """As in `PromTemplate`."""
+    is_extra: bool = False
+    """Whether nobody misses it where it brings nothing."""
+    split_by: str = ""
+    """The label that tells the parts of a service; empty where it is asked about as a whole."""
+    asked_by: str | None = None
+    """Who wants it asked, where that is not the settings: a runbook."""
+
+
+def build(
+    template: PromTemplate,
+    labels: Iterable[str],
+    service_label: str,
+    services: Sequence[str],
+    job: str | None,
+    range_s: float,
+    place: Mapping[str, str],
+    split_by: str = "",
+) -> PromQuery | None:
+    """The query for a metric that carries these labels; None where they cannot name the subject or
+    the status. `place` is that of the alert, in the metric's labels: what lies elsewhere is not
+    added to it. `split_by` is a label by which a service is split into its parts."""
+    known = spelt(labels)
+    by = subject_labels(template, known, service_label)
+    status = next((known[label] for label in STATUS_LABELS if label in known), None)
+    if not by or ("{status}" in template.promql and status is None):
+        return None
+    if template.marked_by and template.marked_by not in known:
+        return None
+    matchers = _matchers(template, known, by[0], services, job)
+    matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
+    added_up = [*by, split_by] if split_by and split_by not in by else by
+    text = template.promql.replace("{by}", ", ".join(written(one) for one in added_up))
+    text = text.replace("{range}", duration(range_s))
+    text = _SELECTOR.sub(lambda m: _selector(template, m, matchers), text)
+    return PromQuery(
+        template.signal,
+        template.unit,
+        text.replace("{status}", written(status or "")),
+        by,
+        narrow=bool(services) and template.subject != "job",
+        name_pattern=template.name_pattern,
+        is_extra=bool(split_by),
+        split_by=split_by,
+    )
+
+
+_SELECTOR = re.compile(
+    r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{where(?::((?:[^{}\"]|\"[^\"]*\"|\{status\})*))?\}"
+)
+
+
+def spelt(labels: Iterable[str]) -> dict[str, str]:
+    """Labels by the name that they have where only letters, digits and underscores are allowed."""
+    return {re.sub(r"[^a-zA-Z0-9_]", "_", label): label for label in labels}
+
+
+def written(label: str) -> str:
+    """A label as it is in a query."""
+    return label if not label or is_plain(label) else f'"{quoted(label)}"'
+
+
+def selector(metric: str) -> str:
+    """The series of a metric."""
+    return metric if is_plain(metric) else f'{{"{quoted(metric)}"}}'
+
+
+def subject_labels(
+    template: PromTemplate, known: Mapping[str, str], service_label: str
+) -> tuple[str, ...]:
+    """The label that names whom a metric is about; none where it carries no such label."""
+    preferred = template.named_by
+    if template.subject == "job":
+        preferred = JOB_LABELS
+    elif template.subject == "container":
+        # cAdvisor's and kube-state-metrics' own `service` label names the exporter, not the
+        # container's service.
+        preferred = ("exported_container", "container")
+    elif template.subject == "owner":
+        return _owner_label(template.named_by, known)
+    for label in (*preferred, service_label, *SERVICE_LABELS):
+        if label in known:
+            return (known[label],)
+    return ()
+
+
+def _owner_label(named_by: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
+    """Where Prometheus keeps its own label of that name, the exporter's has another
+    (`honor_labels`)."""
+    for label in named_by:
+        for spelling in (f"exported_{label}", label):
+            if spelling in known:
+                return (known[spelling],)
+    return ()
+
+
+def _matchers(
+    template: PromTemplate,
+    known: Mapping[str, str],
+    label: str,
+    services: Sequence[str],
+    job: str | None,
+) -> tuple[str, ...]:
+    if template.subject == "job":
+        job_label = next((name for name in JOB_LABELS if name in known), None)
+        return (f'{job_label}="{quoted(job)}"',) if job and job_label else ()
+    found = []
+    for name, pattern in template.matchers:
+        if name in known:
+            found.append(f'{written(known[name])}=~"{pattern}"')
+    names = one_of(services)
+    if services and len(names) <= LONGEST_MATCHER:
+        # Where the name is only a part of the value, what it is a part of may be too much: those
+        # rows are dropped after the answer.
+        around = f".*(?:{names}).*" if template.name_pattern else names
+        found.append(f'{written(label)}=~"{around}"')
+    return tuple(found)
+
+
+def _selector(template: PromTemplate, found: re.Match[str], matchers: tuple[str, ...]) -> str:
+    metric, own = found.groups()
+    inside = [own, *matchers] if own else list(matchers)
+    if template.stored_as and metric == template.metric:
+        metric = ""
+        inside.insert(0, f'"{quoted(template.stored_as)}"')
+    return f"{metric}{{{','.join(inside)}}}" if inside else metric
+
+
+def quoted(text: str) -> str:
+    """Text for the inside of a double-quoted PromQL string."""
+    # A lone surrogate cannot be sent.
+    text = text.encode("utf-8", "replace").decode()
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
+def one_of(names: Iterable[str]) -> str:
+    """A regular expression (RE2) that matches exactly these names, for the inside of a
+    double-quoted PromQL string."""
+    escaped = [re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", name) for name in names]
+    return quoted("|".join(escaped))
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a PromQL duration."""
+    return f"{round(seconds * 1000)}ms" if seconds % 1 else f"{int(seconds)}s"
+
+
+def check_label(label: str) -> None:
+    """Raise SettingsError for a name that cannot be a label's (Prometheus data model)."""
+    if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label):
+        raise SettingsError(
+            "prometheus.service_label", "must be a label's name: letters, digits and _"
+        )

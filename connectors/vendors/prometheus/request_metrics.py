@@ -1,0 +1,200 @@
+"""The request metrics that are known, under the names and labels that servers, meshes and proxies
+give them.
+
+Names and labels are those of each project's documentation: Prometheus client libraries,
+OpenTelemetry (HTTP and RPC semantic conventions; the collector's spanmetrics connector), Tempo's
+metrics generator, go-grpc-prometheus, Istio's standard metrics, Linkerd's proxy metrics, Envoy's
+cluster statistics, Traefik and ingress-nginx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from faultline.connectors.vendors.prometheus.templates import Matcher, PromTemplate
+
+MS, SECONDS = 1, 1000
+"""How many ms a bucket's unit is."""
+_HTTP_FAILED = '{status}=~"5.."'
+_GRPC_FAILED = (
+    '{status}=~"Unknown|DeadlineExceeded|ResourceExhausted|Internal|Unavailable|DataLoss"'
+)
+_SERVER_SPANS: Matcher = ("span_kind", "SPAN_KIND_SERVER")
+_SPAN_FAILED = 'status_code="STATUS_CODE_ERROR"'
+
+
+@dataclass(frozen=True)
+class RequestSource:
+    """One kind of instrumentation: a counter of requests, a histogram of their durations, or both.
+
+    A histogram is given by its name without `_bucket`.
+    """
+
+    counter: str = ""
+    failed: str = _HTTP_FAILED
+    histogram: str = ""
+    to_ms: int = SECONDS
+    matchers: tuple[Matcher, ...] = ()
+    marked_by: str = ""
+    named_by: tuple[str, ...] = ()
+    name_pattern: str = ""
+
+
+_OTEL = RequestSource(
+    named_by=("service_name", "exported_job"),
+    # Without the label `service_name` the service is in `job`, after its namespace.
+    name_pattern=r"(?:.*/)?(.+)",
+)
+
+
+def _otel(histogram: str, to_ms: int, failed: str = _HTTP_FAILED) -> RequestSource:
+    return replace(
+        _OTEL, counter=f"{histogram}_count", histogram=histogram, to_ms=to_ms, failed=failed
+    )
+
+
+def _span_metrics(counter: str, histogram: str, to_ms: int, marked_by: str = "") -> RequestSource:
+    return RequestSource(
+        counter,
+        _SPAN_FAILED,
+        histogram,
+        to_ms,
+        matchers=(_SERVER_SPANS,),
+        marked_by=marked_by,
+        named_by=("service_name", "service"),
+    )
+
+
+def _istio(reporter: str) -> RequestSource:
+    # Both sides of a call count it.
+    return RequestSource(
+        counter="istio_requests_total",
+        histogram="istio_request_duration_milliseconds",
+        to_ms=MS,
+        matchers=(("reporter", reporter),),
+        marked_by="reporter",
+        named_by=("destination_service_name",),
+    )
+
+
+SOURCES: tuple[RequestSource, ...] = (
+    RequestSource("http_requests_total", histogram="http_request_duration_seconds"),
+    _otel("http_server_request_duration_seconds", SECONDS),
+    _otel("http_server_request_duration", SECONDS),
+    RequestSource("http_server_requests_seconds_count", histogram="http_server_requests_seconds"),
+    RequestSource("http_request_duration_seconds_count"),
+    _otel("http_server_duration_milliseconds", MS),
+    _otel("http_server_duration", MS),
+    _istio("destination"),
+    _istio("source|waypoint"),
+    RequestSource(
+        "grpc_server_handled_total", _GRPC_FAILED, histogram="grpc_server_handling_seconds"
+    ),
+    # gRPC's own numbers of the same codes.
+    _otel("rpc_server_duration_milliseconds", MS, 'rpc_grpc_status_code=~"2|4|8|13|14|15"'),
+    RequestSource(
+        "response_total",
+        'classification="failure"',
+        "response_latency_ms",
+        MS,
+        matchers=(("direction", "inbound"),),
+        marked_by="direction",
+        named_by=("deployment", "statefulset", "daemonset", "k8s_job"),
+    ),
+    _span_metrics(
+        "traces_span_metrics_calls_total", "traces_span_metrics_duration_milliseconds", MS
+    ),
+    _span_metrics("", "traces_span_metrics_duration_seconds", SECONDS),
+    _span_metrics("traces_spanmetrics_calls_total", "traces_spanmetrics_latency", SECONDS),
+    # Earlier versions of the collector had no namespace by default.
+    _span_metrics("calls_total", "duration_milliseconds", MS, marked_by="span_kind"),
+    RequestSource(
+        "nginx_ingress_controller_requests",
+        histogram="nginx_ingress_controller_request_duration_seconds",
+        named_by=("exported_service", "service"),
+    ),
+    RequestSource(
+        "traefik_service_requests_total",
+        histogram="traefik_service_request_duration_seconds",
+        named_by=("exported_service", "service"),
+        # payments-8080@kubernetes: the service, its port, who told Traefik of it.
+        name_pattern=r"(.+?)(?:-(?:\d+|https?))?@.+",
+    ),
+    RequestSource(
+        "envoy_cluster_upstream_rq_xx",
+        'envoy_response_code_class="5"',
+        "envoy_cluster_upstream_rq_time",
+        MS,
+        named_by=("envoy_cluster_name",),
+        # Names that Istio, Envoy Gateway and Contour give to clusters.
+        name_pattern=(
+            r"(?:in|out)bound\|\d*\|[^|]*\|([^.|]+).*|httproute/[^/]+/([^/]+)/rule/\d+"
+            r"|[^/]+/([^/]+)/[^/]+/[0-9a-f]+"
+        ),
+    ),
+)
+"""In order of preference: what a server measures itself, then meshes, spans and proxies."""
+
+
+def request_templates() -> Iterator[PromTemplate]:
+    """Rate, share of failures, median and 99th percentile, each of every source."""
+    for one in SOURCES:
+        if one.counter:
+            yield _template(one, "request_rate", "1/s", one.counter, f"{_rate(one.counter)}")
+    for one in SOURCES:
+        if one.counter:
+            every = _rate(one.counter)
+            failed = _rate(one.counter, one.failed)
+            text = f"({failed} or {every} * 0) / {every}"
+            yield _template(one, "error_ratio", "ratio", one.counter, text)
+    for one in SOURCES:
+        if one.histogram:
+            yield from _native_counts(one)
+    for signal, quantile in (("latency_p50", "0.5"), ("latency_p99", "0.99")):
+        yield from _latencies(signal, quantile)
+
+
+def _latencies(signal: str, quantile: str) -> Iterator[PromTemplate]:
+    for one in SOURCES:
+        if not one.histogram:
+            continue
+        scale = f" * {one.to_ms}" if one.to_ms != 1 else ""
+        metric = f"{one.histogram}_bucket"
+        buckets = f"sum by (le, {{by}}) (rate({metric}{{where}}[{{range}}]))"
+        text = f"histogram_quantile({quantile}, {buckets}){scale}"
+        yield _template(one, signal, "ms", metric, text)
+        text = f"histogram_quantile({quantile}, {_rate(one.histogram)}){scale}"
+        yield _template(one, signal, "ms", one.histogram, text, is_native=True)
+
+
+def _native_counts(one: RequestSource) -> Iterator[PromTemplate]:
+    """A native histogram has its count inside, and no metric `_count`."""
+    every = f"histogram_count({_rate(one.histogram)})"
+    yield _template(one, "request_rate", "1/s", one.histogram, every, is_native=True)
+    # The labels of span metrics, meshes and gRPC stand on their counters, which are asked.
+    if one.failed == _HTTP_FAILED:
+        failed = f"histogram_count({_rate(one.histogram, one.failed)})"
+        text = f"({failed} or {every} * 0) / {every}"
+        yield _template(one, "error_ratio", "ratio", one.histogram, text, is_native=True)
+
+
+def _rate(metric: str, matcher: str = "") -> str:
+    where = f"{{where:{matcher}}}" if matcher else "{where}"
+    return f"sum by ({{by}}) (rate({metric}{where}[{{range}}]))"
+
+
+def _template(
+    one: RequestSource, signal: str, unit: str, metric: str, text: str, *, is_native: bool = False
+) -> PromTemplate:
+    return PromTemplate(
+        signal,
+        unit,
+        metric,
+        text,
+        matchers=one.matchers,
+        marked_by=one.marked_by,
+        named_by=one.named_by,
+        name_pattern=one.name_pattern,
+        is_native=is_native,
+    )

@@ -1,0 +1,227 @@
+"""What Prometheus answers to a range query, and its mapping to the tables `metrics` and
+`monitors`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import polars as pl
+
+from faultline.analysis.case.tables import METRICS, MONITORS, empty
+from faultline.analysis.errors import ConnectorError
+from faultline.connectors.shared.contract.base import require
+from faultline.connectors.shared.training.gpu_metrics import named
+from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery
+
+CALL = "/api/v1/query_range"
+LEAST_ROWS = 1000
+"""Rows that each query may bring, however many queries share the connector's limit."""
+RESOLVED_AFTER_STEPS = 2
+"""An alert without samples for that many steps at the end of the window is over."""
+
+
+class PrometheusSeries(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[tuple[float, str]] = []
+
+
+class PrometheusMatrix(msgspec.Struct):
+    result: list[PrometheusSeries]
+
+
+class RangeAnswer(msgspec.Struct):
+    data: PrometheusMatrix
+    warnings: list[str] = []
+
+
+class InstantSeries(msgspec.Struct):
+    """A series of an instant query."""
+
+    metric: dict[str, str]
+
+
+class InstantVector(msgspec.Struct):
+    result: list[InstantSeries]
+
+
+class InstantAnswer(msgspec.Struct):
+    data: InstantVector
+
+
+@dataclass
+class PrometheusSelection:
+    """One query and its result."""
+
+    query: PromQuery
+    series: list[PrometheusSeries] = field(default_factory=list)
+    step_s: float = 0.0
+    cut: str | None = None
+    failed: str | None = None
+
+
+def metrics_table(
+    asked: Sequence[PrometheusSelection], services: Sequence[str], max_rows: int
+) -> tuple[pl.DataFrame, dict[int, pl.DataFrame]]:
+    """The metrics table, and the rows of it that each query brought, by the query's place in
+    `asked`.
+
+    Of two queries for one signal of one service, the first that has any rows wins; its parts are
+    kept beside it.
+    """
+    with_series = sum(bool(one.series) for one in asked)
+    room = max(LEAST_ROWS, max_rows // max(1, with_series))
+    frames = []
+    for order, one in enumerate(asked):
+        if one.series:
+            split = pl.lit(one.query.split_by)
+            frames.append(_rows(one, room).with_columns(order=pl.lit(order), split=split))
+    if not frames:
+        return empty("metrics"), {}
+    table = pl.concat(frames)
+    if services:
+        of_others = pl.col("narrow") & pl.col("service").is_in(list(services)).not_()
+        table = table.filter(of_others.not_().fill_null(True))
+    first = pl.col("order").min().over("service", "signal", "split")
+    table = table.filter(pl.col("order") == first)
+    brought = {}
+    for (order,), rows in table.group_by("order"):
+        brought[int(order)] = rows
+    return table.select(list(METRICS.columns)), brought
+
+
+def monitors_table(
+    alerts: PrometheusSelection, until: float, service_label: str, links: Mapping[str, str]
+) -> pl.DataFrame:
+    """One row per alert, in its latest state; `since` is where that state began. `links` by alert
+    name."""
+    rows = []
+    for series in _latest_states(alerts.series):
+        since, last = _last_run([at for at, _ in series.values], alerts.step_s)
+        name = series.metric.get("alertname", "")
+        state = series.metric.get("alertstate", "firing")
+        if last + RESOLVED_AFTER_STEPS * alerts.step_s < until:
+            state, since = "resolved", last
+        service = _service_of(series.metric, service_label)
+        rows.append((name, service, state, _nanoseconds(since), links.get(name)))
+    raw = pl.DataFrame(rows, schema={**MONITORS.columns, "since": pl.Int64()}, orient="row")
+    table = raw.with_columns(pl.col("since").cast(MONITORS.columns["since"]))
+    return table.unique(maintain_order=True)
+
+
+def _service_of(metric: Mapping[str, str], service_label: str) -> str | None:
+    for label in (service_label, *SERVICE_LABELS):
+        if label in metric:
+            return metric[label]
+    return None
+
+
+def _latest_states(series: Sequence[PrometheusSeries]) -> list[PrometheusSeries]:
+    """Of one alert's series (one per state and window asked) the one seen last; firing where two
+    end together."""
+    latest: dict[frozenset[tuple[str, str]], PrometheusSeries] = {}
+    for one in series:
+        if not one.values:
+            continue
+        labels = one.metric.items()
+        alert = frozenset((name, value) for name, value in labels if name != "alertstate")
+        latest[alert] = max(latest.get(alert, one), one, key=_last_seen)
+    return list(latest.values())
+
+
+def _last_seen(series: PrometheusSeries) -> tuple[float, bool]:
+    return series.values[-1][0], series.metric.get("alertstate") == "firing"
+
+
+def _rows(asked: PrometheusSelection, room: int) -> pl.DataFrame:
+    """The query's samples as rows; a sample that is not finite becomes a missing value."""
+    total = sum(len(s.values) for s in asked.series)
+    every = max(1, math.ceil(total / room))
+    if every > 1:
+        asked.cut = f"one sample of {every} kept: {total:,} are more than {room:,}"
+    columns: dict[str, list[object]] = {name: [] for name in _PER_SERIES}
+    for series in asked.series:
+        if series.values:
+            _add_series(columns, series, asked.query, every)
+    rows = pl.DataFrame(columns, schema=_PER_SERIES).explode("time", "value")
+    not_finite = rows["value"].null_count()
+    if not_finite and asked.cut is None:
+        asked.cut = f"{not_finite:,} of {total:,} samples were not finite numbers"
+    return rows.with_columns(
+        pl.col("time").cast(METRICS.columns["time"]),
+        signal=pl.lit(asked.query.signal),
+        unit=pl.lit(asked.query.unit, dtype=pl.String),
+    )
+
+
+_PER_SERIES = {
+    "time": pl.List(pl.Int64()),
+    "value": pl.List(pl.Float64()),
+    "service": pl.String(),
+    "narrow": pl.Boolean(),
+    "labels": pl.String(),
+}
+
+
+def _add_series(
+    columns: Mapping[str, list[object]], series: PrometheusSeries, query: PromQuery, every: int
+) -> None:
+    """One sample of `every` of a series, with what is the same for all of them."""
+    kept = series.values[::every]
+    has_own = bool(query.by) and all(label in series.metric for label in query.by)
+    whose = subject_of(series.metric, query) if has_own else query.only
+    labels = _labels(series.metric, query)
+    if not whose and query.of:
+        whose = labels.get("host")
+    columns["time"].append([_nanoseconds(at) for at, _ in kept])
+    columns["value"].append([_finite(text, query) for _, text in kept])
+    columns["service"].append(whose or None)
+    columns["narrow"].append(has_own and query.narrow)
+    encoded = msgspec.json.encode(labels, order="sorted").decode() if labels else None
+    columns["labels"].append(encoded)
+
+
+def _finite(text: str, query: PromQuery) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ConnectorError(
+            "prometheus", CALL, f"a sample of {query.signal} is not a number"
+        ) from None
+    return value if math.isfinite(value) else None
+
+
+def subject_of(metric: Mapping[str, str], query: PromQuery) -> str:
+    """The name of whom a series is about; empty where it has none."""
+    name = "/".join(metric.get(label, "") for label in query.by)
+    found = re.fullmatch(query.name_pattern, name) if query.name_pattern else None
+    if found is None:
+        return name
+    return next((group for group in found.groups() if group), name)
+
+
+def _labels(metric: Mapping[str, str], query: PromQuery) -> dict[str, str]:
+    """The labels beside those that name the service."""
+    if query.of:
+        return named(metric, network=query.of == "host")
+    left_out = {"__name__", *query.by}
+    return {label: value for label, value in metric.items() if label not in left_out}
+
+
+def _nanoseconds(seconds: float) -> int:
+    require(
+        math.isfinite(seconds) and abs(seconds) < 9e9, "prometheus", CALL, "a time is out of range"
+    )
+    return round(seconds * 1000) * 1_000_000
+
+
+def _last_run(times: Sequence[float], step_s: float) -> tuple[float, float]:
+    start = times[-1]
+    for earlier, later in zip(reversed(times[:-1]), reversed(times[1:]), strict=True):
+        if later - earlier > 1.5 * step_s:
+            break
+        start = earlier
+    return start, times[-1]

@@ -1,0 +1,100 @@
+"""Which services have which signals just now, asked for `faultline check`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from faultline.analysis.vocabulary import Scope, Window
+from faultline.connectors.shared.training.gpu_metrics import PROMETHEUS as GPU_METRICS
+from faultline.connectors.vendors.prometheus.exporter_metrics import built_in
+from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
+from faultline.connectors.vendors.prometheus.overview import (
+    REACHES_DAYS,
+    SIGNALS,
+    PrometheusOverview,
+)
+from faultline.connectors.vendors.prometheus.promql import PromQuery, selector
+from faultline.connectors.vendors.prometheus.query_choice import AvailableTemplate, QueryChoice
+from faultline.connectors.vendors.prometheus.series import subject_of
+from faultline.connectors.vendors.prometheus.templates import PromTemplate
+
+OF_EVERY_TARGET = ("scrape", "process")
+"""What every Prometheus has, itself included: to name them would say nothing."""
+
+
+async def survey(api: PrometheusApi, choice: QueryChoice, window: Window) -> PrometheusOverview:
+    """Which services have which signals in that time. Raises ConnectorError."""
+    names = await api.metric_names([window])
+    available = await choice.available(api, names, [window])
+    asked = _queries(choice, available, window)
+    services = await _services(api, [query for _, query in asked], window.end)
+    intervals = {}
+    for one, _ in asked:
+        if one.every_s:
+            intervals[one.template.metric] = one.every_s
+    days = None
+    if asked:
+        first, _ = asked[0]
+        days = await _reach(api, first.template, window.end)
+    return PrometheusOverview(
+        services,
+        tuple(intervals.values()),
+        training=_has_training(names, available),
+        days=days,
+        exporters=_exporters(names),
+    )
+
+
+async def _services(
+    api: PrometheusApi, queries: Sequence[PromQuery], at: datetime
+) -> dict[str, set[str]]:
+    """Who has each signal."""
+    answers = await asyncio.gather(*(api.instant(one.promql, at) for one in queries))
+    services: dict[str, set[str]] = {signal: set() for signal in SIGNALS}
+    for query, found in zip(queries, answers, strict=True):
+        for series in found:
+            name = subject_of(series.metric, query)
+            if name:
+                services[query.signal].add(name)
+    return services
+
+
+def _has_training(names: Collection[str], available: Iterable[AvailableTemplate]) -> bool:
+    """Whether there are metrics of training jobs or of GPUs."""
+    if any(one.template.subject == "job" for one in available):
+        return True
+    known = {metric for one in GPU_METRICS for metric in one.metrics}
+    return not known.isdisjoint(names)
+
+
+def _queries(
+    choice: QueryChoice, available: Iterable[AvailableTemplate], window: Window
+) -> list[tuple[AvailableTemplate, PromQuery]]:
+    """The queries for the signals that every service should have."""
+    scope = Scope(incident=window)
+    asked = []
+    for one in available:
+        query = choice.default(one, scope, (), {})
+        if query is not None and one.template.signal in SIGNALS:
+            asked.append((one, query))
+    return asked
+
+
+def _exporters(names: Collection[str]) -> tuple[str, ...]:
+    """The exporters of which some metrics exist."""
+    found: dict[str, None] = {}
+    for one in built_in():
+        if one.exporter not in OF_EVERY_TARGET and all(name in names for name in one.metrics):
+            found[one.exporter] = None
+    return tuple(found)
+
+
+async def _reach(api: PrometheusApi, template: PromTemplate, now: datetime) -> int | None:
+    """How many days back there is data of the metric."""
+    metric = selector(template.stored_as or template.metric)
+    for days in REACHES_DAYS:
+        if await api.instant(f"count({metric})", now - timedelta(days=days)):
+            return days
+    return None

@@ -1,0 +1,141 @@
+"""Redis and Valkey: memory against its limit, evictions, clients, slow commands, replication.
+
+A snapshot of now; the slow log and the start of the server reach back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind
+from faultline.connectors.shared.contract.base import Check, Collected, Request
+from faultline.connectors.shared.databases.database_facts import (
+    StatementCounts,
+    slower_facts,
+    slowest_said,
+)
+from faultline.connectors.shared.databases.database_server import ServerSnapshot
+from faultline.connectors.shared.rows.collection_builder import full_window
+from faultline.connectors.shared.settings.database_settings import DatabaseAddress
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.redis import facts
+from faultline.connectors.vendors.redis.session import RedisSession, RefusedCommand, Reply, opened
+from faultline.connectors.vendors.redis.settings import RedisSettings
+
+LIMITS = Limits(deadline_s=20, max_bytes=4 * 1024 * 1024, requests_per_s=20, concurrency=2)
+SECTIONS = ("server", "clients", "memory", "persistence", "replication", "stats")
+SLOW_ENTRIES = 128
+"""All that Redis keeps unless set otherwise (`slowlog-max-len`)."""
+
+
+def build(own: RedisSettings, settings: SharedSettings) -> RedisConnector | None:
+    """The configured connector, or None without a host."""
+    if own.host is None:
+        return None
+    server = own.address(own.host, own.port)
+    service = own.of_service(settings.instance_of("redis"), own.host)
+    return RedisConnector(server, service, sample_s=own.sample_s, limits=own.limits(LIMITS))
+
+
+class RedisConnector:
+    """One server. `service` is whom its facts are about."""
+
+    name = "redis"
+    kinds: tuple[EvidenceKind, ...] = ("states",)
+
+    def __init__(
+        self,
+        server: DatabaseAddress,
+        service: str,
+        *,
+        sample_s: float = 5.0,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._server = server
+        self._service = service
+        self._sample_s = sample_s
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """The snapshot. A command that is refused becomes a gap, the others stand."""
+        found = ServerSnapshot("Cache", self._service, datetime.now(UTC), request.scope)
+        if found.comes_too_late():
+            return found.builder.collected()
+        start = full_window(request.scope).start
+        async with opened(self._server, self.limits) as session:
+            first, counts = await self._info(session, found), await self._counts(session, found)
+            if self._sample_s:
+                await asyncio.sleep(self._sample_s)
+                last, later = await self._info(session, found), await self._counts(session, found)
+                slower = slower_facts(counts, later)
+                found.add(self._said("INFO commandstats"), slower, slowest_said(later))
+            else:
+                last = first
+            evicted, rejected = (
+                facts.number_of(last, name) - facts.number_of(first, name)
+                for name in ("evicted_keys", "rejected_connections")
+            )
+            own = facts.server_facts(last, (found.at - start).total_seconds())
+            own += facts.memory_facts(last, evicted, self._sample_s)
+            own += facts.rejected_facts(rejected)
+            found.add(self._said("INFO"), own)
+            slow = await self._asked(session, found, "SLOWLOG", "GET", str(SLOW_ENTRIES))
+            commands = list(facts.slow_commands(slow))
+            told = facts.slow_facts(commands, start.timestamp(), found.at.timestamp())
+            found.add(self._said(f"SLOWLOG GET {SLOW_ENTRIES}"), told)
+        return found.builder.collected()
+
+    async def check(self) -> Check:
+        """Reachable, and may this user write?"""
+        try:
+            async with opened(self._server, self.limits) as session:
+                server = await session.info("server")
+                rights = await self._rights(session)
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        version = server.get("valkey_version") or server.get("redis_version", "")
+        line = f"Redis {short(version, 20)} at {self._server.address}: INFO can be read"
+        return Check(self.name, True, f"{line}; only INFO and SLOWLOG GET are sent; {rights}")
+
+    async def _rights(self, session: RedisSession) -> str:
+        """The server shows the rights of users to administrators alone."""
+        try:
+            user = await session.ask("ACL", "WHOAMI")
+            shown = await session.ask("ACL", "GETUSER", str(user))
+        except RefusedCommand:
+            return "whether this user may also write is not shown to it"
+        words = [str(one) for one in shown] if isinstance(shown, list) else []
+        commands = dict(zip(words[::2], words[1::2], strict=False)).get("commands", "")
+        if "+@all" in commands.split() or "+@write" in commands.split():
+            return f"warning: the user {short(str(user), 40)} can also write: see the page's ACL"
+        return "the user has no +@all and no +@write"
+
+    async def _info(self, session: RedisSession, found: ServerSnapshot) -> dict[str, str]:
+        fields: dict[str, str] = {}
+        for section in SECTIONS:
+            try:
+                fields |= await session.info(section)
+            except RefusedCommand as error:
+                found.lacks(self._said(f"INFO {section}"), str(error))
+        return fields
+
+    async def _counts(self, session: RedisSession, found: ServerSnapshot) -> list[StatementCounts]:
+        try:
+            return facts.command_counts(await session.info("commandstats"))
+        except RefusedCommand as error:
+            found.lacks(self._said("INFO commandstats"), str(error))
+            return []
+
+    async def _asked(self, session: RedisSession, found: ServerSnapshot, *words: str) -> Reply:
+        try:
+            return await session.ask(*words)
+        except RefusedCommand as error:
+            found.lacks(self._said(" ".join(words)), str(error))
+            return None
+
+    def _said(self, command: str) -> str:
+        return f"{self._server.address}: {command}"

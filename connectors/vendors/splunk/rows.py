@@ -1,0 +1,71 @@
+"""Rows of the case's tables from what Splunk's searches answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from faultline.connectors.shared.rows.collection_builder import attributes, time_of, trace_of
+from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, LinePage, Row
+from faultline.connectors.shared.rows.otlp_spans import TRACE_ID_BYTES, hex_id
+from faultline.connectors.shared.vendor_text import short
+
+MESSAGES = ("message", "msg", "body", "log", "_raw")
+"""Fields that hold the text of a line; `_raw` is the line as it came."""
+
+Record = Mapping[str, Any]
+
+
+def line_page(records: Sequence[Record], service: str, level_fields: Sequence[str]) -> LinePage:
+    """Rows of the table `logs`."""
+    rows: list[Row] = []
+    for one in records:
+        at, text = time_of(one.get("_time")), _first(one, MESSAGES)
+        if at is None or not text:
+            continue
+        level = short(_first(one, level_fields).lower(), 20) or None
+        trace = hex_id(trace_of(one)[:64], TRACE_ID_BYTES) or None
+        told = {*MESSAGES, *level_fields}
+        kept = {}
+        for name, value in one.items():
+            # Splunk's own fields begin with an underscore, and fields of several values are lists.
+            if not name.startswith("_") and name not in told and isinstance(value, str):
+                kept[name] = value
+        rows.append((at, service, text[:LONGEST_LINE], level, trace, attributes(kept)))
+    return LinePage(rows, len(records) - len(rows))
+
+
+def count_rows(records: Iterable[Record], service: str, grid: CountGrid) -> tuple[list[Row], bool]:
+    """Lines per minute in each step, and whether any line has a level. Without levels nothing is
+    said of errors, without lines nothing at all."""
+    counted: dict[str, list[tuple[int, float]]] = {LINES: [], ERROR_LINES: []}
+    has_level = False
+    for one in records:
+        at, count = time_of(one.get("_time")), _count(one.get("count"))
+        if at is None or count is None:
+            continue
+        level = _first(one, ("faultline_level",))
+        has_level |= bool(level)
+        step = (at // 1_000_000_000 - grid.start_s) // grid.step_s
+        counted[ERROR_LINES if level in FAILING else LINES].append((step, count))
+    rows: list[Row] = []
+    for signal, steps in counted.items():
+        if steps or (has_level and any(counted.values())):
+            rows += grid.rows(signal, service, steps)
+    return rows, has_level
+
+
+def _first(one: Record, names: Iterable[str]) -> str:
+    for name in names:
+        value = one.get(name)
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def _count(value: Any) -> float | None:
+    text = str(value)
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 16 else None

@@ -1,0 +1,187 @@
+"""Statsig's audit log: who changed which gate, dynamic config or experiment, and from what to what.
+
+Console API as its published specification has it: GET /console/v1/audit_logs alone. Its times are
+a date and a time as JavaScript writes them, its addresses of next pages lack a scheme: of them
+only the number of the page is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.changes.change_feeds import (
+    ChangeFeed,
+    ChangeFeeds,
+    FeedAnswer,
+    Params,
+    RecordPage,
+    VendorChange,
+    moment,
+    person,
+    query_of,
+    read_records,
+)
+from faultline.connectors.shared.changes.flag_changes import flip, state_diff
+from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.statsig.settings import StatsigSettings
+
+VENDOR = "statsig"
+AUDIT_LOGS = "/console/v1/audit_logs"
+LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=1)
+"""Statsig allows about 100 changes in 10 s and 900 in 15 min to a project (docs.statsig.com,
+"Console API", "Rate limiting"), and names no limit for reading."""
+PER_PAGE, MOST_PAGES = 100, 5
+ACTIONS = frozenset(
+    {
+        "gate_create",
+        "gate_update",
+        "gate_overrides_update",
+        "dynamic_config_create",
+        "config_conditions_update",
+        "config_default_value_update",
+        "config_delete",
+        "config_environments_update",
+        "config_resalt",
+        "config_revert",
+        "config_review_commit",
+        "config_state_toggle",
+        "modify_override_config",
+        "modify_overrides",
+        "remove_override_config",
+        "experiment_start",
+        "experiment_stopped",
+        "experiment_restart",
+        "experiment_abandon",
+        "experiment_rollout",
+        "experiment_decision_make",
+        "experiment_pause_assignment",
+        "experiment_group_disable",
+        "experiment_overrides_edit",
+        "experiment_review_commit",
+        "autotune_experiment_edit",
+        "holdout_create",
+        "holdout_delete",
+        "holdout_update",
+        "holdout_layer_parameter_values_update",
+        "layer_parameters_edit",
+        "layer_parameter_add",
+        "layer_overrides_edit",
+        "layer_review_commit",
+        "update_layer_parameter",
+        "delete_layer_parameter",
+        "ID_list_update",
+        "param_store_update",
+        "param_store_delete",
+    }
+)
+"""Actions that change what users are given."""
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DATE = re.compile(r"\w{3} (\w{3}) (\d\d) (\d{4})")
+_TIME = re.compile(r"(\d\d:\d\d:\d\d) GMT([+-]\d\d)(\d\d)\b.*")
+
+
+class StatsigEntry(msgspec.Struct):
+    """One entry of the audit log. `changes` holds `old` and `new` of each field."""
+
+    id: str
+    name: str
+    date: str
+    time: str
+    actionType: Any = ""
+    changeLog: str = ""
+    updatedBy: str = ""
+    updatedByUserID: str = ""
+    changes: Any = None
+
+    @property
+    def at(self) -> datetime | None:
+        """`Mon Sep 26 2022` and `23:46:14 GMT+0000 (Coordinated Universal Time)`."""
+        date, time = _DATE.fullmatch(self.date), _TIME.fullmatch(self.time)
+        if date is None or time is None or date[1] not in _MONTHS:
+            return None
+        month = _MONTHS.index(date[1]) + 1
+        return moment(f"{date[3]}-{month:02}-{date[2]}T{time[1]}{time[2]}:{time[3]}")
+
+
+class StatsigPagination(msgspec.Struct):
+    """What comes next."""
+
+    pageNumber: int | float = 1
+    nextPage: str | None = None
+
+
+class StatsigAudit(msgspec.Struct):
+    """GET /console/v1/audit_logs."""
+
+    data: list[StatsigEntry]
+    pagination: StatsigPagination | None = None
+
+
+def build(own: StatsigSettings, settings: SharedSettings) -> Statsig | None:
+    """The configured connector, or None without a key."""
+    if own.token is None:
+        return None
+    headers = {"STATSIG-API-KEY": own.token.get_secret_value()}
+    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
+    return Statsig(http, ServiceNames.of_catalogue(settings.services))
+
+
+class Statsig(ChangeFeeds):
+    """Changes of a project's gates, configs, experiments and layers."""
+
+    name = VENDOR
+    title = "Statsig"
+    needs = "a Console API key that may read"
+
+    def feeds(self) -> Sequence[ChangeFeed]:
+        """The audit log."""
+        return [ChangeFeed("flag changes", self._read)]
+
+    async def _read(self, session: LinkedSession, window: Window) -> FeedAnswer:
+        params = [("limit", str(PER_PAGE)), ("page", "1")]
+
+        async def read(given: Params) -> RecordPage[StatsigEntry]:
+            answer = await session.get(AUDIT_LOGS, given, type=StatsigAudit)
+            has_more = answer.pagination is not None and answer.pagination.nextPage
+            following = [params[0], ("page", str(int(given[1][1]) + 1))]
+            return RecordPage(answer.data, following if has_more else None)
+
+        def is_older(entry: StatsigEntry) -> bool:
+            return entry.at is not None and entry.at < window.start
+
+        found = await read_records(read, params, most_pages=MOST_PAGES, is_older=is_older)
+        changes = [_change(one) for one in found.values]
+        return FeedAnswer(changes, query_of(AUDIT_LOGS, params), cut=found.cut)
+
+
+def _change(entry: StatsigEntry) -> VendorChange | None:
+    at = entry.at
+    action = entry.actionType
+    if at is None or not entry.name or not isinstance(action, str) or action not in ACTIONS:
+        return None
+    said = short(entry.changeLog, 140) or action.replace("_", " ")
+    author = person(entry.updatedBy, entry.updatedByUserID)
+    old, new = _states(entry.changes)
+    title = flip(entry.name, None, said)
+    return VendorChange(at, "flag", entry.name, title, author, diff=state_diff(old, new))
+
+
+def _states(changes: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The fields that were changed, before and after."""
+    old: dict[str, Any] = {}
+    new: dict[str, Any] = {}
+    if isinstance(changes, dict):
+        for name, pair in changes.items():
+            if isinstance(pair, dict):
+                old[name], new[name] = pair.get("old"), pair.get("new")
+    return old, new

@@ -1,0 +1,197 @@
+"""Status pages of providers: the incidents that overlap with ours, as facts about the provider.
+
+Whether one bears on the alert, the analysis decides by who calls the provider
+(`faultline.analysis.suspects.provider_calls`). One request per investigation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import msgspec
+
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind, Scope
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
+from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
+from faultline.connectors.shared.rows.collection_builder import (
+    CollectionBuilder,
+    full_window,
+    nanoseconds,
+)
+from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.vendor_text import short, unexpected_response
+from faultline.connectors.vendors.status_pages.incidents import (
+    MOST_INCIDENTS,
+    NO_IMPACT,
+    SERIOUS,
+    ProviderIncident,
+    of_aws,
+    of_feed,
+    of_google,
+    of_statuspage,
+)
+from faultline.connectors.vendors.status_pages.settings import StatusPageSettings
+
+LIMITS = Limits(deadline_s=10, max_bytes=8 * 1024 * 1024, requests_per_s=1, concurrency=1)
+
+
+class StatusPage(NamedTuple):
+    """One page: its path, and where people read it."""
+
+    path: str
+    link: str
+
+
+class PageIncidents(NamedTuple):
+    """What a page says; `cut` where that is not all."""
+
+    incidents: list[ProviderIncident]
+    cut: str | None = None
+
+
+class PageFormat(NamedTuple):
+    """What is asked, and how the answer is read."""
+
+    base: str
+    path: str
+    read: Callable[[bytes], list[ProviderIncident]]
+
+
+FORMATS: Mapping[str, PageFormat] = {
+    "statuspage": PageFormat("", "/api/v2/incidents.json", of_statuspage),
+    "aws": PageFormat("https://health.aws.amazon.com", "/public/currentevents", of_aws),
+    "google_cloud": PageFormat("https://status.cloud.google.com", "/incidents.json", of_google),
+    "azure": PageFormat("https://azure.status.microsoft", "/en-us/status/feed/", of_feed),
+    "feed": PageFormat("", "", of_feed),
+}
+HISTORIES = frozenset({"feed"})
+"""Formats whose entries do not say whether they are over: each counts at its own time alone."""
+
+
+class StatusPagesConnector:
+    """The incidents of one provider."""
+
+    name = "status_pages"
+    kinds: tuple[EvidenceKind, ...] = ("states",)
+    access_said = "a public page, there is nothing to write"
+
+    def __init__(self, own: StatusPageSettings, provider: str, http: ReadOnlyHttp) -> None:
+        self._own = own
+        self._provider = provider
+        self._http = http
+        self.limits = http.limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Those of its incidents that count and overlap with ours, each once."""
+        collection = CollectionBuilder()
+        scope, told = request.scope, set[ProviderIncident]()
+        async with self._http.open() as session:
+            for page in self._pages():
+                query = f"GET {self._http.base_url}{page.path}"
+                reading = self._incidents(session, page, scope.incident.start)
+                found = await collection.fetch("states", query, reading)
+                if found is None:
+                    continue
+                rows: list[tuple[Any, ...]] = []
+                for one in found.incidents:
+                    if one not in told and self._is_ours(one) and self._overlaps(one, scope):
+                        told.add(one)
+                        rows += self._rows(one, scope, query)
+                count = collection.add("states", rows)
+                window = full_window(scope)
+                item = Item("states", query, window, page.link, rows=count, cut=found.cut)
+                collection.items.append(item)
+        return collection.collected()
+
+    async def check(self) -> Check:
+        """Can the page be read?"""
+        found: list[ProviderIncident] = []
+        try:
+            async with self._http.open() as session:
+                for page in self._pages():
+                    found += (await self._incidents(session, page, datetime.now(UTC))).incidents
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        now = sum(one.until is None for one in found)
+        line = f"{self._provider}: {len(found)} incidents at {self._http.base_url} can be read"
+        open_now = "" if self._own.kind in HISTORIES else f", {now} of them open"
+        return Check(self.name, True, f"{line}{open_now}; {self.access_said}")
+
+    def _pages(self) -> list[StatusPage]:
+        """What is asked, one after the other."""
+        return [StatusPage(FORMATS[self._own.kind].path, self._http.base_url)]
+
+    async def _incidents(
+        self, session: HttpSession, page: StatusPage, at: datetime
+    ) -> PageIncidents:
+        """What a page says at a time. Raises ConnectorError, BudgetExceeded."""
+        body = await session.body(page.path)
+        try:
+            found = FORMATS[self._own.kind].read(body)
+        except (ValueError, RecursionError, msgspec.DecodeError) as error:
+            raise unexpected_response(self.name, page.path or self._http.base_url, error) from error
+        cut = f"the first {MOST_INCIDENTS} incidents" if len(found) > MOST_INCIDENTS else None
+        return PageIncidents(found[:MOST_INCIDENTS], cut)
+
+    def _is_ours(self, one: ProviderIncident) -> bool:
+        """Whether it is of a part and region that counts. One that names none is of all."""
+        if one.impact in NO_IMPACT:
+            return False
+        return _fits(one.parts, self._own.components) and _fits(one.regions, self._own.regions)
+
+    def _overlaps(self, one: ProviderIncident, scope: Scope) -> bool:
+        if one.since is not None and one.since > scope.incident.end:
+            return False
+        if self._own.kind in HISTORIES:
+            return one.since is not None and one.since >= scope.events_from
+        return one.until is None or one.until >= scope.incident.start
+
+    def _rows(self, one: ProviderIncident, scope: Scope, query: str) -> list[tuple[Any, ...]]:
+        services: Sequence[str | None] = [s for s in self._own.used_by if s in scope.services]
+        rows: list[tuple[Any, ...]] = []
+        for service in services or [None]:
+            row = StateRow(
+                kind="Provider",
+                name=self._provider,
+                fact="provider_outage" if one.impact in SERIOUS else "provider_degraded",
+                service=service,
+                place=", ".join(one.regions[:3]) or None,
+                field=", ".join(dict.fromkeys([self._provider, *self._own.called_as])),
+                value=_said(one),
+                query=query,
+                link=_link(one.link),
+            )
+            # The builder takes times in ns.
+            values = {**row._asdict(), "since": nanoseconds(one.since) if one.since else None}
+            rows.append(tuple(values.values()))
+        return rows
+
+
+def _fits(values: Sequence[str], wanted: Sequence[str]) -> bool:
+    if not wanted or not values:
+        return True
+    folded = [value.casefold() for value in values]
+    return any(fnmatchcase(value, one.casefold()) for value in folded for one in wanted)
+
+
+def _said(one: ProviderIncident) -> str:
+    """As it stands in the answer: title, impact, parts, and its times."""
+    notes = [one.impact] if one.impact else []
+    notes += [", ".join(one.parts[:2])] if one.parts else []
+    notes += [f"since {_clock(one.since)}"] if one.since else []
+    notes += [f"until {_clock(one.until)}"] if one.until else []
+    return f"{one.title or 'untitled'} ({'; '.join(notes)})" if notes else one.title
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%d %b %H:%M} UTC"
+
+
+def _link(given: str | None) -> str | None:
+    link = short(given or "", 500)
+    return link if link.startswith("https://") and " " not in link else None

@@ -1,0 +1,30 @@
+"""Which reader a status page has: a public page's, or that of Azure Service Health."""
+
+from __future__ import annotations
+
+from faultline.analysis.errors import SettingsError
+from faultline.connectors.shared.http.http import ReadOnlyHttp
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.status_pages.connector import (
+    FORMATS,
+    LIMITS,
+    StatusPagesConnector,
+)
+from faultline.connectors.vendors.status_pages.settings import StatusPageSettings
+
+
+def build(own: StatusPageSettings, settings: SharedSettings) -> StatusPagesConnector:
+    """The configured connector. Raises SettingsError without a name or an address."""
+    provider = own.provider or settings.instance_of("status_pages")
+    if not provider:
+        raise SettingsError("status_pages.provider", "must be set: whose page it is")
+    if own.kind == "azure_service_health":
+        # Late: it loads the client of Azure.
+        from faultline.connectors.vendors.status_pages.service_health import build_service_health
+
+        return build_service_health(own, settings, provider)
+    if not (own.url or FORMATS[own.kind].base):
+        raise SettingsError("status_pages.url", f"must be set for kind {own.kind}")
+    base = own.url or FORMATS[own.kind].base
+    http = ReadOnlyHttp("status_pages", base, limits=own.limits(LIMITS))
+    return StatusPagesConnector(own, provider, http)

@@ -1,0 +1,173 @@
+"""Unleash's event log: who switched or changed which flag, where, and from what to what.
+
+Admin API as its published specification has it (Unleash/unleash-server-api-go, openapi.json): GET
+/api/admin/search/events alone, whose window is in days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from faultline.analysis.vocabulary import Window
+from faultline.connectors.shared.changes.change_feeds import (
+    ChangeFeed,
+    ChangeFeeds,
+    FeedAnswer,
+    Params,
+    RecordPage,
+    VendorChange,
+    moment,
+    person,
+    query_of,
+    read_records,
+)
+from faultline.connectors.shared.changes.flag_changes import flip, state_diff, switched
+from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
+from faultline.connectors.shared.rows.service_names import ServiceNames
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.settings_types import Names
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.unleash.settings import UnleashSettings
+
+VENDOR = "unleash"
+EVENTS = "/api/admin/search/events"
+LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
+PER_PAGE, MOST_PAGES = 200, 5
+SWITCHES = {"feature-environment-enabled": True, "feature-environment-disabled": False}
+TYPES = {
+    **dict.fromkeys(SWITCHES, ""),
+    "feature-strategy-add": "strategy added",
+    "feature-strategy-update": "strategy changed",
+    "feature-strategy-remove": "strategy removed",
+    "strategy-order-changed": "order of strategies changed",
+    "feature-variants-updated": "variants changed",
+    "feature-environment-variants-updated": "variants changed",
+    "feature-dependency-added": "parent flag added",
+    "feature-dependency-removed": "parent flag removed",
+    "feature-archived": "archived",
+    "feature-revived": "revived",
+    "feature-deleted": "deleted",
+    "feature-import": "imported",
+    "release-plan-added": "release plan added",
+    "release-plan-removed": "release plan removed",
+    "release-plan-milestone-started": "milestone of the release plan started",
+    "segment-updated": "segment changed",
+    "segment-deleted": "segment deleted",
+}
+"""Types of events that change what a flag gives, and how they are said."""
+
+
+class UnleashEvent(msgspec.Struct):
+    """One event. `data` and `preData` are its subject's states after and before."""
+
+    id: int
+    createdAt: str
+    type: str
+    createdBy: str = ""
+    createdByUserId: int | float | None = None
+    environment: str | None = None
+    project: str | None = None
+    featureName: str | None = None
+    data: Any = None
+    preData: Any = None
+
+
+class UnleashEvents(msgspec.Struct):
+    """GET /api/admin/search/events."""
+
+    events: list[UnleashEvent]
+    total: int
+
+
+def build(own: UnleashSettings, settings: SharedSettings) -> Unleash | None:
+    """The configured connector, or None without an address or a token."""
+    if own.url is None or own.token is None:
+        return None
+    headers = {"Authorization": own.token.get_secret_value()}
+    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
+    names = ServiceNames.of_catalogue(settings.services)
+    return Unleash(http, names, own.environments, own.projects)
+
+
+class Unleash(ChangeFeeds):
+    """Flag changes of a server, or of some of its projects."""
+
+    name = VENDOR
+    title = "Unleash"
+    needs = "the root role Viewer"
+
+    def __init__(
+        self, http: LinkedHttp, names: ServiceNames, environments: Names, projects: Names
+    ) -> None:
+        super().__init__(http, names, environments)
+        self._projects = projects
+
+    def feeds(self) -> Sequence[ChangeFeed]:
+        """The event log."""
+        return [ChangeFeed("flag changes", self._read)]
+
+    async def _read(self, session: LinkedSession, window: Window) -> FeedAnswer:
+        params = [
+            ("type", f"IS_ANY_OF:{','.join(TYPES)}"),
+            ("from", f"IS:{window.start:%Y-%m-%d}"),
+            ("to", f"IS:{window.end:%Y-%m-%d}"),
+            ("limit", str(PER_PAGE)),
+        ]
+        if self._projects:
+            params.append(("project", f"IS_ANY_OF:{','.join(self._projects)}"))
+
+        async def read(given: Params) -> RecordPage[UnleashEvent]:
+            answer = await session.get(EVENTS, given, type=UnleashEvents)
+            # The first page is asked for without an offset.
+            seen = int(dict(given).get("offset", "0")) + len(answer.events)
+            following = [*params, ("offset", str(seen))] if seen < answer.total else None
+            return RecordPage(answer.events, following)
+
+        def is_older(event: UnleashEvent) -> bool:
+            at = moment(event.createdAt)
+            return at is not None and at < window.start
+
+        found = await read_records(read, params, most_pages=MOST_PAGES, is_older=is_older)
+        changes = [self._change(one) for one in found.values]
+        link = f"{self._http.base_url}/history"
+        return FeedAnswer(changes, query_of(EVENTS, params), link, found.cut)
+
+    def _change(self, event: UnleashEvent) -> VendorChange | None:
+        at = moment(event.createdAt)
+        subject = event.featureName or _name_in(event)
+        if at is None or not subject or not self._is_of_interest(event):
+            return None
+        on = SWITCHES.get(event.type)
+        said = switched(on) if on is not None else TYPES[event.type]
+        title = flip(subject, event.environment, said)
+        diff = None if on is not None else state_diff(event.preData, event.data)
+        return VendorChange(
+            at, "flag", subject, title, _author(event), self._link(event), diff=diff
+        )
+
+    def _is_of_interest(self, event: UnleashEvent) -> bool:
+        return event.type in TYPES and (not event.environment or self.counts(event.environment))
+
+    def _link(self, event: UnleashEvent) -> str | None:
+        if not event.project or not event.featureName:
+            return None
+        project, flag = quote(event.project, safe=""), quote(event.featureName, safe="")
+        return f"{self._http.base_url}/projects/{project}/features/{flag}/logs"
+
+
+def _name_in(event: UnleashEvent) -> str | None:
+    """The name of a segment."""
+    for state in (event.data, event.preData):
+        name = state.get("name") if isinstance(state, dict) else None
+        if isinstance(name, str) and name:
+            return name
+    return None
+
+
+def _author(event: UnleashEvent) -> str | None:
+    number = event.createdByUserId
+    return person(event.createdBy, f"user {number:.0f}" if number is not None else None)

@@ -1,0 +1,287 @@
+"""VictoriaLogs: lines of the services in scope, errors first, and how many were logged, by LogsQL
+over its HTTP API.
+
+Both windows are asked the same questions, so that what differs is the system. Calls:
+docs.victoriametrics.com/victorialogs/querying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from faultline.analysis.case.alert_place import place_labels, place_of
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
+from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
+from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, full_window
+from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.shared.rows.log_windows import (
+    ERROR_LINES,
+    LinePage,
+    lines_of_window,
+    log_windows,
+)
+from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
+from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import plain_url, unexpected_response
+from faultline.connectors.vendors.victorialogs import logsql
+from faultline.connectors.vendors.victorialogs.answers import (
+    HitsAnswer,
+    ValuesAnswer,
+    count_rows,
+    line_page,
+)
+from faultline.connectors.vendors.victorialogs.settings import VictoriaLogsSettings
+
+VENDOR = "victorialogs"
+LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=4)
+QUERY, HITS = "/select/logsql/query", "/select/logsql/hits"
+FIELDS, VALUES = "/select/logsql/field_names", "/select/logsql/field_values"
+MOST_SERVICES = 5
+ERRORS, SAMPLE = 1000, 300
+"""Lines of one query."""
+MOST_NAMES, MOST_LEVELS = 1000, 50
+CHECKED = timedelta(hours=1)
+"""`check` looks at the fields of lines of the last hour."""
+
+
+def build(own: VictoriaLogsSettings, settings: SharedSettings) -> VictoriaLogsConnector | None:
+    """The configured connector, or None without a URL."""
+    if own.url is None:
+        return None
+    return VictoriaLogsConnector(
+        own.url,
+        access_of(own, VENDOR),
+        own=own,
+        names=ServiceNames.of_catalogue(settings.services),
+        limits=own.limits(LIMITS),
+    )
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Those of the configured fields that lines have, and all fields."""
+
+    services: tuple[str, ...]
+    levels: tuple[str, ...]
+    every: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Where a service's lines are."""
+
+    service: str
+    query: str
+
+
+class VictoriaLogsConnector:
+    """Lines of each service in scope and their counts."""
+
+    name = VENDOR
+    kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
+
+    def __init__(
+        self,
+        url: str,
+        access: ServerAccess = ANYONE,
+        *,
+        own: VictoriaLogsSettings | None = None,
+        names: ServiceNames | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._own = own or VictoriaLogsSettings()
+        tenant = {"AccountID": self._own.account_id, "ProjectID": self._own.project_id}
+        headers = {name: str(value) for name, value in tenant.items() if value is not None}
+        self._http = ReadOnlyHttp(VENDOR, url, headers=headers, access=access, limits=limits)
+        self._names = names or ServiceNames()
+        self.limits = limits
+
+    async def collect(self, request: Request) -> Collected:
+        """Counts and lines of all windows. A call that fails becomes a gap, the others stand."""
+        collection = CollectionBuilder()
+        services, more = in_scope(request, MOST_SERVICES)
+        collection.unasked("logs", bool(services), more)
+        if not services:
+            return collection.collected()
+        windows = log_windows(request.scope)
+        async with self._http.open() as session:
+            span = full_window(request.scope)
+            known = await self._known(session, span)
+            place = place_labels(place_of(request.alert), known.every)
+            found = await self._where(session, known, services, place, span)
+            asking = _Asking(session, collection, known, self._link)
+            await asyncio.gather(*(asking.of_service(one, windows) for one in found))
+            if (words := request.scope.log_words) is not None:
+                said = logsql.saying(words.words)
+                asked = [(one, f"{one.query} {said}", w) for one in found for w in windows]
+                await asyncio.gather(
+                    *(asking.lines(one, text, SAMPLE, w, words.by) for one, text, w in asked)
+                )
+        there = {one.service for one in found}
+        reason = (
+            f"no line names it in {', '.join(self._own.service_fields)}: see "
+            "victorialogs.service_fields, and aliases in the catalogue"
+        )
+        for service in services:
+            if service not in there:
+                collection.missing.append(Missing("logs", service, reason, unknown=True))
+        return collection.collected()
+
+    async def services_in(self, window: Window) -> tuple[str, ...]:
+        """Values of the fields that may name a service."""
+        found: dict[str, None] = {}
+        async with self._http.open() as session:
+            known = await self._known(session, window)
+            for field in known.services:
+                values = await _values(session, field, logsql.EVERYTHING, window)
+                found |= dict.fromkeys(self._names.ours(value) for value in values)
+        return tuple(found)
+
+    async def check(self) -> Check:
+        """Reachable, and what do lines hold?"""
+        now = datetime.now(UTC)
+        try:
+            async with self._http.open() as session:
+                known = await self._known(session, Window(start=now - CHECKED, end=now))
+        except FaultlineError as error:
+            return Check(VENDOR, False, str(error))
+        line = f"VictoriaLogs at {self._http.base_url}: "
+        if not known.every:
+            return Check(VENDOR, True, f"{line}can be read; no line in the last hour")
+        line += (
+            f"lines of the last hour have {len(known.every)} fields; services in "
+            f"{', '.join(known.services) or 'none of them'}, level in "
+            f"{', '.join(known.levels) or 'none of them'}; only GET is sent"
+        )
+        if not known.services:
+            line += "; no field names a service: set victorialogs.service_fields"
+        return Check(
+            VENDOR,
+            bool(known.services),
+            f"{line}; whether these credentials may also write is not asked",
+        )
+
+    async def _known(self, session: HttpSession, window: Window) -> _Known:
+        params = [("query", logsql.EVERYTHING), *logsql.between(window)]
+        answer = await session.get(FIELDS, params, type=ValuesAnswer)
+        every = frozenset(one.value for one in answer.values)
+        services = tuple(name for name in self._own.service_fields if name in every)
+        levels = tuple(name for name in self._own.level_fields if name in every)
+        return _Known(services, levels, every)
+
+    async def _where(
+        self,
+        session: HttpSession,
+        known: _Known,
+        services: Sequence[str],
+        place: Mapping[str, str],
+        window: Window,
+    ) -> list[_Lines]:
+        """The services that some field names: in the alert's place, and those that have nothing
+        there wherever they are."""
+        theirs = [name for service in services for name in self._names.theirs(service)]
+        here = logsql.in_place(place)
+        found: dict[str, _Lines] = {}
+        for within in dict.fromkeys((here, logsql.EVERYTHING)):
+            for field in known.services:
+                if len(found) == len(services):
+                    break
+                query = logsql.both(logsql.in_any_case(field, theirs), within)
+                values = await _values(session, field, query, window)
+                for service in services:
+                    named = self._names.found(service, values)
+                    if named and service not in found:
+                        query = logsql.both(logsql.exactly(field, named), within)
+                        found[service] = _Lines(service, query)
+        return list(found.values())
+
+    def _link(self, query: str, window: Window) -> str:
+        own = self._own
+        base = plain_url(own.public_url, VENDOR) if own.public_url else self._http.base_url
+        return logsql.page(base, query, window, own.account_id, own.project_id)
+
+
+async def _values(session: HttpSession, field: str, query: str, window: Window) -> list[str]:
+    params = [("query", query), ("field", field), ("limit", str(MOST_NAMES))]
+    answer = await session.get(VALUES, [*params, *logsql.between(window)], type=ValuesAnswer)
+    return [one.value for one in answer.values if one.value]
+
+
+class _Asking:
+    """The questions of one collection."""
+
+    def __init__(
+        self,
+        session: HttpSession,
+        collection: CollectionBuilder,
+        known: _Known,
+        link: Callable[[str, Window], str],
+    ) -> None:
+        self._session = session
+        self._collection = collection
+        self._known = known
+        self._link = link
+
+    async def of_service(self, one: _Lines, windows: Sequence[Window]) -> None:
+        """Counts, errors and a sample of each window."""
+        told = await asyncio.gather(*(self._counts(one, window) for window in windows))
+        levels = self._known.levels if any(told) else ()
+        errors = f"{one.query} {logsql.errors(levels)}"
+        for query, limit in ((errors, ERRORS), (one.query, SAMPLE)):
+            await asyncio.gather(*(self.lines(one, query, limit, window) for window in windows))
+
+    async def _counts(self, one: _Lines, window: Window) -> bool:
+        """Lines per minute as metrics. Says whether the lines' level is known."""
+        grid = CountGrid.of(window)
+        if not grid.steps:
+            return False
+        start = datetime.fromtimestamp(grid.start_s, UTC)
+        counted = Window(start=start, end=start + timedelta(seconds=grid.steps * grid.step_s))
+        params = [("query", one.query), *logsql.between(counted), ("step", f"{grid.step_s}s")]
+        params += [("fields_limit", str(MOST_LEVELS))]
+        params += [("field", name) for name in self._known.levels]
+        query = f"count of {one.query}"
+        call = self._session.get(HITS, params, type=HitsAnswer)
+        answer = await self._collection.fetch("metrics", query, call)
+        if answer is None:
+            return False
+        rows = count_rows(answer.hits, one.service, grid, self._known.levels)
+        count = self._collection.add("metrics", rows)
+        item = Item("metrics", query, window, self._link(one.query, window), rows=count)
+        self._collection.items.append(item.holding(rows))
+        return any(row[2] == ERROR_LINES for row in rows)
+
+    async def lines(
+        self, one: _Lines, query: str, limit: int, window: Window, by: str | None = None
+    ) -> None:
+        """The first lines of a window and, where there are more, some of each part of the rest."""
+
+        async def page(part: Window, count: int) -> LinePage | None:
+            return await self._collection.fetch("logs", query, self._page(query, count, part))
+
+        found = await lines_of_window(page, window, limit)
+        if found is None:
+            return
+        rows = [(at, one.service, *others) for at, _, *others in found.rows]
+        link = self._link(query, window)
+        self._collection.keep("logs", query, window, rows, link, cut=found.cut, by=by)
+
+    async def _page(self, query: str, limit: int, window: Window) -> LinePage:
+        """The first lines of a window, oldest first. Raises ConnectorError."""
+        params = [("query", logsql.first(query, limit)), *logsql.between(window)]
+        body = await self._session.body(QUERY, params)
+        try:
+            return await asyncio.to_thread(
+                line_page, body, self._known.services, self._known.levels
+            )
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise unexpected_response(VENDOR, QUERY, error) from error

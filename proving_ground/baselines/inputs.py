@@ -1,0 +1,126 @@
+"""What the baselines are given of a case: its series on both sides, its graph, who alerts.
+
+They read the same tables in the same windows as the analysis does, counters as rates, availability
+as what is missing of it. Nothing else of the analysis is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.metrics.series import Block, blocks_of
+from faultline.analysis.metrics.shift_statistics import Floats, Ints
+from faultline.analysis.requests.topology import Topology, read_topology
+
+
+@dataclass(frozen=True)
+class MeasuredSeries:
+    """One series: its finite points before the incident and in it, times in ns."""
+
+    service: str
+    signal: str
+    before_times: Ints
+    before: Floats
+    times: Ints
+    now: Floats
+
+    @property
+    def signal_class(self) -> SignalClass:
+        """What it measures."""
+        return classify(self.signal)
+
+    @cached_property
+    def shift(self) -> float:
+        """How far its median moved, either way, in interquartile ranges."""
+        centre, scale = self.robust_scale
+        return abs(float(np.median(self.now)) - centre) / scale
+
+    @cached_property
+    def robust_scale(self) -> tuple[float, float]:
+        """Median and interquartile range before; a range of 0 counts as 1, as scikit-learn's
+        RobustScaler has it."""
+        low, centre, high = np.percentile(self.before, (25, 50, 75))
+        return float(centre), float(high - low) or 1.0
+
+
+@dataclass(frozen=True)
+class BaselineInputs:
+    """One case as the baselines see it."""
+
+    case: Case
+
+    @cached_property
+    def series(self) -> tuple[MeasuredSeries, ...]:
+        """Every series with points on both sides."""
+        found: list[MeasuredSeries] = []
+        for block in blocks_of(self.case):
+            found += _rows(block)
+        return tuple(found)
+
+    @cached_property
+    def alike(self) -> tuple[MeasuredSeries, ...]:
+        """Where the alert names a signal, the series of its class, and all those of services that
+        have none; else every series."""
+        if not self.case.alert.signal:
+            return self.series
+        wanted = classify(self.case.alert.signal)
+        with_wanted = {one.service for one in self.series if one.signal_class is wanted}
+        kept = []
+        for one in self.series:
+            if one.signal_class is wanted or one.service not in with_wanted:
+                kept.append(one)
+        return tuple(kept)
+
+    @cached_property
+    def graph(self) -> Topology:
+        """Who calls whom, as far as the case tells."""
+        return read_topology(self.case)
+
+    @cached_property
+    def services(self) -> frozenset[str]:
+        """Every service with a series or a call."""
+        return self.graph.services | {one.service for one in self.series}
+
+    @cached_property
+    def alerting(self) -> tuple[str, ...]:
+        """The service that the alert names, or that its title names; else whoever nobody calls,
+        with the most callees first."""
+        alert = self.case.alert
+        if alert.service:
+            return (alert.service,)
+        words = {word.strip(".,:;()[]'\"") for word in alert.title.split()}
+        named = sorted(words & self.services, key=lambda name: (-len(name), name))
+        if named:
+            return tuple(named[:1])
+        doors = [one for one in self.graph.services if not self.graph.callers(one)]
+        return tuple(sorted(doors, key=lambda one: (-len(self.graph.callees(one)), one)))
+
+    @cached_property
+    def target(self) -> MeasuredSeries | None:
+        """The alerting series: the one that the alert names, else the one of the alerting service
+        that moved most; without such a service the one that moved most of all."""
+        own = [one for one in self.series if one.service in self.alerting[:1]]
+        named = [one for one in own if one.signal == self.case.alert.signal]
+        among = named or own or self.series
+        return max(among, key=lambda one: (one.shift, one.service, one.signal), default=None)
+
+
+def _rows(block: Block) -> Iterator[MeasuredSeries]:
+    for row in range(block.values.shape[0]):
+        service, signal, _, _ = block.keys.row(row)
+        before, now = np.isfinite(block.before[row]), np.isfinite(block.values[row])
+        if before.any() and now.any():
+            yield MeasuredSeries(
+                service,
+                signal,
+                block.before_times[row][before],
+                block.before[row][before],
+                block.times[row][now],
+                block.values[row][now],
+            )

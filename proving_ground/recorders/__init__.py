@@ -1,0 +1,1 @@
+"""What makes the recorded cases of demo/: a real training job, profiled."""
