@@ -1,19 +1,25 @@
 """Which rooms of one floor import which, where they go round in a circle, and which arrows go up.
 
-A unit is a folder of the floor or a module that lies in no folder. An import counts wherever it
-stands: at the top of a file, inside a function, or under `TYPE_CHECKING`.
+A unit is a folder of the floor or a module that lies in no folder. In `shared/` and `vendors/`
+each folder and module is a unit, because these two hold many that are independent. An import
+counts wherever it stands: at the top of a file, inside a function, or under `TYPE_CHECKING`.
 """
 
 from __future__ import annotations
 
 import ast
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.checks.product_files import dotted_names
+
+FOLDERS_OF_UNITS = ("shared", "vendors")
+
 Arrows = Mapping[str, set[str]]
-"""Unit to the units that it imports."""
+"""Unit to the units that it imports, or file to files."""
 Order = Sequence[Sequence[str]]
 """Layers from top to bottom, each with its units."""
 
@@ -45,28 +51,76 @@ def shape(folder: Path, order: Order) -> Shape:
 
 def unit_arrows(folder: Path) -> dict[str, set[str]]:
     """Which unit imports which other; every unit has an entry."""
-    package = folder.name
+    packages = dotted_names(folder)
     paths = sorted(folder.rglob("*.py"))
-    units = {_unit_of(path.relative_to(folder)) for path in paths} - {"__init__"}
+    units = {_unit_of(_module_parts(path.relative_to(folder))) for path in paths} - {""}
     arrows: dict[str, set[str]] = {unit: set() for unit in sorted(units)}
     for path in paths:
-        inside = path.relative_to(folder)
-        source = _unit_of(inside)
-        if source == "__init__":
+        source = _unit_of(_module_parts(path.relative_to(folder)))
+        if not source:
             continue
-        where = (package, *inside.parent.parts)
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        for name in _imported(tree, where):
-            parts = name.split(".")
-            if parts[0] == package and len(parts) > 1 and parts[1] in units:
-                arrows[source].add(parts[1])
+        for name in _imports_of(path, folder):
+            target = _unit_of(_inside(name, packages).split("."))
+            if target in units:
+                arrows[source].add(target)
     for unit, targets in arrows.items():
         targets.discard(unit)
     return arrows
 
 
-def _unit_of(inside: Path) -> str:
-    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+def _module_parts(inside: Path) -> list[str]:
+    """`a/b.py` and `a/b/__init__.py` are both the module `a.b`."""
+    parts = inside.with_suffix("").parts
+    return list(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _unit_of(parts: Sequence[str]) -> str:
+    """The unit that a module belongs to; empty for the floor itself."""
+    depth = 2 if parts and parts[0] in FOLDERS_OF_UNITS else 1
+    return ".".join(parts[:depth]) if len(parts) >= depth else ""
+
+
+def _inside(name: str, packages: Iterable[str]) -> str:
+    """A dotted name without the package it lies in; empty where it lies in none of them."""
+    for package in packages:
+        if name.startswith(f"{package}."):
+            return name.removeprefix(f"{package}.")
+    return ""
+
+
+def file_arrows(folders: Iterable[Path]) -> dict[Path, set[Path]]:
+    """Which file imports which other in these folders; every file has an entry."""
+    files: dict[str, Path] = {}
+    arrows: dict[Path, set[Path]] = {}
+    home: dict[Path, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            home[path] = folder
+            for package in dotted_names(folder):
+                files[".".join([package, *_module_parts(path.relative_to(folder))])] = path
+    for path, folder in home.items():
+        targets = set()
+        for name in _imports_of(path, folder):
+            # The last part may be a module, or something that its package defines.
+            target = files.get(name) or files.get(name.rpartition(".")[0])
+            if target is not None and target != path:
+                targets.add(target)
+        arrows[path] = targets
+    return arrows
+
+
+def most_imported(arrows: Mapping[Path, set[Path]], count: int) -> list[Path]:
+    """The files that most others import, most first."""
+    importers: Counter[Path] = Counter()
+    for targets in arrows.values():
+        importers.update(targets)
+    ordered = sorted(importers, key=lambda path: (-importers[path], path))
+    return ordered[:count]
+
+
+def _imports_of(path: Path, folder: Path) -> Iterator[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return _imported(tree, (folder.name, *path.relative_to(folder).parent.parts))
 
 
 def _imported(tree: ast.Module, where: tuple[str, ...]) -> Iterator[str]:
@@ -124,11 +178,12 @@ def parse_order(text: str) -> list[list[str]]:
     return layers
 
 
-def order_from_contracts(pyproject: Path, package: str) -> list[list[str]]:
+def order_from_contracts(pyproject: Path, *packages: str) -> list[list[str]]:
     """The layers that import-linter checks inside a package; empty where no contract names any.
 
     Understood are contracts of type `layers` that name modules of the package in full
-    (`faultline.bot.store`), or by a container. Of several the one with most layers is taken.
+    (`faultline.bot.store`), or by a container. `packages` are the dotted names of the
+    package. Of several contracts the one with most layers is taken.
     """
     settings = tomllib.loads(pyproject.read_text(encoding="utf-8"))
     contracts = settings.get("tool", {}).get("importlinter", {}).get("contracts", [])
@@ -136,7 +191,7 @@ def order_from_contracts(pyproject: Path, package: str) -> list[list[str]]:
     for contract in contracts:
         if contract.get("type") != "layers":
             continue
-        layers = _layers_inside(contract["layers"], contract.get("containers", []), package)
+        layers = _layers_inside(contract["layers"], contract.get("containers", []), packages)
         if len(layers) > len(found):
             found = layers
     return found
@@ -145,16 +200,17 @@ def order_from_contracts(pyproject: Path, package: str) -> list[list[str]]:
 def _layers_inside(
     layers: Iterable[str],
     containers: Sequence[str],
-    package: str,
+    packages: Sequence[str],
 ) -> list[list[str]]:
     inside = []
     for layer in layers:
         # Units of one layer stand between "|" or ":"; a name in brackets may be missing.
         names = [name.strip(" ()") for name in layer.replace(":", "|").split("|")]
-        if package in containers:
+        if any(package in containers for package in packages):
             inside.append(names)
             continue
-        units = [name.split(".")[1] for name in names if name.startswith(f"{package}.")]
+        units = [_inside(name, packages).split(".")[0] for name in names]
+        units = [unit for unit in units if unit]
         if units:
             inside.append(units)
     return inside

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.source_figures.source_file import SourceFile, measure
+from infra.checks.product_files import shipped_folders
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,8 @@ class Room:
 
 
 def floors(home: Path) -> list[str]:
-    """The packages that the wheel holds, as pyproject.toml lists them, where they have Python."""
-    project = tomllib.loads((home / "pyproject.toml").read_text(encoding="utf-8"))
-    named = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    return [name for name in named if any((home / name).rglob("*.py"))]
+    """The folders that the wheel holds, where they have Python."""
+    return [name for name in shipped_folders(home) if any((home / name).rglob("*.py"))]
 
 
 def measured(folder: Path) -> list[SourceFile]:

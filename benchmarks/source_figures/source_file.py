@@ -8,10 +8,9 @@ What is counted, and how:
 - A **code line** is a line on which a token begins. A docstring is therefore one token on one
   line, however long it is: prose makes code neither denser nor thinner.
 - A **comment line** is a line that holds a comment, alone or behind code.
-- **Cyclomatic complexity** follows McCabe as radon counts it: 1 for the function, and 1 for each
-  `if`, `for`, `while`, `except`, `assert`, conditional expression, comprehension, `if` of a
-  comprehension, `case` (but not `case _`), and each further operand of `and` and `or`. A function
-  inside another is measured by itself. A lambda belongs to the function around it.
+- **Cyclomatic complexity**, and which names are visible, is said in infra/checks/definitions.py.
+- An **empty name** is a name that is a word of infra/checks/names.toml, also within an f-string.
+- A **statement** is a node of the syntax tree that is one, docstrings included.
 - A **function's length** is its lines from `def` to its end, docstring included, decorators not.
 - A **broad except** names no type, `Exception` or `BaseException`.
 """
@@ -21,37 +20,27 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-LONGEST_LINE = 100
-FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
-COMPREHENSION_NODES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-BRANCH_NODES = (
-    ast.If,
-    ast.For,
-    ast.AsyncFor,
-    ast.While,
-    ast.ExceptHandler,
-    ast.Assert,
-    ast.IfExp,
+from benchmarks.source_figures.words import (
+    DIALECT_PATTERN,
+    EMPTY_WORDS,
+    WIDE_WORDS,
+    docstrings,
+    names_in_fstrings,
 )
+from infra.checks.definitions import Function, definitions, module_definition
+
+LONGEST_LINE = 100
+COMPREHENSION_NODES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 BROAD_TYPES = {"Exception", "BaseException"}
 COUNTED_TOKENS = {tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING}
 # Python 3.12 splits an f-string into parts; older versions lack these two names.
 FSTRING_START = getattr(tokenize, "FSTRING_START", None)
 FSTRING_END = getattr(tokenize, "FSTRING_END", None)
-
-
-@dataclass(frozen=True)
-class Function:
-    """One function or method: where it begins, its lines, its cyclomatic complexity."""
-
-    name: str
-    line: int
-    length: int
-    complexity: int
 
 
 @dataclass(frozen=True)
@@ -69,6 +58,14 @@ class SourceFile:
     broad_excepts: int
     functions: tuple[Function, ...]
     public_classes: tuple[str, ...]
+    statements: int
+    empty_names: int
+    wide_names: int
+    visible_names: int
+    private_functions: int
+    used_once: int
+    docstring_words: int
+    dialect: int
 
     @property
     def tokens_per_line(self) -> float:
@@ -91,6 +88,7 @@ class SourceFile:
 @dataclass
 class _TokenCounts:
     tokens: int
+    names: Counter[str]
     code_lines: set[int]
     comment_lines: set[int]
 
@@ -102,6 +100,10 @@ def measure(path: Path) -> SourceFile:
     counts = _count_tokens(text)
     lines = text.splitlines()
     nodes = list(ast.walk(tree))
+    counts.names.update(names_in_fstrings(nodes))
+    defined = definitions(tree, WIDE_WORDS)
+    named_emptily = module_definition(str(path), WIDE_WORDS) is not None
+    documentation = list(docstrings(nodes))
     return SourceFile(
         path=path,
         lines=len(lines),
@@ -112,13 +114,21 @@ def measure(path: Path) -> SourceFile:
         comprehensions=sum(isinstance(node, COMPREHENSION_NODES) for node in nodes),
         conditional_expressions=sum(isinstance(node, ast.IfExp) for node in nodes),
         broad_excepts=sum(_is_broad(node) for node in nodes),
-        functions=tuple(_functions(nodes)),
+        functions=tuple(defined.functions),
         public_classes=tuple(_public_classes(tree)),
+        statements=sum(isinstance(node, ast.stmt) for node in nodes),
+        empty_names=sum(counts.names[word] for word in EMPTY_WORDS),
+        wide_names=sum(counts.names[word] for word in WIDE_WORDS),
+        visible_names=len(defined.visible) + named_emptily,
+        private_functions=len(defined.private),
+        used_once=len(defined.used_once),
+        docstring_words=sum(len(text.split()) for text in documentation),
+        dialect=sum(len(DIALECT_PATTERN.findall(text)) for text in documentation),
     )
 
 
 def _count_tokens(text: str) -> _TokenCounts:
-    counts = _TokenCounts(0, set(), set())
+    counts = _TokenCounts(0, Counter(), set(), set())
     open_fstrings = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         line = token.start[0]
@@ -133,46 +143,11 @@ def _count_tokens(text: str) -> _TokenCounts:
         if open_fstrings == 0 and (starts_fstring or token.type in COUNTED_TOKENS):
             counts.tokens += 1
             counts.code_lines.add(line)
+            if token.type == tokenize.NAME:
+                counts.names[token.string] += 1
         if starts_fstring:
             open_fstrings += 1
     return counts
-
-
-def _functions(nodes: list[ast.AST]) -> Iterator[Function]:
-    for node in nodes:
-        if isinstance(node, FUNCTION_NODES):
-            end = node.end_lineno or node.lineno
-            yield Function(node.name, node.lineno, end - node.lineno + 1, complexity(node))
-
-
-def complexity(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Cyclomatic complexity of one function, without the functions inside it."""
-    total = 1
-    for node in _own_nodes(function):
-        if isinstance(node, BRANCH_NODES):
-            total += 1
-        elif isinstance(node, ast.BoolOp):
-            total += len(node.values) - 1
-        elif isinstance(node, ast.comprehension):
-            total += 1 + len(node.ifs)
-        elif isinstance(node, ast.match_case) and not _matches_everything(node):
-            total += 1
-    return total
-
-
-def _own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, FUNCTION_NODES):
-            continue
-        yield node
-        waiting.extend(ast.iter_child_nodes(node))
-
-
-def _matches_everything(case: ast.match_case) -> bool:
-    pattern = case.pattern
-    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None and case.guard is None
 
 
 def _is_broad(node: ast.AST) -> bool:
@@ -181,7 +156,7 @@ def _is_broad(node: ast.AST) -> bool:
     if node.type is None:
         return True
     caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-    return any(isinstance(one, ast.Name) and one.id in BROAD_TYPES for one in caught)
+    return any(isinstance(kind, ast.Name) and kind.id in BROAD_TYPES for kind in caught)
 
 
 def _public_classes(tree: ast.Module) -> Iterator[str]:

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks import house
 from benchmarks.source_figures.imports import (
+    file_arrows,
+    most_imported,
     order_from_contracts,
     parse_order,
     shape,
@@ -15,7 +17,14 @@ from benchmarks.source_figures.imports import (
 )
 from benchmarks.source_figures.rooms import installed, measured, rooms_of
 from benchmarks.source_figures.source_file import SourceFile, measure
-from benchmarks.source_figures.totals import FIGURES, percentile, repeated_class_names, totals
+from benchmarks.source_figures.totals import (
+    FIGURES,
+    NAMING,
+    percentile,
+    repeated_class_names,
+    totals,
+)
+from benchmarks.source_figures.traced_run import counted, traced
 
 SAMPLE = '''"""A docstring
 over three lines
@@ -206,3 +215,168 @@ def test_the_table_holds_every_room_and_marks_what_misses_its_target(
     assert "14.00*" in lines["floor/web"]
     assert "3.00 " in lines["floor/*.py"]
     assert "<=7.5" in lines["target"]
+
+
+def written(home: Path, name: str, source: str) -> SourceFile:
+    path = home / name
+    path.write_text(source)
+    return measure(path)
+
+
+def test_names_that_name_nothing_count_wherever_code_says_them(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        "rows.py",
+        '''"""One found row."""
+for one in rows:  # found
+    found = one.own + "kept"
+    seen = f"{found} and {f'{one}'} known {row.told(asked=1)}"
+found_rows = 1
+''',
+    )
+    # one, found, one, own; in the f-string found, one, told, asked. `seen` is of the wide list.
+    assert (file.empty_names, file.wide_names) == (8, 9)
+    assert totals([file], [])["empty_names_per_1000"] == 1000 * 8 / 5
+
+
+def test_visible_names_hold_such_a_word_and_so_does_a_module(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        "held_rows.py",
+        "class Rows:\n    def read(self, known_rows):\n        one = self.found = 1\n",
+    )
+    assert file.visible_names == 3
+    assert written(tmp_path, "rows.py", "def read(phone):\n    one = 1\n").visible_names == 0
+
+
+def test_private_functions_that_are_used_once(tmp_path: Path) -> None:
+    source = "def _once(): ...\ndef _twice(): ...\n_once()\n_twice()\n_twice()\n"
+    figures = totals([written(tmp_path, "rows.py", source)], [])
+    assert figures["used_once_per_1000"] == 200
+    assert figures["used_once_percent"] == 50
+
+
+def test_dialect_counts_in_docstrings_alone(tmp_path: Path) -> None:
+    source = '''"""Rows, of
+    which nothing of use is left."""
+NOTE = "nothing of it"  # of which
+
+
+def read():
+    """To whom it speaks."""
+'''
+    figures = totals([written(tmp_path, "rows.py", source)], [])
+    # Three phrases in twelve words.
+    assert figures["dialect_per_1000"] == 250
+
+
+def test_statements_files_and_functions_over_each_limit(tmp_path: Path) -> None:
+    branching = "def read(rows):\n" + "    if rows: a = 1\n" * 15
+    files = [written(tmp_path, "rows.py", branching), written(tmp_path, "a.py", "a = 1\nb = 2\n")]
+    figures = totals(files, [])
+    assert (figures["complexity_over_15"], figures["complexity_over_20"]) == (1, 0)
+    assert figures["lines_per_file"] == 9
+    # The function is a statement, and each `if` with what it holds is two.
+    assert figures["tokens_per_statement"] == pytest.approx((6 + 15 * 6 + 6) / 33)
+
+
+def test_functions_over_the_limit_are_listed_the_most_complex_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(house, "COMPARED_WITH", ())
+    for name, branches in (("rows", 15), ("series", 17), ("spans", 14)):
+        a_floor(tmp_path, **{name: f"def {name}(a):\n" + "    if a: pass\n" * branches})
+    packages = 'packages = ["floor"]'
+    (tmp_path / "pyproject.toml").write_text(f"[tool.hatch.build.targets.wheel]\n{packages}\n")
+    measurement = house.look(tmp_path, {}, hardest=0)
+    assert list(measurement.complex) == ["floor/series.py:1 series 18", "floor/rows.py:1 rows 16"]
+
+
+def test_units_in_shared_and_vendors_count_for_themselves(tmp_path: Path) -> None:
+    folder = a_floor(
+        tmp_path,
+        shared__http="import json\n",
+        vendors__aws__logs="from floor.shared import http\n",
+        vendors__jaeger__spans="from floor.vendors.aws.logs import rows\n",
+        registry="from floor.vendors import aws\n",
+    )
+    (folder / "shared" / "__init__.py").write_text("")
+    assert unit_arrows(folder) == {
+        "registry": {"vendors.aws"},
+        "shared.http": set(),
+        "vendors.aws": {"shared.http"},
+        "vendors.jaeger": {"vendors.aws"},
+    }
+
+
+def test_a_folder_behind_a_link_is_imported_by_both_names(tmp_path: Path) -> None:
+    folder = a_floor(tmp_path, a__b="from floor.c import d\nfrom product.floor.e import f\n")
+    a_floor(tmp_path, c="", e="")
+    (tmp_path / "product").mkdir()
+    (tmp_path / "product" / "floor").symlink_to("../floor")
+    assert unit_arrows(folder)["a"] == {"c", "e"}
+    arrows = file_arrows([folder])
+    assert arrows[folder / "a" / "b.py"] == {folder / "c.py", folder / "e.py"}
+
+
+def test_the_files_that_most_others_import(tmp_path: Path) -> None:
+    folder = a_floor(
+        tmp_path,
+        a="from floor.room import rows\nfrom . import b\n",
+        b="from floor.room.rows import Row\nimport floor.a\n",
+        c="def later():\n    from floor.room.rows import Row, Rows\n    import floor.a\n",
+        room__rows="",
+    )
+    names = [path.name for path in most_imported(file_arrows([folder]), 2)]
+    assert names == ["rows.py", "a.py"]
+
+
+def test_the_cycle_of_the_ground_counts_imports_for_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(house, "GROUND", "floor")
+    monkeypatch.setattr(house, "COMPARED_WITH", ("no_such_package",))
+    later = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from floor.a import A\n"
+    a_floor(tmp_path, a="from floor.b import found\n", b=later, c="import floor.a\n")
+    packages = 'packages = ["floor"]'
+    (tmp_path / "pyproject.toml").write_text(f"[tool.hatch.build.targets.wheel]\n{packages}\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("\n\n")
+    measurement = house.look(tmp_path, {}, hardest=0)
+    assert list(measurement.cycle) == ["floor/a.py", "floor/b.py"]
+    # a is imported by two files, b by one: both are among the most imported. c is not.
+    assert measurement.whole == {
+        "product_lines": 5,
+        "test_lines": 2,
+        "connector_units": 0,
+        "ground_cycle": 2,
+        "common_names": 1,
+        "common_wide": 1,
+    }
+    assert list(measurement.not_installed) == ["no_such_package is not installed: uv sync"]
+    lines = list(house.whole_lines(measurement.whole))
+    assert any(line.endswith("2* <=0") for line in lines)
+    assert "visible" in next(house.table(measurement.rows, NAMING))
+
+
+def test_one_run_counts_functions_in_all_threads_of_the_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """import json, threading
+class Rows:
+    def read(self):
+        return [row for row in json.loads("[1]")]
+def unused(): ...
+def main():
+    thread = threading.Thread(target=Rows().read)
+    thread.start()
+    thread.join()
+    raise SystemExit(0)
+"""
+    (tmp_path / "traced_program.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.argv", [])
+    run = counted(traced("traced_program:main", []), [tmp_path])
+    # The class body, `read` and `main`.
+    assert (run.files, run.functions) == (1, 3)
+    assert counted({str(tmp_path / "rows.py"): ["1 read"]}, [tmp_path / "room"]).files == 0
