@@ -82,7 +82,7 @@ def constants(modules: Sequence[str]) -> list[Constant]:
     """Every weight and threshold of these modules, and those of the table of faults."""
     found = []
     for module_name in modules:
-        module = importlib.import_module(f"analysis.{module_name}")
+        module = importlib.import_module(f"faultline.analysis.{module_name}")
         for name, value in vars(module).items():
             if not name.isupper() or _is_elsewhere(module, name):
                 continue
@@ -108,14 +108,14 @@ def multiplied(factors: Factors) -> Iterator[None]:
             undo.append(lambda fault=fault, old=fault.weight: _set_weight(fault, old))
             _set_weight(fault, _times(fault.weight, factor))
             continue
-        source = importlib.import_module(f"analysis.{module}")
+        source = importlib.import_module(f"faultline.analysis.{module}")
         value = getattr(source, name)
         if key:
             known = next(each for each in value if str(each) == key)
             undo.append(lambda table=value, key=known, old=value[known]: table.update({key: old}))
             value[known] = _times(value[known], factor)
             continue
-        for holder in [m for n, m in list(sys.modules.items()) if n.startswith("analysis.")]:
+        for holder in [m for n, m in list(sys.modules.items()) if n.startswith("faultline.analysis.")]:
             if getattr(holder, name, None) is value:
                 undo.append(lambda holder=holder, name=name, old=value: setattr(holder, name, old))
                 setattr(holder, name, _times(value, factor))
@@ -136,7 +136,7 @@ def _set_weight(fault: FaultKind, weight: float) -> None:
 def _forget_what_is_cached() -> None:
     """No answer of one value is kept for another."""
     for name, module in list(sys.modules.items()):
-        if not name.startswith("analysis."):
+        if not name.startswith("faultline.analysis."):
             continue
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
@@ -170,9 +170,9 @@ def modules_of(rooms: Sequence[str]) -> list[str]:
     """Modules of these rooms by their names below `analysis`."""
     found = []
     for room in rooms:
-        package = importlib.import_module(f"analysis.{room}")
+        package = importlib.import_module(f"faultline.analysis.{room}")
         for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"analysis.{room}.{module.name}")
+            importlib.import_module(f"faultline.analysis.{room}.{module.name}")
             found.append(f"{room}.{module.name}")
     return found
 
@@ -186,7 +186,7 @@ def names_read(into: set[tuple[str, str]]) -> Iterator[None]:
         if event == "call" and frame.f_code not in seen:
             seen.add(frame.f_code)
             module = frame.f_globals.get("__name__", "")
-            if module.startswith("analysis."):
+            if module.startswith("faultline.analysis."):
                 into.update((module, name) for name in frame.f_code.co_names)
 
     sys.setprofile(note)

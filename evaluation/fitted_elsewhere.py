@@ -31,7 +31,7 @@ def read_left_out(file: Path) -> dict[str, Constants]:
         raise EvidenceError(str(file), "must be an object with an entry for each system")
     for system, modules in document.items():
         for name in modules:
-            if not name.startswith("analysis."):
+            if not name.startswith("faultline.analysis."):
                 raise EvidenceError(str(file), f"{system}: {name} is no module of the analysis")
     return document
 
@@ -63,6 +63,6 @@ def _holders(name: str, value: Any) -> list[ModuleType]:
     """The modules that hold this very value: the one that defines it, and those that import it."""
     found = []
     for module_name, module in list(sys.modules.items()):
-        if module_name.startswith("analysis.") and getattr(module, name, None) is value:
+        if module_name.startswith("faultline.analysis.") and getattr(module, name, None) is value:
             found.append(module)
     return found

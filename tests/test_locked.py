@@ -22,7 +22,7 @@ from infra.release.audit import (
 )
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("analysis", "connectors", "bot", "trace_report", "proving_ground", "faultline")
+ROOMS = ("analysis", "connectors", "bot", "trace_report", "lab", "faultline")
 LOADED_BY_NAME = {
     "httptools": "uvicorn's protocol, which bot/processes/http_limits.py bounds",
     "python-multipart": "Starlette reads forms with it",

@@ -315,7 +315,7 @@ class SlackEvents:
 def _in_our_code(error: Exception) -> bool:
     """Whether a listener of ours had been called when it failed."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        if str(frame.f_globals.get("__name__", "")).startswith("bot."):
+        if str(frame.f_globals.get("__name__", "")).startswith("faultline.bot."):
             return True
     return False
 

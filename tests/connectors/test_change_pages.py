@@ -32,7 +32,7 @@ def test_every_setting_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*FLAGS, *CI])
 def test_documented_limits_are_the_real_ones(name: str) -> None:
-    connector = importlib.import_module(f"connectors.{name}.connector")
+    connector = importlib.import_module(f"faultline.connectors.vendors.{name}.connector")
     limits: Limits = connector.LIMITS
     said = " ".join((DOCS / CONNECTORS[name].docs).read_text().split())
     assert limits.max_bytes == 16 * 1024 * 1024
@@ -54,5 +54,5 @@ def test_documented_numbers_are_the_real_ones() -> None:
 
 
 def _most(name: str, page: str) -> int:
-    connector = importlib.import_module(f"connectors.{name}.connector")
+    connector = importlib.import_module(f"faultline.connectors.vendors.{name}.connector")
     return int(getattr(connector, page) * connector.MOST_PAGES)

@@ -284,8 +284,4 @@ def test_one_function_opens_every_client_of_vendors_over_httpx() -> None:
 def modules_with(text: str) -> set[str]:
     """Files of connectors that hold a text."""
     folder = Path(connectors.__file__).parent
-    return {
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*.py")
-        if text in path.read_text()
-    }
+    return {path.name for path in folder.rglob("*.py") if text in path.read_text()}

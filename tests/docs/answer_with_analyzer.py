@@ -2,8 +2,8 @@
 folder.
 
 Run as `python -m tests.docs.answer_with_analyzer CASE... -- PACKAGE=FOLDER...`. A folder comes
-before its package, `analysis` for an analyzer, so that the list in it is the one that everything
-reads. Prints one JSON object a line, for each case.
+before its package, `faultline.analysis` for an analyzer, so that the list in it is the one that
+everything reads. Prints one JSON object a line, for each case.
 """
 
 from __future__ import annotations

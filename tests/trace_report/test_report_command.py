@@ -327,4 +327,4 @@ def test_without_the_compiled_library_one_line_says_so(
         native.library.cache_clear()
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("faultline: traces are read in Python, many times slower: no compiled")
+    assert line.startswith("faultline: traces are read in Python, many times slower: there is no")

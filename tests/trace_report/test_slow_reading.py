@@ -15,7 +15,7 @@ SLOW = "traces are read in Python, many times slower: there is no compiled libra
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(library, "FOLDER", "no_such_folder")
+    monkeypatch.setattr(library, "EDITABLE_FOLDER", "no_such_folder")
     return write_job(tmp_path / "job", ranks=1)
 
 

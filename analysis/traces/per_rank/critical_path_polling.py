@@ -35,8 +35,11 @@ def polling_gaps(events: Events, gap_starts: Int64, gap_ends: Int64) -> tuple[Bo
     work = np.flatnonzero(events.on_device)
     if not len(work) or not len(gap_starts):
         return np.zeros(len(gap_starts), dtype=np.bool_), waited
-    begin, end = events.node_time[gap_starts], events.node_time[gap_ends]
     busy = union(events.start(work), events.end(work))
+    if not len(busy[0]):
+        # Work without a duration keeps the device busy at no time.
+        return np.zeros(len(gap_starts), dtype=np.bool_), waited
+    begin, end = events.node_time[gap_starts], events.node_time[gap_ends]
     length = end - begin
     polling = (length >= MIN_NS) & (covered(busy, begin, end) >= BUSY_SHARE * length)
     # The device's last busy interval that ends in the gap, if none begins or runs after it.

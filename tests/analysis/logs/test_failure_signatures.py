@@ -362,6 +362,6 @@ def test_the_data_files_are_part_of_the_package_that_is_installed() -> None:
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
         "targets"
     ]["wheel"]
-    assert "analysis" in packages["packages"]
+    assert "faultline" in packages["packages"]
     assert not {"only-include", "include", "exclude"} & set(packages)
-    assert all(file.is_relative_to(ROOT / "analysis") for file in (FILE, XID_FILE))
+    assert all(file.is_relative_to(ROOT / "faultline") for file in (FILE, XID_FILE))

@@ -65,7 +65,7 @@ def test_settings_load_nothing_of_the_connectors_but_their_keys(tmp_path: Path) 
     (settings,) = loaded(SETTINGS, tmp_path)
     heavy = {"polars", "numpy", "httpx", "sqlalchemy", "psycopg", "redis", "jmespath", *VENDORS}
     assert not heavy & settings
-    own = {name for name in settings if name.startswith("connectors.")}
+    own = {name for name in settings if name.startswith("faultline.connectors.")}
     assert not [name for name in own if name.endswith(".connector")]
 
 

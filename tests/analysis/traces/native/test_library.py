@@ -34,7 +34,7 @@ def test_without_the_library_traces_are_read_all_the_same(monkeypatch: pytest.Mo
 
 
 def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "FOLDER", "no_such_folder")
+    monkeypatch.setattr(library, "EDITABLE_FOLDER", "no_such_folder")
     with pytest.raises(library.NoLibraryError, match="install the package again"):
         library.load()
 
@@ -42,7 +42,7 @@ def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_machine_without_a_compiler_is_not_told_to_install_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(library, "FOLDER", "no_such_folder")
+    monkeypatch.setattr(library, "EDITABLE_FOLDER", "no_such_folder")
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert library.why_slow().endswith("none is built for riscv64")
 
