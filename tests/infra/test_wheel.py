@@ -143,3 +143,26 @@ def test_the_bot_alone_plays_the_demo(installed: Callable[..., Installed]) -> No
     played = bot.run("faultline", "demo", "--exit")
     assert played.returncode == 0, played.stderr
     assert "rank 2" in played.stdout
+
+
+def test_it_installs_a_single_package(wheel: Path) -> None:
+    tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"faultline"}
+
+
+def test_it_runs_beside_folders_that_are_called_as_its_rooms(
+    light: Installed, tmp_path: Path
+) -> None:
+    for name in ("analysis", "bot", "demo", "prompts", "connectors"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('not ours')\n")
+    program = (
+        "import faultline, faultline.traces; "
+        f"print(faultline.investigate({str(CASE)!r}).verdict); "
+        f"print(len(faultline.traces.open({str(CASE / 'traces')!r}).kernels()) > 0)"
+    )
+    python = light.folder / "bin/python"
+    done = subprocess.run(
+        [str(python), "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["cause_found", "True"], done.stderr

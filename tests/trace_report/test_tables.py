@@ -22,7 +22,7 @@ from tests.trace_report.command import trace, write_job
 from tests.trace_report.test_report_command import answer
 
 IN_PROCESSES = (
-    "from faultline.bot.cli import main as cli; from trace_report import workers; "
+    "from faultline.bot.cli import main as cli; from faultline.trace_report import workers; "
     "workers.SMALL_BYTES = 1_000; cli.main()"
 )
 
